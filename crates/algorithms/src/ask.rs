@@ -1,0 +1,36 @@
+//! What is asked of a limit.
+
+use crate::time::Timestamp;
+
+/// Who holds slots of a [`Concurrency`](crate::Concurrency) limit. Chosen by the caller, unique
+/// among those in flight; other algorithms ignore it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holder(pub u64);
+
+/// One question to one limit: this much, now, for this holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// How much of the limit the request uses. Zero asks whether anything could be refused at all.
+    pub cost: u64,
+    /// The instant at which the question is judged.
+    pub now: Timestamp,
+    /// Who will hold the slots of a concurrency limit.
+    pub holder: Holder,
+}
+
+impl Ask {
+    /// A question without a holder.
+    pub const fn new(cost: u64, now: Timestamp) -> Self {
+        Ask {
+            cost,
+            now,
+            holder: Holder(0),
+        }
+    }
+
+    /// The same question with another cost.
+    #[must_use]
+    pub const fn with_cost(self, cost: u64) -> Self {
+        Ask { cost, ..self }
+    }
+}

@@ -1,0 +1,166 @@
+//! Concurrency: a bounded number in flight.
+//!
+//! Each holder's slots come back when it refunds them, or by themselves once
+//! their time to live has passed, so that a crashed holder cannot keep them.
+
+use crate::ask::{Ask, Holder};
+use crate::decision::{Decision, Retry};
+use crate::limit::ParameterError;
+use crate::period::Period;
+use crate::time::{Nanos, Timestamp};
+
+/// The most slots of one limit: its state is 24 bytes for each holder.
+pub const CONCURRENCY_MAX: u64 = 100_000;
+
+/// At most `limit` slots held at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    limit: u64,
+    time_to_live: Period,
+}
+
+/// Who holds slots of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SlotsState {
+    slots: Vec<Slots>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Slots {
+    holder: Holder,
+    count: u64,
+    expires: Timestamp,
+}
+
+impl SlotsState {
+    /// When the state stops mattering: the last slot has expired.
+    pub fn idle_at(&self) -> Timestamp {
+        self.slots
+            .iter()
+            .map(|slots| slots.expires)
+            .max()
+            .unwrap_or(Timestamp::EPOCH)
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slots>()
+    }
+
+    fn held(&self) -> u64 {
+        self.slots
+            .iter()
+            .fold(0, |sum, slots| sum.saturating_add(slots.count))
+    }
+}
+
+impl Concurrency {
+    /// At most `limit` slots held at once, each for at most `time_to_live`;
+    /// zero refuses everyone.
+    ///
+    /// # Errors
+    /// When the limit is above [`CONCURRENCY_MAX`].
+    pub fn new(limit: u64, time_to_live: Period) -> Result<Self, ParameterError> {
+        if limit > CONCURRENCY_MAX {
+            return Err(ParameterError::ConcurrencyTooLarge { limit });
+        }
+        Ok(Concurrency {
+            limit,
+            time_to_live,
+        })
+    }
+
+    /// How many slots there are.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// After how long a slot that was never given back is free again.
+    pub const fn time_to_live(&self) -> Period {
+        self.time_to_live
+    }
+
+    /// The same with another number of slots.
+    pub(crate) fn with_limit(&self, limit: u64) -> Self {
+        Concurrency {
+            limit,
+            ..self.clone()
+        }
+    }
+
+    /// Drops expired slots. None may outlive the time to live as of now: a
+    /// later expiry comes from a clock that stepped back or a limit that changed.
+    pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
+        let latest = now.after(self.time_to_live.as_span());
+        state.slots.retain_mut(|slots| {
+            slots.expires = slots.expires.min(latest);
+            slots.expires > now
+        });
+    }
+
+    /// Judges a settled state; takes nothing.
+    pub(crate) fn decide(&self, state: &SlotsState, ask: Ask) -> Decision {
+        let left = self.available(state);
+        if ask.cost <= left {
+            let reset = match ask.cost {
+                0 => state.idle_at().since(ask.now),
+                _ => self.time_to_live.as_span(),
+            };
+            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+        }
+        let retry = if ask.cost > self.limit {
+            Retry::Never
+        } else {
+            Retry::After(self.wait(state, ask))
+        };
+        Decision::refused(self.limit, left, retry, state.idle_at().since(ask.now))
+    }
+
+    /// Gives `cost` slots of a settled state to the holder.
+    pub(crate) fn charge(&self, state: &mut SlotsState, ask: Ask) {
+        if ask.cost > 0 {
+            let expires = ask.now.after(self.time_to_live.as_span());
+            state.slots.push(Slots {
+                holder: ask.holder,
+                count: ask.cost,
+                expires,
+            });
+        }
+    }
+
+    /// Takes up to `cost` slots back from the holder; what it does not hold
+    /// (any more) is ignored, so giving back twice frees nobody else's slots.
+    pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
+        let mut left = ask.cost;
+        state.slots.retain_mut(|slots| {
+            if slots.holder == ask.holder {
+                let back = left.min(slots.count);
+                slots.count -= back;
+                left -= back;
+            }
+            slots.count > 0
+        });
+    }
+
+    /// How many slots are free.
+    pub(crate) fn available(&self, state: &SlotsState) -> u64 {
+        self.limit.saturating_sub(state.held())
+    }
+
+    /// Until enough slots have expired, if nobody gives any back.
+    fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
+        let mut excess = state
+            .held()
+            .saturating_add(ask.cost)
+            .saturating_sub(self.limit);
+        let mut by_expiry: Vec<&Slots> = state.slots.iter().collect();
+        by_expiry.sort_unstable_by_key(|slots| slots.expires);
+        for slots in by_expiry {
+            excess = excess.saturating_sub(slots.count);
+            if excess == 0 {
+                return slots.expires.since(ask.now);
+            }
+        }
+        self.time_to_live.as_span()
+    }
+}

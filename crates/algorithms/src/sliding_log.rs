@@ -1,0 +1,215 @@
+//! Sliding log: every admitted request is remembered until it leaves the window.
+//!
+//! Exact: no window of the given length, wherever it starts, holds more than
+//! the limit. The price is memory in proportion to the limit, so the limit is
+//! bounded.
+
+use std::collections::VecDeque;
+
+use crate::ask::Ask;
+use crate::decision::{Decision, Retry};
+use crate::limit::ParameterError;
+use crate::period::Period;
+use crate::time::{Nanos, Timestamp};
+
+/// The largest limit of a sliding log: its state is sixteen bytes for each
+/// request in the window, 1.6 MB for one busy key at this limit.
+pub const SLIDING_LOG_MAX: u64 = 100_000;
+
+/// At most `limit` in any window of the given length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    limit: u64,
+    period: Period,
+    count_refused: bool,
+}
+
+/// What a sliding log remembers of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LogState {
+    /// Oldest first; requests of one instant share an entry.
+    entries: VecDeque<Entry>,
+    /// The sum of the entries' costs.
+    total: u64,
+    /// When the newest entry leaves the window.
+    idle_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    at: Timestamp,
+    cost: u64,
+}
+
+impl LogState {
+    /// When the state stops mattering.
+    pub const fn idle_at(&self) -> Timestamp {
+        self.idle_at
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+    }
+}
+
+impl SlidingLog {
+    /// At most `limit` in any window of length `period`; zero refuses every cost.
+    ///
+    /// # Errors
+    /// When the limit is above [`SLIDING_LOG_MAX`].
+    pub fn new(limit: u64, period: Period) -> Result<Self, ParameterError> {
+        if limit > SLIDING_LOG_MAX {
+            return Err(ParameterError::SlidingLogTooLarge { limit });
+        }
+        Ok(SlidingLog {
+            limit,
+            period,
+            count_refused: false,
+        })
+    }
+
+    /// Whether refused requests count too: a caller that keeps retrying is then
+    /// kept out until it stops.
+    #[must_use]
+    pub fn counting_refused(self, count_refused: bool) -> Self {
+        SlidingLog {
+            count_refused,
+            ..self
+        }
+    }
+
+    /// How much a window allows.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window's length.
+    pub const fn period(&self) -> Period {
+        self.period
+    }
+
+    /// The same window with another limit.
+    pub(crate) fn with_limit(&self, limit: u64) -> Self {
+        SlidingLog {
+            limit,
+            ..self.clone()
+        }
+    }
+
+    /// Drops what has left the window. Entries from the future (the clock
+    /// stepped back) count as of now, so that they leave in one period.
+    pub(crate) fn settle(&self, state: &mut LogState, now: Timestamp) {
+        while let Some(last) = state.entries.back().copied() {
+            if last.at <= now {
+                break;
+            }
+            state.entries.pop_back();
+            state.total -= last.cost;
+            state.push(Entry {
+                at: now,
+                cost: last.cost,
+            });
+        }
+        while let Some(first) = state.entries.front() {
+            if now.since(first.at) < self.period.as_span() {
+                break;
+            }
+            state.total -= first.cost;
+            state.entries.pop_front();
+        }
+        state.idle_at = match state.entries.back() {
+            Some(last) => last.at.after(self.period.as_span()),
+            None => now,
+        };
+    }
+
+    /// Judges a settled state; charges nothing.
+    pub(crate) fn decide(&self, state: &LogState, ask: Ask) -> Decision {
+        let left = self.available(state);
+        let reset = state.idle_at.since(ask.now);
+        if ask.cost <= left {
+            let reset = if ask.cost == 0 {
+                reset
+            } else {
+                self.period.as_span()
+            };
+            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+        }
+        let retry = if ask.cost > self.limit {
+            Retry::Never
+        } else {
+            Retry::After(self.wait(state, ask))
+        };
+        Decision::refused(self.limit, left, retry, reset)
+    }
+
+    /// Remembers `cost` at `now` in a settled state.
+    pub(crate) fn charge(&self, state: &mut LogState, cost: u64, now: Timestamp) {
+        if cost > 0 {
+            state.push(Entry { at: now, cost });
+            state.idle_at = now.after(self.period.as_span());
+        }
+    }
+
+    /// Remembers a refused `cost`, where that is asked for. What lies further
+    /// back than one limit's worth makes no difference and is dropped.
+    pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
+        if !self.count_refused {
+            return;
+        }
+        self.charge(state, cost.min(self.limit), now);
+        while let Some(first) = state.entries.front() {
+            if state.total - first.cost < self.limit {
+                break;
+            }
+            state.total -= first.cost;
+            state.entries.pop_front();
+        }
+    }
+
+    /// Forgets up to `cost` of the newest entries of a settled state.
+    pub(crate) fn refund(&self, state: &mut LogState, cost: u64, now: Timestamp) {
+        let mut left = cost.min(state.total);
+        state.total -= left;
+        while let Some(last) = state.entries.back_mut() {
+            if last.cost > left {
+                last.cost -= left;
+                break;
+            }
+            left -= last.cost;
+            state.entries.pop_back();
+        }
+        self.settle(state, now);
+    }
+
+    /// How much could be used at once.
+    pub(crate) fn available(&self, state: &LogState) -> u64 {
+        self.limit.saturating_sub(state.total)
+    }
+
+    /// Until enough of the oldest entries have left.
+    fn wait(&self, state: &LogState, ask: Ask) -> Nanos {
+        let mut excess = state
+            .total
+            .saturating_add(ask.cost)
+            .saturating_sub(self.limit);
+        for entry in &state.entries {
+            excess = excess.saturating_sub(entry.cost);
+            if excess == 0 {
+                return entry.at.after(self.period.as_span()).since(ask.now);
+            }
+        }
+        self.period.as_span()
+    }
+}
+
+impl LogState {
+    fn push(&mut self, entry: Entry) {
+        self.total = self.total.saturating_add(entry.cost);
+        match self.entries.back_mut() {
+            Some(last) if last.at == entry.at => last.cost = last.cost.saturating_add(entry.cost),
+            _ => self.entries.push_back(entry),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Soft limits: exceeded by so much, for so long, then hard.
+//!
+//! The first cost beyond the limit opens an allowance: for a while the limit is
+//! stretched. When that time is over the limit holds hard, and rests for one
+//! of its own periods before the next excess may open an allowance again.
+
+use crate::ask::Ask;
+use crate::decision::{Decision, Outcome, Retry};
+use crate::limit::Algorithm;
+use crate::period::Period;
+use crate::state::State;
+use crate::time::{Nanos, Timestamp};
+
+/// By how much, and for how long, a limit may be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Soft {
+    /// Percent of the limit that may be used on top of it.
+    pub over_percent: u32,
+    /// How long the allowance stays open.
+    pub lasting: Period,
+}
+
+/// A soft limit's state: the limit's own, and its allowance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SoftState {
+    pub(crate) inner: State,
+    /// The last allowance, open or used up.
+    allowance: Option<Allowance>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Allowance {
+    closes: Timestamp,
+    /// From when on another may open.
+    rests_until: Timestamp,
+}
+
+impl SoftState {
+    pub(crate) const fn around(inner: State) -> Self {
+        SoftState {
+            inner,
+            allowance: None,
+        }
+    }
+
+    pub(crate) fn idle_at(&self) -> Timestamp {
+        let rested = self
+            .allowance
+            .map_or(Timestamp::EPOCH, |allowance| allowance.rests_until);
+        self.inner.idle_at().max(rested)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.inner.heap_bytes()
+    }
+
+    /// Whether the stretched limit applies at `now`, or could from `now` on.
+    fn may_stretch(&self, now: Timestamp) -> bool {
+        self.allowance
+            .is_none_or(|allowance| now < allowance.closes || now >= allowance.rests_until)
+    }
+}
+
+/// A [`Soft`] allowance bound to the algorithm that it stretches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) soft: Soft,
+    /// The algorithm with its limit raised.
+    pub(crate) stretched: Algorithm,
+    /// One period of the algorithm.
+    rest: Nanos,
+}
+
+impl Stretch {
+    pub(crate) fn new(soft: Soft, base: &Algorithm) -> Self {
+        let capacity = base.capacity();
+        let extra = u128::from(capacity) * u128::from(soft.over_percent) / 100;
+        let raised = capacity.saturating_add(u64::try_from(extra).unwrap_or(u64::MAX));
+        Stretch {
+            soft,
+            stretched: base.with_capacity(raised),
+            rest: base.period(),
+        }
+    }
+
+    pub(crate) fn settle(&self, state: &mut SoftState, now: Timestamp) {
+        self.stretched.settle(&mut state.inner, now);
+        if let Some(allowance) = &mut state.allowance {
+            // A clock that stepped back must not leave the allowance open, or
+            // resting, for longer than a new one would be.
+            let fresh = self.allowance(now);
+            allowance.closes = allowance.closes.min(fresh.closes);
+            allowance.rests_until = allowance.rests_until.min(fresh.rests_until);
+        }
+    }
+
+    pub(crate) fn decide(&self, base: &Algorithm, state: &SoftState, ask: Ask) -> Decision {
+        let hard = base.decide(&state.inner, ask);
+        if hard.is_admitted() {
+            return hard;
+        }
+        let stretched = self.stretched.decide(&state.inner, ask);
+        if stretched.is_admitted() && state.may_stretch(ask.now) {
+            return Decision {
+                limit: hard.limit,
+                soft: true,
+                ..stretched
+            };
+        }
+        Decision {
+            retry: sooner(hard.retry, retry(state, stretched, ask.now)),
+            ..hard
+        }
+    }
+
+    pub(crate) fn charge(&self, state: &mut SoftState, ask: Ask, decision: &Decision) {
+        self.stretched.charge(&mut state.inner, ask);
+        let open = state
+            .allowance
+            .is_some_and(|allowance| ask.now < allowance.closes);
+        if decision.soft && !open {
+            state.allowance = Some(self.allowance(ask.now));
+        }
+    }
+
+    fn allowance(&self, now: Timestamp) -> Allowance {
+        let closes = now.after(self.soft.lasting.as_span());
+        Allowance {
+            closes,
+            rests_until: closes.after(self.rest),
+        }
+    }
+}
+
+/// When the stretched limit would admit: while the present allowance is
+/// open, or as soon as another may open.
+fn retry(state: &SoftState, stretched: Decision, now: Timestamp) -> Retry {
+    let wait = match (stretched.outcome, stretched.retry) {
+        (_, Retry::Never) => return Retry::Never,
+        (Outcome::Refused, Retry::After(wait)) => wait,
+        _ => Nanos::ZERO,
+    };
+    if state.may_stretch(now.after(wait)) {
+        return Retry::After(wait);
+    }
+    let rested = state
+        .allowance
+        .map_or(now, |allowance| allowance.rests_until);
+    Retry::After(wait.max(rested.since(now)))
+}
+
+fn sooner(one: Retry, other: Retry) -> Retry {
+    match (one, other) {
+        (Retry::After(one), Retry::After(other)) => Retry::After(one.min(other)),
+        (Retry::Never, other) => other,
+        (one, _) => one,
+    }
+}

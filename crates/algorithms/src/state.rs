@@ -1,0 +1,58 @@
+//! What is remembered of one key under one limit.
+
+use crate::concurrency::SlotsState;
+use crate::fixed_window::WindowState;
+use crate::sliding_log::LogState;
+use crate::sliding_window::SlicesState;
+use crate::soft::SoftState;
+use crate::time::Timestamp;
+use crate::token_bucket::BucketState;
+
+/// What is remembered of one key under one limit.
+///
+/// A limit that finds another algorithm's state treats the key as unused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing: the key was never used, or was reset.
+    #[default]
+    Unused,
+    /// A token bucket or a leaky bucket.
+    Bucket(BucketState),
+    /// A fixed window.
+    Window(WindowState),
+    /// A sliding window.
+    Slices(SlicesState),
+    /// A sliding log.
+    Log(LogState),
+    /// A concurrency limit.
+    Slots(SlotsState),
+    /// Any of these with a soft allowance.
+    Soft(Box<SoftState>),
+}
+
+impl State {
+    /// From when on the state is as good as [`State::Unused`] and may be dropped.
+    pub fn idle_at(&self) -> Timestamp {
+        match self {
+            State::Unused => Timestamp::EPOCH,
+            State::Bucket(state) => state.idle_at(),
+            State::Window(state) if state.count == 0 => Timestamp::EPOCH,
+            State::Window(state) => state.end,
+            State::Slices(state) => state.idle_at(),
+            State::Log(state) => state.idle_at(),
+            State::Slots(state) => state.idle_at(),
+            State::Soft(state) => state.idle_at(),
+        }
+    }
+
+    /// Bytes that the state keeps on the heap, beside itself.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            State::Unused | State::Bucket(_) | State::Window(_) => 0,
+            State::Slices(state) => state.heap_bytes(),
+            State::Log(state) => state.heap_bytes(),
+            State::Slots(state) => state.heap_bytes(),
+            State::Soft(state) => state.heap_bytes(),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Where a fixed window ends.
+
+use jiff::civil::Weekday;
+use jiff::tz::TimeZone;
+use jiff::{Span, Zoned};
+
+use crate::period::Period;
+use crate::time::{Nanos, Timestamp};
+
+/// How fixed windows follow one another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Windows of one length, counted from the Unix epoch: a minute starts at
+    /// second zero, a week on a Thursday, in UTC.
+    Every(Period),
+    /// Days, weeks, months or years of a time zone's calendar.
+    Calendar(CalendarUnit, TimeZone),
+}
+
+/// A unit of the calendar; its length varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// From one midnight to the next: 23, 24 or 25 hours.
+    Day,
+    /// From Monday to Monday.
+    Week,
+    /// From the first to the first.
+    Month,
+    /// From the first of January to the next.
+    Year,
+}
+
+impl CalendarUnit {
+    /// No unit is longer than this, daylight saving included.
+    const fn longest(self) -> Nanos {
+        const DAY: u64 = 86_400;
+        let days = match self {
+            CalendarUnit::Day => 1,
+            CalendarUnit::Week => 7,
+            CalendarUnit::Month => 31,
+            CalendarUnit::Year => 366,
+        };
+        // A zone that changes its offset may add up to a day (Samoa, 2011).
+        Nanos::from_secs((days + 1) * DAY)
+    }
+
+    /// The usual length: 24 hours, 7, 30 or 365 days.
+    pub(crate) const fn nominal(self) -> Nanos {
+        const DAY: u64 = 86_400;
+        let days = match self {
+            CalendarUnit::Day => 1,
+            CalendarUnit::Week => 7,
+            CalendarUnit::Month => 30,
+            CalendarUnit::Year => 365,
+        };
+        Nanos::from_secs(days * DAY)
+    }
+
+    /// The first instant after `now` at which a unit begins, if the calendar reaches that far.
+    fn next_start(self, now: &Zoned) -> Option<Zoned> {
+        let date = now.date();
+        let first = match self {
+            CalendarUnit::Day => date,
+            CalendarUnit::Week => {
+                let into = date.weekday().since(Weekday::Monday);
+                date.checked_sub(Span::new().days(into)).ok()?
+            }
+            CalendarUnit::Month => date.first_of_month(),
+            CalendarUnit::Year => date.first_of_year(),
+        };
+        let step = match self {
+            CalendarUnit::Day => Span::new().days(1),
+            CalendarUnit::Week => Span::new().weeks(1),
+            CalendarUnit::Month => Span::new().months(1),
+            CalendarUnit::Year => Span::new().years(1),
+        };
+        first
+            .checked_add(step)
+            .ok()?
+            .to_zoned(now.time_zone().clone())
+            .ok()
+    }
+}
+
+impl Window {
+    /// The end of the window that `now` is in; always after `now` while the
+    /// clock can name a later instant.
+    pub fn end(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Window::Every(period) => end_of_multiple(now, period.as_nanos()),
+            Window::Calendar(unit, zone) => calendar_end(*unit, zone, now)
+                .unwrap_or_else(|| end_of_multiple(now, unit.longest().get())),
+        }
+    }
+
+    /// The same as [`Window::end`], where `known` is the end of a window seen
+    /// before: a calendar is only asked when that window is over.
+    #[inline]
+    pub(crate) fn end_given(&self, known: Timestamp, now: Timestamp) -> Timestamp {
+        match self {
+            Window::Calendar(unit, _) if known > now && known.since(now) <= unit.longest() => known,
+            _ => self.end(now),
+        }
+    }
+}
+
+#[inline]
+fn end_of_multiple(now: Timestamp, length: u64) -> Timestamp {
+    let begun = now.as_nanos() - now.as_nanos() % length;
+    Timestamp::from_nanos(begun.saturating_add(length))
+}
+
+fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+    let now = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
+    let next = unit.next_start(&now.to_zoned(zone.clone()))?;
+    u64::try_from(next.timestamp().as_nanosecond())
+        .ok()
+        .map(Timestamp::from_nanos)
+}
