@@ -50,6 +50,21 @@ impl Decision {
         matches!(self.outcome, Outcome::Admitted)
     }
 
+    /// The same answer when nothing is charged for it after all.
+    #[must_use]
+    pub fn uncharged(self, cost: u64) -> Self {
+        let left = if self.is_admitted() {
+            self.remaining.saturating_add(cost)
+        } else {
+            self.remaining
+        };
+        Decision {
+            taken: 0,
+            remaining: left.min(self.limit),
+            ..self
+        }
+    }
+
     /// An admission that waits for nothing; callers fill in what differs.
     pub(crate) const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
         Decision {

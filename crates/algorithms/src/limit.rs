@@ -109,17 +109,7 @@ impl Limit {
     /// Says what [`Limit::check`] would, and charges nothing.
     pub fn peek(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
-        let decision = self.decide(state, ask);
-        let left = if decision.is_admitted() {
-            decision.remaining.saturating_add(ask.cost)
-        } else {
-            decision.remaining
-        };
-        Decision {
-            taken: 0,
-            remaining: left.min(decision.limit),
-            ..decision
-        }
+        self.decide(state, ask).uncharged(ask.cost)
     }
 
     /// Charges what is left, up to the cost; refuses when nothing is.

@@ -1,1 +1,18 @@
-//! DOC
+//! Where counters live.
+//!
+//! A store is sent the question, not asked for the data: a [`Batch`] of checks
+//! goes in, one [`Answer`] for each comes back, decided by the pure functions
+//! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
+//! in this process.
+
+mod fingerprint;
+
+mod batch;
+mod counter_store;
+
+mod memory;
+
+pub use batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Role, Verb};
+pub use counter_store::{CounterStore, StoreError};
+pub use fingerprint::{Fingerprint, Fingerprinter};
+pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};

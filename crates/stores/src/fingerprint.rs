@@ -1,0 +1,69 @@
+//! Keys as 128-bit seeded fingerprints.
+//!
+//! A key costs the same however long it is, and nobody who does not know the
+//! seed can choose keys that collide. The text itself is not kept: whoever
+//! wants to inspect or reset a key names it again, and the same fingerprint
+//! finds it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// 128 bits that stand for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// The bits that tell keys of one shard apart.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes the fingerprint apart"
+    )]
+    pub(crate) const fn stored(self) -> (u64, u32) {
+        (self.0 as u64, (self.0 >> 64) as u32)
+    }
+
+    /// The bits that choose the shard.
+    #[inline]
+    pub(crate) const fn shard_bits(self) -> u32 {
+        (self.0 >> 96) as u32
+    }
+
+    /// The fingerprint of the same key under one of several limits. Stays in
+    /// the same shard, so that all limits of a rule are decided under one lock.
+    #[inline]
+    #[must_use]
+    pub const fn under(self, limit: u64) -> Self {
+        // Two odd multipliers spread the identity over all 96 stored bits.
+        let low = limit.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let high = limit.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
+        Fingerprint(self.0 ^ (low as u128) ^ ((high as u128) << 64))
+    }
+}
+
+/// Makes fingerprints, all with one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Fingerprinter {
+    seed: u64,
+}
+
+impl Fingerprinter {
+    /// With a seed drawn from the operating system.
+    pub fn random() -> Self {
+        Fingerprinter {
+            seed: RandomState::new().hash_one(0_u64),
+        }
+    }
+
+    /// With a seed given, so that runs repeat.
+    pub const fn seeded(seed: u64) -> Self {
+        Fingerprinter { seed }
+    }
+
+    /// The fingerprint of `value` within a group (a rule).
+    #[inline]
+    pub fn of(&self, group: u64, value: &[u8]) -> Fingerprint {
+        Fingerprint(xxh3_128_with_seed(value, self.seed ^ group))
+    }
+}

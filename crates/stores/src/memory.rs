@@ -1,0 +1,508 @@
+//! Counters in this process: a sharded table under a hard byte budget.
+//!
+//! The calling thread decides, under the lock of one shard (or of the few that
+//! a request's keys lie in, taken in one order); there is no other thread to
+//! ask. A key takes 24 bytes whatever its length. Keys whose state no longer
+//! matters are dropped a few at a time; a key that is being limited is never
+//! dropped to make room. What happens to new keys when the budget is used up is
+//! configured, see [`WhenFull`], and counted.
+
+mod shard;
+mod shelf;
+mod slot;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
+
+use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb, passes};
+use crate::counter_store::{CounterStore, StoreError};
+use crate::fingerprint::{Fingerprint, Fingerprinter};
+use shard::{Loaded, Shard};
+
+/// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
+const BUDGET_MIN: usize = 64 * 1024;
+/// What one shard may take, as long as there are not too many of them: growing
+/// a shard of a megabyte takes a fraction of a millisecond.
+const SHARD_BYTES: usize = 1024 * 1024;
+const SHARDS_MIN: usize = 16;
+const SHARDS_MAX: usize = 65_536;
+/// Counters that new keys of one limit share in each shard of a full store.
+const SHARED_CELLS: u64 = 16;
+/// How long to wait when a full store refuses: time for the sweep to free places.
+const FULL_RETRY: Nanos = Nanos::from_secs(1);
+
+/// How a [`MemoryStore`] is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// The most bytes that the counters may take. Default: 256 MiB, room for
+    /// about seven million keys.
+    pub budget_bytes: usize,
+    /// What happens to new keys when the budget is used up. Default: they share counters.
+    pub when_full: WhenFull,
+    /// The fingerprints' seed; drawn at random when not given.
+    pub seed: Option<u64>,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        MemoryConfig {
+            budget_bytes: 256 * 1024 * 1024,
+            when_full: WhenFull::Approximate,
+            seed: None,
+        }
+    }
+}
+
+/// What happens to a new key when the byte budget is used up and no key is idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// New keys of a limit share a few counters: refused early perhaps, never late.
+    #[default]
+    Approximate,
+    /// New keys are admitted without being counted.
+    Allow,
+    /// New keys are refused.
+    Deny,
+}
+
+/// A configuration that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Too little to hold anything.
+    #[error("the counters need a budget of at least {BUDGET_MIN} bytes, not {budget_bytes}")]
+    BudgetTooSmall {
+        /// The budget asked for.
+        budget_bytes: usize,
+    },
+}
+
+/// What a store holds and what it had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys in the table, idle ones that were not swept yet included.
+    pub keys: usize,
+    /// Bytes allocated for them.
+    pub bytes: usize,
+    /// Answers from a shared counter because the store was full.
+    pub shared: u64,
+    /// Answers without a counter because the store was full.
+    pub unmetered: u64,
+}
+
+/// Counters in this process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Box<[Padded]>,
+    /// The number of shards less one; the number is a power of two.
+    mask: u32,
+    /// What a shard may take for ordinary keys.
+    shard_budget: usize,
+    /// What it may take in all: the rest is for shared counters.
+    shard_budget_shared: usize,
+    when_full: WhenFull,
+    fingerprinter: Fingerprinter,
+    shared: AtomicU64,
+    unmetered: AtomicU64,
+}
+
+/// A shard in cache lines of its own, so that neighbours do not disturb it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Padded(Mutex<Shard>);
+
+/// A check's key, wherever it is counted, and its state.
+#[derive(Debug)]
+struct Located {
+    key: Fingerprint,
+    loaded: Loaded,
+    basis: Basis,
+}
+
+impl MemoryStore {
+    /// A store with this configuration.
+    ///
+    /// # Errors
+    /// When the budget is too small to enforce anything.
+    pub fn new(config: MemoryConfig) -> Result<Self, ConfigError> {
+        let MemoryConfig {
+            budget_bytes,
+            when_full,
+            seed,
+        } = config;
+        if budget_bytes < BUDGET_MIN {
+            return Err(ConfigError::BudgetTooSmall { budget_bytes });
+        }
+        let shards = (budget_bytes / SHARD_BYTES)
+            .next_power_of_two()
+            .clamp(SHARDS_MIN, SHARDS_MAX);
+        // A sixteenth is left for tables that are being rebuilt.
+        let usable =
+            (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<Padded>());
+        let shard_budget_shared = usable / shards;
+        Ok(MemoryStore {
+            shards: (0..shards).map(|_| Padded::default()).collect(),
+            mask: u32::try_from(shards - 1).unwrap_or(0),
+            shard_budget: shard_budget_shared - shard_budget_shared / 8,
+            shard_budget_shared,
+            when_full,
+            fingerprinter: seed.map_or_else(Fingerprinter::random, Fingerprinter::seeded),
+            shared: AtomicU64::new(0),
+            unmetered: AtomicU64::new(0),
+        })
+    }
+
+    /// What makes this store's fingerprints.
+    #[inline]
+    pub const fn fingerprinter(&self) -> &Fingerprinter {
+        &self.fingerprinter
+    }
+
+    /// Decides all checks of the batch at once and pushes one answer for each.
+    ///
+    /// Nothing else sees the keys between the first and the last decision.
+    #[inline]
+    pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
+        match (batch.verb, batch.checks) {
+            (Verb::Check, [check]) => answers.push(self.check_one(check, batch.now)),
+            (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, answers),
+            (verb, checks) => {
+                answers.extend(checks.iter().map(|check| self.act(verb, check, batch.now)));
+            }
+        }
+    }
+
+    /// One check by itself: one lock, one lookup.
+    #[inline]
+    pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
+        let mut shard = self.lock(check.key.fingerprint);
+        let mut located = self.locate(&mut shard, check.key, now);
+        let decision = check
+            .limit
+            .check(&mut located.loaded.state, ask(check, now));
+        self.conclude(&mut shard, located, decision, now)
+    }
+
+    /// Drops idle keys of one shard and gives its unused memory back; call it
+    /// now and then with every number below [`MemoryStore::shards`].
+    pub fn sweep(&self, shard: usize, now: Timestamp) {
+        if let Some(shard) = self.shards.get(shard) {
+            shard.0.lock().sweep_all(now);
+        }
+    }
+
+    /// How many shards there are to sweep.
+    pub const fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// What the store holds now; looks at every shard in turn.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            keys: 0,
+            bytes: self.shards.len() * size_of::<Padded>(),
+            shared: self.shared.load(Ordering::Relaxed),
+            unmetered: self.unmetered.load(Ordering::Relaxed),
+        };
+        for shard in &self.shards {
+            let shard = shard.0.lock();
+            stats.keys += shard.keys();
+            stats.bytes += shard.bytes();
+        }
+        stats
+    }
+
+    #[inline]
+    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
+        self.shards[self.shard_of(key)].0.lock()
+    }
+
+    #[inline]
+    const fn shard_of(&self, key: Fingerprint) -> usize {
+        (key.shard_bits() & self.mask) as usize
+    }
+
+    /// Finds where a key is counted: at its own place, or, when the store is
+    /// full and the key is new, where the configuration says.
+    #[inline]
+    fn locate(&self, shard: &mut Shard, key: Key, now: Timestamp) -> Located {
+        let loaded = shard.load(key.fingerprint);
+        if !loaded.is_new() {
+            return Located {
+                key: key.fingerprint,
+                loaded,
+                basis: Basis::Exact,
+            };
+        }
+        self.locate_new(shard, key, loaded, now)
+    }
+
+    #[cold]
+    fn locate_new(&self, shard: &mut Shard, key: Key, new: Loaded, now: Timestamp) -> Located {
+        if shard.make_room(now, self.shard_budget).is_ok() {
+            return Located {
+                key: key.fingerprint,
+                loaded: new,
+                basis: Basis::Exact,
+            };
+        }
+        if self.when_full == WhenFull::Approximate {
+            let shared = self.shared_key(key);
+            let loaded = shard.load(shared);
+            if !loaded.is_new() || shard.make_room(now, self.shard_budget_shared).is_ok() {
+                self.shared.fetch_add(1, Ordering::Relaxed);
+                return Located {
+                    key: shared,
+                    loaded,
+                    basis: Basis::Shared,
+                };
+            }
+        }
+        self.unmetered.fetch_add(1, Ordering::Relaxed);
+        Located {
+            key: key.fingerprint,
+            loaded: new,
+            basis: Basis::Full,
+        }
+    }
+
+    /// The counter that a new key shares with others of its limit and shard.
+    fn shared_key(&self, key: Key) -> Fingerprint {
+        let cell = key.fingerprint.stored().0 % SHARED_CELLS;
+        self.fingerprinter.of(key.group, &cell.to_le_bytes())
+    }
+
+    /// Gives a judged key back to its shard.
+    #[inline]
+    fn conclude(
+        &self,
+        shard: &mut Shard,
+        located: Located,
+        decision: Decision,
+        now: Timestamp,
+    ) -> Answer {
+        let Located { key, loaded, basis } = located;
+        let budget = match basis {
+            Basis::Exact => self.shard_budget,
+            Basis::Shared => self.shard_budget_shared,
+            Basis::Full => {
+                return Answer {
+                    decision: self.when_full(decision),
+                    basis,
+                };
+            }
+        };
+        if shard.keep(key, loaded, now, budget).is_err() {
+            self.unmetered.fetch_add(1, Ordering::Relaxed);
+            return Answer {
+                decision: self.when_full(decision),
+                basis: Basis::Full,
+            };
+        }
+        Answer { decision, basis }
+    }
+
+    /// What a key that cannot be counted is told.
+    #[cold]
+    fn when_full(&self, decision: Decision) -> Decision {
+        match self.when_full {
+            WhenFull::Approximate | WhenFull::Allow => decision,
+            WhenFull::Deny => Decision {
+                outcome: Outcome::Refused,
+                remaining: 0,
+                taken: 0,
+                retry: Retry::After(FULL_RETRY),
+                ..decision
+            },
+        }
+    }
+
+    /// Judges several keys as one: all shards are locked, in one order for
+    /// every caller, until the last key is given back.
+    fn judge_together(&self, checks: &[Check<'_>], batch: &Batch<'_>, answers: &mut Answers) {
+        let now = batch.now;
+        let mut indexes: SmallVec<[usize; 4]> = checks
+            .iter()
+            .map(|check| self.shard_of(check.key.fingerprint))
+            .collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> = indexes
+            .iter()
+            .map(|index| self.shards[*index].0.lock())
+            .collect();
+        let shard_at = |key: Fingerprint| {
+            let index = self.shard_of(key);
+            indexes
+                .iter()
+                .position(|locked| *locked == index)
+                .unwrap_or(0)
+        };
+
+        let mut judged: SmallVec<[Judged; 4]> = SmallVec::new();
+        for check in checks {
+            let at = shard_at(check.key.fingerprint);
+            judged.push(self.judge(&mut shards[at], check, &judged, checks, now));
+        }
+        let pass = passes(
+            checks
+                .iter()
+                .zip(&judged)
+                .map(|(check, judged)| (check.role, judged.decision.is_admitted())),
+        );
+        for (index, check) in checks.iter().enumerate() {
+            let charged = batch.verb == Verb::Check && (pass || batch.charge == Charge::Always);
+            let decision = settle_up(check, index, &mut judged, batch, charged);
+            answers.push(Answer {
+                decision,
+                basis: judged[index].basis,
+            });
+        }
+        for (check, judged) in checks.iter().zip(judged) {
+            let Some(located) = judged.located else {
+                continue;
+            };
+            let at = shard_at(check.key.fingerprint);
+            self.conclude(&mut shards[at], located, judged.decision, now);
+        }
+    }
+
+    /// Judges one of several keys. A key that stands twice in a request is
+    /// judged the second time with both costs.
+    fn judge(
+        &self,
+        shard: &mut Shard,
+        check: &Check<'_>,
+        earlier: &[Judged],
+        checks: &[Check<'_>],
+        now: Timestamp,
+    ) -> Judged {
+        let mut ask = ask(check, now);
+        let twin = checks[..earlier.len()]
+            .iter()
+            .position(|other| other.key == check.key);
+        if let Some(twin) = twin {
+            let before = checks[twin..earlier.len()]
+                .iter()
+                .filter(|other| other.key == check.key)
+                .fold(0_u64, |sum, other| sum.saturating_add(other.cost));
+            ask.cost = ask.cost.saturating_add(before);
+            let basis = earlier[twin].basis;
+            let decision = match &earlier[twin].located {
+                Some(located) => check.limit.decide(&located.loaded.state, ask),
+                None => earlier[twin].decision,
+            };
+            return Judged {
+                decision,
+                basis,
+                located: None,
+                twin: Some(twin),
+            };
+        }
+        let mut located = self.locate(shard, check.key, now);
+        check.limit.settle(&mut located.loaded.state, now);
+        let mut decision = check.limit.decide(&located.loaded.state, ask);
+        let basis = located.basis;
+        if basis == Basis::Full {
+            decision = self.when_full(decision);
+        }
+        Judged {
+            decision,
+            basis,
+            located: Some(located),
+            twin: None,
+        }
+    }
+
+    /// The verbs that concern each key by itself.
+    fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
+        let mut shard = self.lock(check.key.fingerprint);
+        let mut located = self.locate(&mut shard, check.key, now);
+        let state = &mut located.loaded.state;
+        let decision = match verb {
+            Verb::Take => check.limit.take(state, ask(check, now)),
+            Verb::Refund => check.limit.refund(state, ask(check, now)),
+            Verb::Reset => {
+                *state = State::Unused;
+                check.limit.peek(state, ask(check, now).with_cost(0))
+            }
+            Verb::Check | Verb::Peek => check.limit.peek(state, ask(check, now)),
+        };
+        if verb == Verb::Reset && located.basis == Basis::Exact {
+            shard.remove(located.key);
+            return Answer {
+                decision,
+                basis: located.basis,
+            };
+        }
+        self.conclude(&mut shard, located, decision, now)
+    }
+}
+
+impl CounterStore for MemoryStore {
+    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        self.apply_now(batch, answers);
+        Ok(())
+    }
+}
+
+/// A key of several that are judged together.
+#[derive(Debug)]
+struct Judged {
+    decision: Decision,
+    basis: Basis,
+    /// Where it is counted; nowhere of its own when an earlier check has the same key.
+    located: Option<Located>,
+    twin: Option<usize>,
+}
+
+/// Charges one check of a judged request, or says what it would have been told.
+fn settle_up(
+    check: &Check<'_>,
+    index: usize,
+    judged: &mut [Judged],
+    batch: &Batch<'_>,
+    charged: bool,
+) -> Decision {
+    let ask = ask(check, batch.now);
+    let holder = judged[index].twin.unwrap_or(index);
+    let first_verdict = judged[index].decision;
+    let is_twin = judged[index].twin.is_some();
+    let Some(located) = judged[holder]
+        .located
+        .as_mut()
+        .filter(|found| found.basis != Basis::Full)
+    else {
+        return first_verdict;
+    };
+    let state = &mut located.loaded.state;
+    if charged {
+        // A twin is judged again: the first one's charge is in the state now.
+        let decision = if is_twin {
+            check.limit.decide(state, ask)
+        } else {
+            first_verdict
+        };
+        if decision.is_admitted() {
+            check.limit.charge(state, ask, &decision);
+        } else {
+            check.limit.refuse(state, ask);
+        }
+        return decision;
+    }
+    if batch.verb == Verb::Check && !first_verdict.is_admitted() {
+        check.limit.refuse(state, ask);
+    }
+    first_verdict.uncharged(check.cost)
+}
+
+#[inline]
+const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
+    Ask {
+        cost: check.cost,
+        now,
+        holder: check.holder,
+    }
+}

@@ -1,0 +1,321 @@
+//! One shard: an open-addressing table of slots, and the shelf beside it.
+//!
+//! Linear probing without tombstones; a removed slot is closed by shifting back
+//! those behind it. The table grows by about a fifth at a time and only within
+//! its shard, so no insert ever waits for more than a few thousand slots to
+//! move. Whoever inserts also sweeps a few slots for idle keys.
+
+use tidegate_algorithms::{State, Timestamp};
+
+use super::shelf::Shelf;
+use super::slot::{Packed, Slot, home};
+use crate::fingerprint::Fingerprint;
+
+/// The smallest table of a shard that holds anything.
+const SLOTS_MIN: usize = 16;
+/// Slots that each insert looks at for idle keys: more than one, so that
+/// sweeping outruns filling.
+const SWEEP_STEP: usize = 8;
+
+/// A part of the keys, under one lock.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    slots: Vec<Slot>,
+    used: u32,
+    /// Where the sweep goes on.
+    hand: u32,
+    /// Most limits need none.
+    shelf: Option<Box<Shelf>>,
+}
+
+/// A key's place and state, taken from the shard to be worked on.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) state: State,
+    slot: Option<usize>,
+}
+
+/// The table was full, and the key is not in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Loaded {
+    pub(super) const fn is_new(&self) -> bool {
+        self.slot.is_none()
+    }
+}
+
+impl Shard {
+    /// How many keys the shard holds.
+    pub(super) const fn keys(&self) -> usize {
+        self.used as usize
+    }
+
+    /// Bytes that the shard has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.shelf_bytes()
+    }
+
+    /// Takes a key's state to work on. [`Shard::keep`] gives it back.
+    #[inline]
+    pub(super) fn load(&mut self, key: Fingerprint) -> Loaded {
+        let Some(slot) = self.find(key) else {
+            return Loaded {
+                state: State::Unused,
+                slot: None,
+            };
+        };
+        let state = match self.slots[slot].packed() {
+            Packed::Bucket(bucket) => State::Bucket(bucket),
+            Packed::Window(window) => State::Window(window),
+            Packed::Shelved(place) => self.shelf().lend(place),
+        };
+        Loaded {
+            state,
+            slot: Some(slot),
+        }
+    }
+
+    /// Gives a key's state back, inserting the key if it is new and not idle.
+    #[inline]
+    pub(super) fn keep(
+        &mut self,
+        key: Fingerprint,
+        loaded: Loaded,
+        now: Timestamp,
+        budget: usize,
+    ) -> Result<(), Full> {
+        let Loaded { state, slot } = loaded;
+        // An insert in between may have moved it.
+        let slot = match slot {
+            Some(slot) if self.slots.get(slot).is_some_and(|slot| slot.holds(key)) => Some(slot),
+            Some(_) => self.find(key),
+            None => None,
+        };
+        let Some(slot) = slot else {
+            return self.keep_new(key, state, now, budget);
+        };
+        let before = self.slots[slot].packed();
+        let after = match (Packed::of(&state), before) {
+            (Some(packed), Packed::Shelved(place)) => {
+                self.shelf().free(place);
+                packed
+            }
+            (Some(packed), _) => packed,
+            (None, Packed::Shelved(place)) => {
+                self.shelf().put_back(place, state);
+                return Ok(());
+            }
+            (None, _) => Packed::Shelved(self.shelf().put(state).ok_or(Full)?),
+        };
+        self.slots[slot].set(after);
+        Ok(())
+    }
+
+    #[cold]
+    fn keep_new(
+        &mut self,
+        key: Fingerprint,
+        state: State,
+        now: Timestamp,
+        budget: usize,
+    ) -> Result<(), Full> {
+        if state.idle_at() <= now {
+            return Ok(());
+        }
+        self.make_room(now, budget)?;
+        let packed = match Packed::of(&state) {
+            Some(packed) => packed,
+            None if self.bytes() + self.shelf().growth() + state.heap_bytes() > budget => {
+                return Err(Full);
+            }
+            None => Packed::Shelved(self.shelf().put(state).ok_or(Full)?),
+        };
+        self.place(Slot::new(key, packed));
+        Ok(())
+    }
+
+    /// Makes sure that one more key fits: sweeps a little, then grows if the
+    /// budget allows.
+    pub(super) fn make_room(&mut self, now: Timestamp, budget: usize) -> Result<(), Full> {
+        self.sweep_some(now);
+        if self.keys() < most_keys(self.slots.len()) {
+            return Ok(());
+        }
+        let slots_max = budget.saturating_sub(self.shelf_bytes()) / size_of::<Slot>();
+        if self.slots.len() >= slots_max {
+            return Err(Full);
+        }
+        let live = self
+            .slots
+            .iter()
+            .filter(|slot| !self.is_idle(slot, now))
+            .count();
+        self.rebuild(slots_for(live + 1).min(slots_max), now);
+        if self.keys() < most_keys(self.slots.len()) {
+            Ok(())
+        } else {
+            Err(Full)
+        }
+    }
+
+    /// Forgets a key.
+    pub(super) fn remove(&mut self, key: Fingerprint) {
+        if let Some(slot) = self.find(key) {
+            self.remove_at(slot);
+        }
+    }
+
+    /// Drops every idle key, and gives memory back when much is unused.
+    pub(super) fn sweep_all(&mut self, now: Timestamp) {
+        let live = self
+            .slots
+            .iter()
+            .filter(|slot| !self.is_idle(slot, now))
+            .count();
+        if live == 0 {
+            *self = Shard::default();
+        } else if live < self.keys() || slots_for(live) < self.slots.len() / 2 {
+            self.rebuild(slots_for(live).min(self.slots.len()), now);
+        }
+    }
+
+    /// Looks at a few slots and drops the idle ones.
+    fn sweep_some(&mut self, now: Timestamp) {
+        for _ in 0..SWEEP_STEP.min(self.slots.len()) {
+            let hand = self.hand as usize;
+            let hand = if hand < self.slots.len() { hand } else { 0 };
+            if !self.slots[hand].is_empty() && self.is_idle(&self.slots[hand], now) {
+                // The next one may have been shifted here: look again.
+                self.remove_at(hand);
+                self.hand = narrow(hand);
+            } else {
+                self.hand = narrow(hand + 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: Fingerprint) -> Option<usize> {
+        let capacity = self.slots.len();
+        let mut at = home(key.stored().0, capacity);
+        // Never all full, so an empty slot ends the search; the count bounds it.
+        for _ in 0..capacity {
+            let slot = &self.slots[at];
+            if slot.holds(key) {
+                return Some(at);
+            }
+            if slot.is_empty() {
+                return None;
+            }
+            at += 1;
+            if at == capacity {
+                at = 0;
+            }
+        }
+        None
+    }
+
+    /// Puts a slot that is not in the table into the first free place.
+    fn place(&mut self, slot: Slot) {
+        let capacity = self.slots.len();
+        let mut at = slot.home(capacity);
+        for _ in 0..capacity {
+            if self.slots[at].is_empty() {
+                self.slots[at] = slot;
+                self.used += 1;
+                return;
+            }
+            at = if at + 1 == capacity { 0 } else { at + 1 };
+        }
+    }
+
+    /// Empties a slot and shifts back those that had to go past it.
+    fn remove_at(&mut self, at: usize) {
+        if let Packed::Shelved(place) = self.slots[at].packed() {
+            self.shelf().free(place);
+        }
+        let capacity = self.slots.len();
+        let mut hole = at;
+        let mut next = at;
+        for _ in 1..capacity {
+            next = if next + 1 == capacity { 0 } else { next + 1 };
+            let slot = self.slots[next];
+            if slot.is_empty() {
+                break;
+            }
+            // How far each is from the slot's home, going around.
+            let home = slot.home(capacity);
+            let to_hole = (hole + capacity - home) % capacity;
+            let to_next = (next + capacity - home) % capacity;
+            if to_hole < to_next {
+                self.slots[hole] = slot;
+                hole = next;
+            }
+        }
+        self.slots[hole] = Slot::EMPTY;
+        self.used -= 1;
+    }
+
+    /// Moves the live keys to a table of another size.
+    fn rebuild(&mut self, capacity: usize, now: Timestamp) {
+        let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; capacity]);
+        self.used = 0;
+        self.hand = 0;
+        for slot in old {
+            if slot.is_empty() {
+                continue;
+            }
+            if self.is_idle(&slot, now) {
+                if let Packed::Shelved(place) = slot.packed() {
+                    self.shelf().free(place);
+                }
+                continue;
+            }
+            self.place(slot);
+        }
+    }
+
+    /// Whether a slot may be dropped; empty ones may.
+    fn is_idle(&self, slot: &Slot, now: Timestamp) -> bool {
+        if slot.is_empty() {
+            return true;
+        }
+        match slot.packed() {
+            Packed::Bucket(bucket) => bucket.idle_at() <= now,
+            Packed::Window(window) => window.end <= now,
+            Packed::Shelved(place) => self
+                .shelf
+                .as_ref()
+                .is_none_or(|shelf| shelf.get(place).idle_at() <= now),
+        }
+    }
+
+    fn shelf(&mut self) -> &mut Shelf {
+        self.shelf.get_or_insert_default()
+    }
+
+    fn shelf_bytes(&self) -> usize {
+        self.shelf
+            .as_ref()
+            .map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
+    }
+}
+
+/// Four fifths full is where probing begins to cost.
+const fn most_keys(slots: usize) -> usize {
+    slots / 5 * 4
+}
+
+/// Slots for `live` keys with a fifth of them to come.
+fn slots_for(live: usize) -> usize {
+    (live + live / 2).max(SLOTS_MIN)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a shard's budget keeps it below 2^32 slots"
+)]
+const fn narrow(at: usize) -> u32 {
+    at as u32
+}
