@@ -21,11 +21,7 @@ pub struct Ask {
 impl Ask {
     /// A question without a holder.
     pub const fn new(cost: u64, now: Timestamp) -> Self {
-        Ask {
-            cost,
-            now,
-            holder: Holder(0),
-        }
+        Ask { cost, now, holder: Holder(0) }
     }
 
     /// The same question with another cost.

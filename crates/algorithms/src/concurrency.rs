@@ -35,11 +35,7 @@ struct Slots {
 impl SlotsState {
     /// When the state stops mattering: the last slot has expired.
     pub fn idle_at(&self) -> Timestamp {
-        self.slots
-            .iter()
-            .map(|slots| slots.expires)
-            .max()
-            .unwrap_or(Timestamp::EPOCH)
+        self.slots.iter().map(|slots| slots.expires).max().unwrap_or(Timestamp::EPOCH)
     }
 
     /// Bytes on the heap.
@@ -48,9 +44,7 @@ impl SlotsState {
     }
 
     fn held(&self) -> u64 {
-        self.slots
-            .iter()
-            .fold(0, |sum, slots| sum.saturating_add(slots.count))
+        self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count))
     }
 }
 
@@ -64,10 +58,7 @@ impl Concurrency {
         if limit > CONCURRENCY_MAX {
             return Err(ParameterError::ConcurrencyTooLarge { limit });
         }
-        Ok(Concurrency {
-            limit,
-            time_to_live,
-        })
+        Ok(Concurrency { limit, time_to_live })
     }
 
     /// How many slots there are.
@@ -82,10 +73,7 @@ impl Concurrency {
 
     /// The same with another number of slots.
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        Concurrency {
-            limit,
-            ..self.clone()
-        }
+        Concurrency { limit, ..self.clone() }
     }
 
     /// Drops expired slots. None may outlive the time to live as of now: a
@@ -108,11 +96,8 @@ impl Concurrency {
             };
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
-        let retry = if ask.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, ask))
-        };
+        let retry =
+            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
         Decision::refused(self.limit, left, retry, state.idle_at().since(ask.now))
     }
 
@@ -120,11 +105,7 @@ impl Concurrency {
     pub(crate) fn charge(&self, state: &mut SlotsState, ask: Ask) {
         if ask.cost > 0 {
             let expires = ask.now.after(self.time_to_live.as_span());
-            state.slots.push(Slots {
-                holder: ask.holder,
-                count: ask.cost,
-                expires,
-            });
+            state.slots.push(Slots { holder: ask.holder, count: ask.cost, expires });
         }
     }
 
@@ -149,10 +130,7 @@ impl Concurrency {
 
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
-        let mut excess = state
-            .held()
-            .saturating_add(ask.cost)
-            .saturating_sub(self.limit);
+        let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
         let mut by_expiry: Vec<&Slots> = state.slots.iter().collect();
         by_expiry.sort_unstable_by_key(|slots| slots.expires);
         for slots in by_expiry {

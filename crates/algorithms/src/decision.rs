@@ -53,16 +53,9 @@ impl Decision {
     /// The same answer when nothing is charged for it after all.
     #[must_use]
     pub fn uncharged(self, cost: u64) -> Self {
-        let left = if self.is_admitted() {
-            self.remaining.saturating_add(cost)
-        } else {
-            self.remaining
-        };
-        Decision {
-            taken: 0,
-            remaining: left.min(self.limit),
-            ..self
-        }
+        let left =
+            if self.is_admitted() { self.remaining.saturating_add(cost) } else { self.remaining };
+        Decision { taken: 0, remaining: left.min(self.limit), ..self }
     }
 
     /// An admission that waits for nothing; callers fill in what differs.

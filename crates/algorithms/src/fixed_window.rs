@@ -28,20 +28,13 @@ pub struct WindowState {
 impl FixedWindow {
     /// At most `limit` per window; a limit of zero refuses every cost.
     pub const fn new(limit: u64, window: Window) -> Self {
-        FixedWindow {
-            limit,
-            window,
-            count_refused: false,
-        }
+        FixedWindow { limit, window, count_refused: false }
     }
 
     /// Whether refused costs count too, as envoyproxy/ratelimit has it.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
-        FixedWindow {
-            count_refused,
-            ..self
-        }
+        FixedWindow { count_refused, ..self }
     }
 
     /// How much one window allows.
@@ -56,10 +49,7 @@ impl FixedWindow {
 
     /// The same window with another limit.
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        FixedWindow {
-            limit,
-            ..self.clone()
-        }
+        FixedWindow { limit, ..self.clone() }
     }
 
     /// The state in line with these parameters and this instant.
@@ -70,14 +60,10 @@ impl FixedWindow {
     #[inline]
     pub(crate) fn settle(&self, state: Option<WindowState>, now: Timestamp) -> WindowState {
         match state {
-            Some(state) if state.end > now => WindowState {
-                end: self.window.end_given(state.end, now),
-                count: state.count,
-            },
-            _ => WindowState {
-                end: self.window.end(now),
-                count: 0,
-            },
+            Some(state) if state.end > now => {
+                WindowState { end: self.window.end_given(state.end, now), count: state.count }
+            }
+            _ => WindowState { end: self.window.end(now), count: 0 },
         }
     }
 
@@ -89,39 +75,25 @@ impl FixedWindow {
         if ask.cost <= left {
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
-        let retry = if ask.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(reset)
-        };
+        let retry = if ask.cost > self.limit { Retry::Never } else { Retry::After(reset) };
         Decision::refused(self.limit, left, retry, reset)
     }
 
     /// The settled state after `cost` more.
     #[inline]
     pub(crate) fn charge(state: WindowState, cost: u64) -> WindowState {
-        WindowState {
-            count: state.count.saturating_add(cost),
-            ..state
-        }
+        WindowState { count: state.count.saturating_add(cost), ..state }
     }
 
     /// The settled state after `cost` was refused.
     #[inline]
     pub(crate) fn refuse(&self, state: WindowState, cost: u64) -> WindowState {
-        if self.count_refused {
-            Self::charge(state, cost)
-        } else {
-            state
-        }
+        if self.count_refused { Self::charge(state, cost) } else { state }
     }
 
     /// The settled state after `cost` is given back.
     pub(crate) fn refund(state: WindowState, cost: u64) -> WindowState {
-        WindowState {
-            count: state.count.saturating_sub(cost),
-            ..state
-        }
+        WindowState { count: state.count.saturating_sub(cost), ..state }
     }
 
     /// How much could be used at once.

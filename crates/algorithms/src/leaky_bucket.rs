@@ -9,40 +9,28 @@
 //! without moving everyone behind it.
 
 use crate::ask::Ask;
-use crate::decision::{Decision, Retry};
+use crate::decision::Decision;
+use crate::pace::{BucketState, Pace};
 use crate::period::Period;
-use crate::tick::{Scale, Ticks, interval, nanos_ceil, ticks_for};
-use crate::time::Timestamp;
-use crate::token_bucket::BucketState;
+use crate::time::Nanos;
 
 /// An outflow of `amount` per `period` with room for `queue` waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     amount: u64,
     period: Period,
-    queue: u64,
-    /// Ticks between two departures.
-    interval: Ticks,
-    /// The longest wait that is still admitted, in ticks.
-    longest_wait: Ticks,
-    scale: Scale,
+    /// Holds the one leaving and those waiting.
+    pace: Pace,
 }
 
 impl LeakyBucket {
     /// An outflow of `amount` per `period`; `queue` more may wait their turn.
     ///
     /// An amount of zero refuses every cost. A queue of zero admits only what
-    /// can leave at once.
+    /// can leave at once. A queue longer than 73 years is cut to that.
     pub fn new(amount: u64, period: Period, queue: u64) -> Self {
-        let interval = interval(amount, period);
-        LeakyBucket {
-            amount,
-            period,
-            queue,
-            interval,
-            longest_wait: ticks_for(queue, interval),
-            scale: Scale::of(interval),
-        }
+        let pace = Pace::new(amount, period, queue.saturating_add(1));
+        LeakyBucket { amount, period, pace }
     }
 
     /// How much leaves per period.
@@ -57,16 +45,7 @@ impl LeakyBucket {
 
     /// How much may wait.
     pub const fn queue(&self) -> u64 {
-        self.queue
-    }
-
-    /// How much the bucket holds: one leaving, the others waiting.
-    pub(crate) const fn capacity(&self) -> u64 {
-        if self.amount == 0 {
-            0
-        } else {
-            self.queue.saturating_add(1)
-        }
+        self.pace.units().saturating_sub(1)
     }
 
     /// The same outflow with room for `capacity`, the one leaving included.
@@ -74,65 +53,26 @@ impl LeakyBucket {
         LeakyBucket::new(self.amount, self.period, capacity.saturating_sub(1))
     }
 
-    /// The state in line with these parameters and this instant; see
-    /// [`TokenBucket`](crate::TokenBucket) for why the debt is bounded.
-    #[inline]
-    pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
-        let debt = state.map_or(0, |state| state.debt(self.scale, self.interval, now));
-        BucketState::owing(debt.min(self.full()), self.scale, now)
+    pub(crate) const fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Judges a settled state; charges nothing.
     #[inline]
     pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        let wait = state.owed(ask.now);
-        let cost = ticks_for(ask.cost, self.interval);
-        let after = wait + cost;
-        if after <= self.full() {
-            let left = self.places(self.full() - after);
-            let admitted = Decision::admitted(self.capacity(), ask.cost, left, nanos_ceil(after));
-            return Decision {
-                delay: nanos_ceil(wait),
-                ..admitted
-            };
-        }
-        let retry = if cost > self.full() {
-            Retry::Never
-        } else {
-            Retry::After(nanos_ceil(after - self.full()))
-        };
-        Decision::refused(
-            self.capacity(),
-            self.available(state, ask.now),
-            retry,
-            nanos_ceil(wait),
-        )
+        delayed(self.pace.decide(state, ask), self.pace.wait(state, ask.now))
     }
 
-    /// The settled state after `cost` more.
-    #[inline]
-    pub(crate) fn charge(&self, state: BucketState, cost: u64) -> BucketState {
-        state.later(ticks_for(cost, self.interval))
+    /// Settles, judges and charges at once.
+    #[inline(always)]
+    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
+        let (decision, next) = self.pace.check(state, ask);
+        (delayed(decision, self.pace.wait(state, ask.now)), next)
     }
+}
 
-    /// How much could be admitted at once.
-    #[inline]
-    pub(crate) fn available(&self, state: BucketState, now: Timestamp) -> u64 {
-        self.places(self.full().saturating_sub(state.owed(now)))
-    }
-
-    /// Ticks until everything has left when no more fits.
-    #[inline]
-    fn full(&self) -> Ticks {
-        if self.amount == 0 {
-            0
-        } else {
-            self.longest_wait + self.interval
-        }
-    }
-
-    #[inline]
-    fn places(&self, ticks: Ticks) -> u64 {
-        u64::try_from(ticks / self.interval).unwrap_or(u64::MAX)
-    }
+/// An admitted request waits until those before it have left.
+#[inline]
+fn delayed(decision: Decision, wait: Nanos) -> Decision {
+    if decision.is_admitted() { Decision { delay: wait, ..decision } } else { decision }
 }

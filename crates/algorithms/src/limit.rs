@@ -5,10 +5,11 @@ use crate::concurrency::{CONCURRENCY_MAX, Concurrency};
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
+use crate::pace::BucketState;
 use crate::sliding_log::{SLIDING_LOG_MAX, SlidingLog};
 use crate::sliding_window::{SLICES_MAX, SlidingWindow};
 use crate::soft::{Soft, SoftState, Stretch};
-use crate::state::State;
+use crate::state::{SmallState, State};
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 use crate::window::Window;
@@ -70,10 +71,7 @@ pub enum ParameterError {
 impl Limit {
     /// A hard limit.
     pub fn new(algorithm: impl Into<Algorithm>) -> Self {
-        Limit {
-            algorithm: algorithm.into(),
-            stretch: None,
-        }
+        Limit { algorithm: algorithm.into(), stretch: None }
     }
 
     /// The same limit with a soft allowance.
@@ -106,6 +104,36 @@ impl Limit {
         decision
     }
 
+    /// The same as [`Limit::check`] for a state that is one small value: no
+    /// list to walk, nothing to drop. `None` when the limit keeps another kind.
+    #[inline(always)]
+    pub fn check_small(&self, state: SmallState, ask: Ask) -> Option<(Decision, SmallState)> {
+        if self.stretch.is_some() {
+            return None;
+        }
+        match (&self.algorithm, state) {
+            (Algorithm::TokenBucket(bucket), SmallState::Bucket(state)) => {
+                let (decision, next) = bucket.check(state, ask);
+                Some((decision, SmallState::Bucket(next)))
+            }
+            (Algorithm::LeakyBucket(bucket), SmallState::Bucket(state)) => {
+                let (decision, next) = bucket.check(state, ask);
+                Some((decision, SmallState::Bucket(next)))
+            }
+            (Algorithm::FixedWindow(window), SmallState::Window(state)) => {
+                let settled = window.settle(Some(state), ask.now);
+                let decision = window.decide(settled, ask);
+                let next = if decision.is_admitted() {
+                    FixedWindow::charge(settled, ask.cost)
+                } else {
+                    window.refuse(settled, ask.cost)
+                };
+                Some((decision, SmallState::Window(next)))
+            }
+            _ => None,
+        }
+    }
+
     /// Says what [`Limit::check`] would, and charges nothing.
     pub fn peek(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
@@ -117,11 +145,8 @@ impl Limit {
         self.settle(state, ask.now);
         let whole = self.decide(state, ask);
         let left = self.available(state, ask.now);
-        let ask = if whole.is_admitted() {
-            ask
-        } else {
-            ask.with_cost(left.clamp(1, ask.cost.max(1)))
-        };
+        let ask =
+            if whole.is_admitted() { ask } else { ask.with_cost(left.clamp(1, ask.cost.max(1))) };
         let decision = self.decide(state, ask);
         if decision.is_admitted() {
             self.charge(state, ask, &decision);
@@ -238,7 +263,7 @@ impl Algorithm {
     pub(crate) const fn capacity(&self) -> u64 {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
-            Algorithm::LeakyBucket(bucket) => bucket.capacity(),
+            Algorithm::LeakyBucket(bucket) => bucket.pace().units(),
             _ => self.quota(),
         }
     }
@@ -258,17 +283,13 @@ impl Algorithm {
     pub(crate) fn settle(&self, state: &mut State, now: Timestamp) {
         match self {
             Algorithm::TokenBucket(bucket) => {
-                *state = State::Bucket(bucket.settle(bucket_of(state), now));
+                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
             }
             Algorithm::LeakyBucket(bucket) => {
-                *state = State::Bucket(bucket.settle(bucket_of(state), now));
+                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
             }
             Algorithm::FixedWindow(window) => {
-                let known = if let State::Window(known) = state {
-                    Some(*known)
-                } else {
-                    None
-                };
+                let known = if let State::Window(known) = state { Some(*known) } else { None };
                 *state = State::Window(window.settle(known, now));
             }
             Algorithm::SlidingWindow(window) => {
@@ -322,10 +343,10 @@ impl Algorithm {
     pub(crate) fn charge(&self, state: &mut State, ask: Ask) {
         match (self, state) {
             (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.charge(*state, ask.cost);
+                *state = bucket.pace().charge(*state, ask.cost, ask.now);
             }
             (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.charge(*state, ask.cost);
+                *state = bucket.pace().charge(*state, ask.cost, ask.now);
             }
             (Algorithm::FixedWindow(_), State::Window(state)) => {
                 *state = FixedWindow::charge(*state, ask.cost);
@@ -360,7 +381,7 @@ impl Algorithm {
     fn refund(&self, state: &mut State, ask: Ask) {
         match (self, state) {
             (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.refund(*state, ask);
+                *state = bucket.refund(*state, ask.cost, ask.now);
             }
             (Algorithm::FixedWindow(_), State::Window(state)) => {
                 *state = FixedWindow::refund(*state, ask.cost);
@@ -378,8 +399,12 @@ impl Algorithm {
 
     fn available(&self, state: &State, now: Timestamp) -> u64 {
         match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.available(*state, now),
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.available(*state, now),
+            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
+                bucket.pace().available(*state, now)
+            }
+            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
+                bucket.pace().available(*state, now)
+            }
             (Algorithm::FixedWindow(window), State::Window(state)) => window.available(*state),
             (Algorithm::SlidingWindow(window), State::Slices(state)) => {
                 window.available(state, now)
@@ -392,12 +417,8 @@ impl Algorithm {
 }
 
 #[inline]
-fn bucket_of(state: &State) -> Option<crate::token_bucket::BucketState> {
-    if let State::Bucket(state) = state {
-        Some(*state)
-    } else {
-        None
-    }
+fn bucket_of(state: &State) -> Option<BucketState> {
+    if let State::Bucket(state) = state { Some(*state) } else { None }
 }
 
 macro_rules! from_algorithm {
@@ -410,11 +431,4 @@ macro_rules! from_algorithm {
     )*};
 }
 
-from_algorithm!(
-    TokenBucket,
-    LeakyBucket,
-    FixedWindow,
-    SlidingLog,
-    SlidingWindow,
-    Concurrency
-);
+from_algorithm!(TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, Concurrency);

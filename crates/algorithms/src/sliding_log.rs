@@ -62,21 +62,14 @@ impl SlidingLog {
         if limit > SLIDING_LOG_MAX {
             return Err(ParameterError::SlidingLogTooLarge { limit });
         }
-        Ok(SlidingLog {
-            limit,
-            period,
-            count_refused: false,
-        })
+        Ok(SlidingLog { limit, period, count_refused: false })
     }
 
     /// Whether refused requests count too: a caller that keeps retrying is then
     /// kept out until it stops.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
-        SlidingLog {
-            count_refused,
-            ..self
-        }
+        SlidingLog { count_refused, ..self }
     }
 
     /// How much a window allows.
@@ -91,10 +84,7 @@ impl SlidingLog {
 
     /// The same window with another limit.
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        SlidingLog {
-            limit,
-            ..self.clone()
-        }
+        SlidingLog { limit, ..self.clone() }
     }
 
     /// Drops what has left the window. Entries from the future (the clock
@@ -106,10 +96,7 @@ impl SlidingLog {
             }
             state.entries.pop_back();
             state.total -= last.cost;
-            state.push(Entry {
-                at: now,
-                cost: last.cost,
-            });
+            state.push(Entry { at: now, cost: last.cost });
         }
         while let Some(first) = state.entries.front() {
             if now.since(first.at) < self.period.as_span() {
@@ -129,18 +116,11 @@ impl SlidingLog {
         let left = self.available(state);
         let reset = state.idle_at.since(ask.now);
         if ask.cost <= left {
-            let reset = if ask.cost == 0 {
-                reset
-            } else {
-                self.period.as_span()
-            };
+            let reset = if ask.cost == 0 { reset } else { self.period.as_span() };
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
-        let retry = if ask.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, ask))
-        };
+        let retry =
+            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
         Decision::refused(self.limit, left, retry, reset)
     }
 
@@ -190,10 +170,7 @@ impl SlidingLog {
 
     /// Until enough of the oldest entries have left.
     fn wait(&self, state: &LogState, ask: Ask) -> Nanos {
-        let mut excess = state
-            .total
-            .saturating_add(ask.cost)
-            .saturating_sub(self.limit);
+        let mut excess = state.total.saturating_add(ask.cost).saturating_sub(self.limit);
         for entry in &state.entries {
             excess = excess.saturating_sub(entry.cost);
             if excess == 0 {

@@ -42,23 +42,16 @@ impl SlicesState {
     /// When the state stops mattering: the newest slice has left the window.
     pub fn idle_at(&self) -> Timestamp {
         let slices = self.counts.len() as u64;
-        self.begun
-            .after(Nanos::new(self.slice.saturating_mul(slices)))
+        self.begun.after(Nanos::new(self.slice.saturating_mul(slices)))
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        if self.counts.spilled() {
-            self.counts.capacity() * size_of::<u64>()
-        } else {
-            0
-        }
+        if self.counts.spilled() { self.counts.capacity() * size_of::<u64>() } else { 0 }
     }
 
     fn total(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |sum, count| sum.saturating_add(*count))
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 
@@ -72,22 +65,13 @@ impl SlidingWindow {
             return Err(ParameterError::Slices { slices });
         }
         let slice = period.as_nanos().div_ceil(u64::from(slices));
-        Ok(SlidingWindow {
-            limit,
-            period,
-            slices,
-            slice,
-            count_refused: false,
-        })
+        Ok(SlidingWindow { limit, period, slices, slice, count_refused: false })
     }
 
     /// Whether refused costs count too.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
-        SlidingWindow {
-            count_refused,
-            ..self
-        }
+        SlidingWindow { count_refused, ..self }
     }
 
     /// How much a window allows.
@@ -107,10 +91,7 @@ impl SlidingWindow {
 
     /// The same window with another limit.
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        SlidingWindow {
-            limit,
-            ..self.clone()
-        }
+        SlidingWindow { limit, ..self.clone() }
     }
 
     /// The state in line with these parameters and this instant.
@@ -153,11 +134,8 @@ impl SlidingWindow {
             let reset = self.reset(state, ask.cost, ask.now);
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
-        let retry = if ask.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, ask))
-        };
+        let retry =
+            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
         Decision::refused(self.limit, left, retry, self.reset(state, 0, ask.now))
     }
 
@@ -195,20 +173,14 @@ impl SlidingWindow {
     fn weighted(&self, state: &SlicesState, now: Timestamp) -> u128 {
         let inside = self.slice - now.since(state.begun).get().min(self.slice);
         let oldest = u128::from(state.counts[0]) * u128::from(inside);
-        let whole: u128 = state.counts[1..]
-            .iter()
-            .map(|count| u128::from(*count))
-            .sum();
+        let whole: u128 = state.counts[1..].iter().map(|count| u128::from(*count)).sum();
         whole + oldest.div_ceil(u128::from(self.slice))
     }
 
     /// Until the weighted sum has room for the cost: step from slice to slice
     /// until the rest fits, then solve for the part of the leaving slice.
     fn wait(&self, state: &SlicesState, ask: Ask) -> Nanos {
-        let mut whole: u128 = state.counts[1..]
-            .iter()
-            .map(|count| u128::from(*count))
-            .sum();
+        let mut whole: u128 = state.counts[1..].iter().map(|count| u128::from(*count)).sum();
         let room = u128::from(self.limit - ask.cost);
         for (step, oldest) in state.counts.iter().enumerate() {
             if step > 0 {
@@ -236,9 +208,6 @@ impl SlidingWindow {
             state.counts.iter().rposition(|count| *count > 0)
         };
         let slices = newest.map_or(0, |newest| newest as u64 + 1);
-        state
-            .begun
-            .after(Nanos::new(self.slice.saturating_mul(slices)))
-            .since(now)
+        state.begun.after(Nanos::new(self.slice.saturating_mul(slices))).since(now)
     }
 }

@@ -37,16 +37,11 @@ struct Allowance {
 
 impl SoftState {
     pub(crate) const fn around(inner: State) -> Self {
-        SoftState {
-            inner,
-            allowance: None,
-        }
+        SoftState { inner, allowance: None }
     }
 
     pub(crate) fn idle_at(&self) -> Timestamp {
-        let rested = self
-            .allowance
-            .map_or(Timestamp::EPOCH, |allowance| allowance.rests_until);
+        let rested = self.allowance.map_or(Timestamp::EPOCH, |allowance| allowance.rests_until);
         self.inner.idle_at().max(rested)
     }
 
@@ -76,11 +71,7 @@ impl Stretch {
         let capacity = base.capacity();
         let extra = u128::from(capacity) * u128::from(soft.over_percent) / 100;
         let raised = capacity.saturating_add(u64::try_from(extra).unwrap_or(u64::MAX));
-        Stretch {
-            soft,
-            stretched: base.with_capacity(raised),
-            rest: base.period(),
-        }
+        Stretch { soft, stretched: base.with_capacity(raised), rest: base.period() }
     }
 
     pub(crate) fn settle(&self, state: &mut SoftState, now: Timestamp) {
@@ -101,23 +92,14 @@ impl Stretch {
         }
         let stretched = self.stretched.decide(&state.inner, ask);
         if stretched.is_admitted() && state.may_stretch(ask.now) {
-            return Decision {
-                limit: hard.limit,
-                soft: true,
-                ..stretched
-            };
+            return Decision { limit: hard.limit, soft: true, ..stretched };
         }
-        Decision {
-            retry: sooner(hard.retry, retry(state, stretched, ask.now)),
-            ..hard
-        }
+        Decision { retry: sooner(hard.retry, retry(state, stretched, ask.now)), ..hard }
     }
 
     pub(crate) fn charge(&self, state: &mut SoftState, ask: Ask, decision: &Decision) {
         self.stretched.charge(&mut state.inner, ask);
-        let open = state
-            .allowance
-            .is_some_and(|allowance| ask.now < allowance.closes);
+        let open = state.allowance.is_some_and(|allowance| ask.now < allowance.closes);
         if decision.soft && !open {
             state.allowance = Some(self.allowance(ask.now));
         }
@@ -125,10 +107,7 @@ impl Stretch {
 
     fn allowance(&self, now: Timestamp) -> Allowance {
         let closes = now.after(self.soft.lasting.as_span());
-        Allowance {
-            closes,
-            rests_until: closes.after(self.rest),
-        }
+        Allowance { closes, rests_until: closes.after(self.rest) }
     }
 }
 
@@ -143,9 +122,7 @@ fn retry(state: &SoftState, stretched: Decision, now: Timestamp) -> Retry {
     if state.may_stretch(now.after(wait)) {
         return Retry::After(wait);
     }
-    let rested = state
-        .allowance
-        .map_or(now, |allowance| allowance.rests_until);
+    let rested = state.allowance.map_or(now, |allowance| allowance.rests_until);
     Retry::After(wait.max(rested.since(now)))
 }
 

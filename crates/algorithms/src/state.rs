@@ -2,11 +2,11 @@
 
 use crate::concurrency::SlotsState;
 use crate::fixed_window::WindowState;
+use crate::pace::BucketState;
 use crate::sliding_log::LogState;
 use crate::sliding_window::SlicesState;
 use crate::soft::SoftState;
 use crate::time::Timestamp;
-use crate::token_bucket::BucketState;
 
 /// What is remembered of one key under one limit.
 ///
@@ -30,7 +30,35 @@ pub enum State {
     Soft(Box<SoftState>),
 }
 
+/// A state that is one small value: copied, compared and packed at no cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SmallState {
+    /// A token bucket or a leaky bucket.
+    Bucket(BucketState),
+    /// A fixed window.
+    Window(WindowState),
+}
+
+impl From<SmallState> for State {
+    fn from(state: SmallState) -> Self {
+        match state {
+            SmallState::Bucket(state) => State::Bucket(state),
+            SmallState::Window(state) => State::Window(state),
+        }
+    }
+}
+
 impl State {
+    /// The state as one small value, if it is one.
+    #[inline]
+    pub const fn as_small(&self) -> Option<SmallState> {
+        match self {
+            State::Bucket(state) => Some(SmallState::Bucket(*state)),
+            State::Window(state) => Some(SmallState::Window(*state)),
+            _ => None,
+        }
+    }
+
     /// From when on the state is as good as [`State::Unused`] and may be dropped.
     pub fn idle_at(&self) -> Timestamp {
         match self {

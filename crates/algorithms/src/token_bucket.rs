@@ -9,9 +9,9 @@
 //! Promise: in any span t no more than burst + amount × t / period is admitted.
 
 use crate::ask::Ask;
-use crate::decision::{Decision, Retry};
+use crate::decision::Decision;
+use crate::pace::{BucketState, Pace};
 use crate::period::Period;
-use crate::tick::{Scale, Ticks, interval, nanos_ceil, ticks_at, ticks_for};
 use crate::time::Timestamp;
 
 /// A bucket that holds `burst` and refills at `amount` per `period`.
@@ -19,87 +19,16 @@ use crate::time::Timestamp;
 pub struct TokenBucket {
     amount: u64,
     period: Period,
-    burst: u64,
-    /// Ticks that one token takes to refill.
-    interval: Ticks,
-    /// Ticks that an empty bucket takes to fill.
-    capacity: Ticks,
-    scale: Scale,
-}
-
-/// What the two bucket algorithms remember of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BucketState {
-    /// In ticks of 2⁻¹⁴ ns since the epoch: when nothing will be owed any more.
-    full_at: Ticks,
-    scale: Scale,
-}
-
-impl BucketState {
-    pub(crate) fn owing(debt: Ticks, scale: Scale, now: Timestamp) -> Self {
-        BucketState {
-            full_at: ticks_at(now).saturating_add(debt),
-            scale,
-        }
-    }
-
-    /// What is still owed at `now`, in ticks of the interval it was written under.
-    #[inline]
-    pub(crate) fn owed(self, now: Timestamp) -> Ticks {
-        self.full_at.saturating_sub(ticks_at(now))
-    }
-
-    /// What is still owed at `now`, in ticks of the interval given.
-    #[inline]
-    pub(crate) fn debt(self, scale: Scale, interval: Ticks, now: Timestamp) -> Ticks {
-        let owed = self.owed(now);
-        if self.scale == scale {
-            owed
-        } else {
-            self.scale.rescale(owed, interval)
-        }
-    }
-
-    /// The state with more owed.
-    #[inline]
-    pub(crate) fn later(self, ticks: Ticks) -> Self {
-        BucketState {
-            full_at: self.full_at.saturating_add(ticks),
-            ..self
-        }
-    }
-
-    /// When the state stops mattering.
-    pub fn idle_at(self) -> Timestamp {
-        Timestamp::from_nanos(nanos_ceil(self.full_at).get())
-    }
-
-    /// The state as plain numbers: ticks of 2⁻¹⁴ ns since the epoch, and the scale.
-    pub const fn to_parts(self) -> (u128, Scale) {
-        (self.full_at, self.scale)
-    }
-
-    /// The state from its plain numbers.
-    pub const fn from_parts(full_at: u128, scale: Scale) -> Self {
-        BucketState { full_at, scale }
-    }
+    pace: Pace,
 }
 
 impl TokenBucket {
     /// A bucket of `burst` that refills at `amount` per `period`.
     ///
-    /// An amount or a burst of zero refuses every cost.
+    /// An amount or a burst of zero refuses every cost. A burst of more than
+    /// refills in 73 years is cut to that.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
-        let interval = interval(amount, period);
-        let usable = if amount == 0 { 0 } else { burst };
-        TokenBucket {
-            amount,
-            period,
-            burst: usable,
-            interval,
-            capacity: ticks_for(usable, interval),
-            scale: Scale::of(interval),
-        }
+        TokenBucket { amount, period, pace: Pace::new(amount, period, burst) }
     }
 
     /// How much refills per period.
@@ -114,7 +43,7 @@ impl TokenBucket {
 
     /// How much can be used at once from a full bucket.
     pub const fn burst(&self) -> u64 {
-        self.burst
+        self.pace.units()
     }
 
     /// The same rate with another burst.
@@ -122,66 +51,24 @@ impl TokenBucket {
         TokenBucket::new(self.amount, self.period, burst)
     }
 
-    /// The state in line with these parameters and this instant.
-    ///
-    /// Usage kept under another rate is read back as an amount, and never more
-    /// is owed than an empty bucket owes: a larger debt comes from a smaller
-    /// limit or from a clock that stepped back, and would freeze the key.
-    #[inline]
-    pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
-        let debt = state.map_or(0, |state| state.debt(self.scale, self.interval, now));
-        BucketState::owing(debt.min(self.capacity), self.scale, now)
+    pub(crate) const fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Judges a settled state; charges nothing.
     #[inline]
     pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        let debt = state.owed(ask.now);
-        let cost = ticks_for(ask.cost, self.interval);
-        let after = debt + cost;
-        if after <= self.capacity {
-            let left = self.tokens(self.capacity - after);
-            return Decision::admitted(self.burst, ask.cost, left, nanos_ceil(after));
-        }
-        let retry = if cost > self.capacity {
-            Retry::Never
-        } else {
-            Retry::After(nanos_ceil(after - self.capacity))
-        };
-        Decision::refused(
-            self.burst,
-            self.available(state, ask.now),
-            retry,
-            nanos_ceil(debt),
-        )
+        self.pace.decide(state, ask)
     }
 
-    /// The settled state after `cost` more.
-    #[inline]
-    pub(crate) fn charge(&self, state: BucketState, cost: u64) -> BucketState {
-        state.later(ticks_for(cost, self.interval))
+    /// Settles, judges and charges at once.
+    #[inline(always)]
+    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
+        self.pace.check(state, ask)
     }
 
     /// The settled state after `cost` is given back.
-    pub(crate) fn refund(&self, state: BucketState, ask: Ask) -> BucketState {
-        let debt = state
-            .owed(ask.now)
-            .saturating_sub(ticks_for(ask.cost, self.interval));
-        BucketState::owing(debt, self.scale, ask.now)
-    }
-
-    /// How much could be used at once.
-    #[inline]
-    pub(crate) fn available(&self, state: BucketState, now: Timestamp) -> u64 {
-        self.tokens(self.capacity.saturating_sub(state.owed(now)))
-    }
-
-    #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "never more than the burst, a u64"
-    )]
-    fn tokens(&self, ticks: Ticks) -> u64 {
-        (ticks / self.interval) as u64
+    pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
+        self.pace.refund(state, cost, now)
     }
 }

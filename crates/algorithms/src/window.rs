@@ -74,11 +74,7 @@ impl CalendarUnit {
             CalendarUnit::Month => Span::new().months(1),
             CalendarUnit::Year => Span::new().years(1),
         };
-        first
-            .checked_add(step)
-            .ok()?
-            .to_zoned(now.time_zone().clone())
-            .ok()
+        first.checked_add(step).ok()?.to_zoned(now.time_zone().clone()).ok()
     }
 }
 
@@ -113,7 +109,5 @@ fn end_of_multiple(now: Timestamp, length: u64) -> Timestamp {
 fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
     let now = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
     let next = unit.next_start(&now.to_zoned(zone.clone()))?;
-    u64::try_from(next.timestamp().as_nanosecond())
-        .ok()
-        .map(Timestamp::from_nanos)
+    u64::try_from(next.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
 }

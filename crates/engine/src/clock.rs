@@ -18,7 +18,9 @@ const COMPARE_EVERY: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct SystemClock {
     counter: quanta::Clock,
-    origin: quanta::Instant,
+    origin: u64,
+    /// Nanoseconds per 2³² of the counter's steps.
+    scale: u64,
     /// What to add to the counter's nanoseconds to get time since the epoch.
     offset: AtomicU64,
     /// The counter's nanoseconds at which to compare again.
@@ -29,10 +31,12 @@ impl SystemClock {
     /// A clock that agrees with the system's now.
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
-        let origin = counter.now();
+        let origin = counter.raw();
+        let scale = counter.delta_as_nanos(0, 1 << 32);
         let clock = SystemClock {
             counter,
             origin,
+            scale,
             offset: AtomicU64::new(0),
             compare_at: AtomicU64::new(0),
         };
@@ -42,15 +46,10 @@ impl SystemClock {
 
     /// Nanoseconds that the counter has counted since the clock was made.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "2^64 nanoseconds are 584 years"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "2^64 nanoseconds are 584 years")]
     fn counted(&self) -> u64 {
-        self.counter
-            .now()
-            .saturating_duration_since(self.origin)
-            .as_nanos() as u64
+        let steps = self.counter.raw().saturating_sub(self.origin);
+        ((u128::from(steps) * u128::from(self.scale)) >> 32) as u64
     }
 
     #[cold]
@@ -63,15 +62,11 @@ impl SystemClock {
         let next = counted.saturating_add(COMPARE_EVERY);
         // One caller compares; the others go on with the offset they have.
         let mine =
-            self.compare_at
-                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+            self.compare_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
         if mine.is_ok() {
-            let since_epoch = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
+            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
-            self.offset
-                .store(now.wrapping_sub(counted), Ordering::Relaxed);
+            self.offset.store(now.wrapping_sub(counted), Ordering::Relaxed);
         }
     }
 }

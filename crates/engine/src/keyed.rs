@@ -40,11 +40,7 @@ impl<C: Clock> KeyedLimiter<C> {
     /// # Errors
     /// When the budget is too small to enforce anything.
     pub fn with(limit: Limit, memory: MemoryConfig, clock: C) -> Result<Self, ConfigError> {
-        Ok(KeyedLimiter {
-            limit,
-            store: MemoryStore::new(memory)?,
-            clock,
-        })
+        Ok(KeyedLimiter { limit, store: MemoryStore::new(memory)?, clock })
     }
 
     /// Admits and charges one, or refuses.
@@ -99,12 +95,7 @@ impl<C: Clock> KeyedLimiter<C> {
         let checks = [self.ask(key, cost, holder)];
         let mut answers = Answers::new();
         let now = self.clock.now();
-        let batch = Batch {
-            verb,
-            charge: Charge::AllOrNothing,
-            now,
-            checks: &checks,
-        };
+        let batch = Batch { verb, charge: Charge::AllOrNothing, now, checks: &checks };
         self.store.apply_now(&batch, &mut answers);
         answers[0].decision
     }
@@ -112,16 +103,7 @@ impl<C: Clock> KeyedLimiter<C> {
     #[inline]
     fn ask(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
         let fingerprint = self.store.fingerprinter().of(0, key);
-        let key = Key {
-            fingerprint,
-            group: 0,
-        };
-        Check {
-            key,
-            limit: &self.limit,
-            cost,
-            holder,
-            role: Role::Required,
-        }
+        let key = Key { fingerprint, group: 0 };
+        Check { key, limit: &self.limit, cost, holder, role: Role::Required }
     }
 }

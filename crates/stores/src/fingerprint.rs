@@ -16,10 +16,7 @@ pub struct Fingerprint(u128);
 impl Fingerprint {
     /// The bits that tell keys of one shard apart.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "takes the fingerprint apart"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the fingerprint apart")]
     pub(crate) const fn stored(self) -> (u64, u32) {
         (self.0 as u64, (self.0 >> 64) as u32)
     }
@@ -51,9 +48,7 @@ pub struct Fingerprinter {
 impl Fingerprinter {
     /// With a seed drawn from the operating system.
     pub fn random() -> Self {
-        Fingerprinter {
-            seed: RandomState::new().hash_one(0_u64),
-        }
+        Fingerprinter { seed: RandomState::new().hash_one(0_u64) }
     }
 
     /// With a seed given, so that runs repeat.

@@ -127,17 +127,11 @@ impl MemoryStore {
     /// # Errors
     /// When the budget is too small to enforce anything.
     pub fn new(config: MemoryConfig) -> Result<Self, ConfigError> {
-        let MemoryConfig {
-            budget_bytes,
-            when_full,
-            seed,
-        } = config;
+        let MemoryConfig { budget_bytes, when_full, seed } = config;
         if budget_bytes < BUDGET_MIN {
             return Err(ConfigError::BudgetTooSmall { budget_bytes });
         }
-        let shards = (budget_bytes / SHARD_BYTES)
-            .next_power_of_two()
-            .clamp(SHARDS_MIN, SHARDS_MAX);
+        let shards = (budget_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         // A sixteenth is left for tables that are being rebuilt.
         let usable =
             (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<Padded>());
@@ -175,14 +169,22 @@ impl MemoryStore {
     }
 
     /// One check by itself: one lock, one lookup.
-    #[inline]
+    #[inline(always)]
     pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
-        let mut shard = self.lock(check.key.fingerprint);
-        let mut located = self.locate(&mut shard, check.key, now);
-        let decision = check
-            .limit
-            .check(&mut located.loaded.state, ask(check, now));
-        self.conclude(&mut shard, located, decision, now)
+        let key = check.key.fingerprint;
+        let mut shard = self.lock(key);
+        match shard.check_in_place(key, check.limit, ask(check, now)) {
+            Some(decision) => Answer { decision, basis: Basis::Exact },
+            None => self.check_elsewhere(&mut shard, check, now),
+        }
+    }
+
+    /// A new key, or one whose state does not fit into its slot.
+    #[cold]
+    fn check_elsewhere(&self, shard: &mut Shard, check: &Check<'_>, now: Timestamp) -> Answer {
+        let mut located = self.locate(shard, check.key, now);
+        let decision = check.limit.check(&mut located.loaded.state, ask(check, now));
+        self.conclude(shard, located, decision, now)
     }
 
     /// Drops idle keys of one shard and gives its unused memory back; call it
@@ -230,11 +232,7 @@ impl MemoryStore {
     fn locate(&self, shard: &mut Shard, key: Key, now: Timestamp) -> Located {
         let loaded = shard.load(key.fingerprint);
         if !loaded.is_new() {
-            return Located {
-                key: key.fingerprint,
-                loaded,
-                basis: Basis::Exact,
-            };
+            return Located { key: key.fingerprint, loaded, basis: Basis::Exact };
         }
         self.locate_new(shard, key, loaded, now)
     }
@@ -242,30 +240,18 @@ impl MemoryStore {
     #[cold]
     fn locate_new(&self, shard: &mut Shard, key: Key, new: Loaded, now: Timestamp) -> Located {
         if shard.make_room(now, self.shard_budget).is_ok() {
-            return Located {
-                key: key.fingerprint,
-                loaded: new,
-                basis: Basis::Exact,
-            };
+            return Located { key: key.fingerprint, loaded: new, basis: Basis::Exact };
         }
         if self.when_full == WhenFull::Approximate {
             let shared = self.shared_key(key);
             let loaded = shard.load(shared);
             if !loaded.is_new() || shard.make_room(now, self.shard_budget_shared).is_ok() {
                 self.shared.fetch_add(1, Ordering::Relaxed);
-                return Located {
-                    key: shared,
-                    loaded,
-                    basis: Basis::Shared,
-                };
+                return Located { key: shared, loaded, basis: Basis::Shared };
             }
         }
         self.unmetered.fetch_add(1, Ordering::Relaxed);
-        Located {
-            key: key.fingerprint,
-            loaded: new,
-            basis: Basis::Full,
-        }
+        Located { key: key.fingerprint, loaded: new, basis: Basis::Full }
     }
 
     /// The counter that a new key shares with others of its limit and shard.
@@ -288,18 +274,12 @@ impl MemoryStore {
             Basis::Exact => self.shard_budget,
             Basis::Shared => self.shard_budget_shared,
             Basis::Full => {
-                return Answer {
-                    decision: self.when_full(decision),
-                    basis,
-                };
+                return Answer { decision: self.when_full(decision), basis };
             }
         };
         if shard.keep(key, loaded, now, budget).is_err() {
             self.unmetered.fetch_add(1, Ordering::Relaxed);
-            return Answer {
-                decision: self.when_full(decision),
-                basis: Basis::Full,
-            };
+            return Answer { decision: self.when_full(decision), basis: Basis::Full };
         }
         Answer { decision, basis }
     }
@@ -323,22 +303,15 @@ impl MemoryStore {
     /// every caller, until the last key is given back.
     fn judge_together(&self, checks: &[Check<'_>], batch: &Batch<'_>, answers: &mut Answers) {
         let now = batch.now;
-        let mut indexes: SmallVec<[usize; 4]> = checks
-            .iter()
-            .map(|check| self.shard_of(check.key.fingerprint))
-            .collect();
+        let mut indexes: SmallVec<[usize; 4]> =
+            checks.iter().map(|check| self.shard_of(check.key.fingerprint)).collect();
         indexes.sort_unstable();
         indexes.dedup();
-        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> = indexes
-            .iter()
-            .map(|index| self.shards[*index].0.lock())
-            .collect();
+        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
+            indexes.iter().map(|index| self.shards[*index].0.lock()).collect();
         let shard_at = |key: Fingerprint| {
             let index = self.shard_of(key);
-            indexes
-                .iter()
-                .position(|locked| *locked == index)
-                .unwrap_or(0)
+            indexes.iter().position(|locked| *locked == index).unwrap_or(0)
         };
 
         let mut judged: SmallVec<[Judged; 4]> = SmallVec::new();
@@ -355,10 +328,7 @@ impl MemoryStore {
         for (index, check) in checks.iter().enumerate() {
             let charged = batch.verb == Verb::Check && (pass || batch.charge == Charge::Always);
             let decision = settle_up(check, index, &mut judged, batch, charged);
-            answers.push(Answer {
-                decision,
-                basis: judged[index].basis,
-            });
+            answers.push(Answer { decision, basis: judged[index].basis });
         }
         for (check, judged) in checks.iter().zip(judged) {
             let Some(located) = judged.located else {
@@ -380,9 +350,7 @@ impl MemoryStore {
         now: Timestamp,
     ) -> Judged {
         let mut ask = ask(check, now);
-        let twin = checks[..earlier.len()]
-            .iter()
-            .position(|other| other.key == check.key);
+        let twin = checks[..earlier.len()].iter().position(|other| other.key == check.key);
         if let Some(twin) = twin {
             let before = checks[twin..earlier.len()]
                 .iter()
@@ -394,12 +362,7 @@ impl MemoryStore {
                 Some(located) => check.limit.decide(&located.loaded.state, ask),
                 None => earlier[twin].decision,
             };
-            return Judged {
-                decision,
-                basis,
-                located: None,
-                twin: Some(twin),
-            };
+            return Judged { decision, basis, located: None, twin: Some(twin) };
         }
         let mut located = self.locate(shard, check.key, now);
         check.limit.settle(&mut located.loaded.state, now);
@@ -408,12 +371,7 @@ impl MemoryStore {
         if basis == Basis::Full {
             decision = self.when_full(decision);
         }
-        Judged {
-            decision,
-            basis,
-            located: Some(located),
-            twin: None,
-        }
+        Judged { decision, basis, located: Some(located), twin: None }
     }
 
     /// The verbs that concern each key by itself.
@@ -432,10 +390,7 @@ impl MemoryStore {
         };
         if verb == Verb::Reset && located.basis == Basis::Exact {
             shard.remove(located.key);
-            return Answer {
-                decision,
-                basis: located.basis,
-            };
+            return Answer { decision, basis: located.basis };
         }
         self.conclude(&mut shard, located, decision, now)
     }
@@ -470,21 +425,14 @@ fn settle_up(
     let holder = judged[index].twin.unwrap_or(index);
     let first_verdict = judged[index].decision;
     let is_twin = judged[index].twin.is_some();
-    let Some(located) = judged[holder]
-        .located
-        .as_mut()
-        .filter(|found| found.basis != Basis::Full)
+    let Some(located) = judged[holder].located.as_mut().filter(|found| found.basis != Basis::Full)
     else {
         return first_verdict;
     };
     let state = &mut located.loaded.state;
     if charged {
         // A twin is judged again: the first one's charge is in the state now.
-        let decision = if is_twin {
-            check.limit.decide(state, ask)
-        } else {
-            first_verdict
-        };
+        let decision = if is_twin { check.limit.decide(state, ask) } else { first_verdict };
         if decision.is_admitted() {
             check.limit.charge(state, ask, &decision);
         } else {
@@ -500,9 +448,5 @@ fn settle_up(
 
 #[inline]
 const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
-    Ask {
-        cost: check.cost,
-        now,
-        holder: check.holder,
-    }
+    Ask { cost: check.cost, now, holder: check.holder }
 }

@@ -5,14 +5,14 @@
 //! its shard, so no insert ever waits for more than a few thousand slots to
 //! move. Whoever inserts also sweeps a few slots for idle keys.
 
-use tidegate_algorithms::{State, Timestamp};
+use tidegate_algorithms::{Ask, Decision, Limit, SmallState, State, Timestamp};
 
 use super::shelf::Shelf;
 use super::slot::{Packed, Slot, home};
 use crate::fingerprint::Fingerprint;
 
-/// The smallest table of a shard that holds anything.
-const SLOTS_MIN: usize = 16;
+/// A shard that holds anything has more slots than this.
+const SLOTS_MIN: usize = 8;
 /// Slots that each insert looks at for idle keys: more than one, so that
 /// sweeping outruns filling.
 const SWEEP_STEP: usize = 8;
@@ -56,24 +56,36 @@ impl Shard {
         self.slots.capacity() * size_of::<Slot>() + self.shelf_bytes()
     }
 
+    /// Checks a known key whose state is in its slot, before and after: the
+    /// common case, and the fast one. `None` when it is anything else.
+    #[inline(always)]
+    pub(super) fn check_in_place(
+        &mut self,
+        key: Fingerprint,
+        limit: &Limit,
+        ask: Ask,
+    ) -> Option<Decision> {
+        let slot = self.find(key)?;
+        let slot = &mut self.slots[slot];
+        let Packed::Small(state) = slot.packed() else {
+            return None;
+        };
+        let (decision, next) = limit.check_small(state, ask)?;
+        slot.set(Packed::of(next)?);
+        Some(decision)
+    }
+
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.
     #[inline]
     pub(super) fn load(&mut self, key: Fingerprint) -> Loaded {
         let Some(slot) = self.find(key) else {
-            return Loaded {
-                state: State::Unused,
-                slot: None,
-            };
+            return Loaded { state: State::Unused, slot: None };
         };
         let state = match self.slots[slot].packed() {
-            Packed::Bucket(bucket) => State::Bucket(bucket),
-            Packed::Window(window) => State::Window(window),
+            Packed::Small(small) => small.into(),
             Packed::Shelved(place) => self.shelf().lend(place),
         };
-        Loaded {
-            state,
-            slot: Some(slot),
-        }
+        Loaded { state, slot: Some(slot) }
     }
 
     /// Gives a key's state back, inserting the key if it is new and not idle.
@@ -96,7 +108,7 @@ impl Shard {
             return self.keep_new(key, state, now, budget);
         };
         let before = self.slots[slot].packed();
-        let after = match (Packed::of(&state), before) {
+        let after = match (state.as_small().and_then(Packed::of), before) {
             (Some(packed), Packed::Shelved(place)) => {
                 self.shelf().free(place);
                 packed
@@ -124,7 +136,7 @@ impl Shard {
             return Ok(());
         }
         self.make_room(now, budget)?;
-        let packed = match Packed::of(&state) {
+        let packed = match state.as_small().and_then(Packed::of) {
             Some(packed) => packed,
             None if self.bytes() + self.shelf().growth() + state.heap_bytes() > budget => {
                 return Err(Full);
@@ -146,17 +158,9 @@ impl Shard {
         if self.slots.len() >= slots_max {
             return Err(Full);
         }
-        let live = self
-            .slots
-            .iter()
-            .filter(|slot| !self.is_idle(slot, now))
-            .count();
+        let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
         self.rebuild(slots_for(live + 1).min(slots_max), now);
-        if self.keys() < most_keys(self.slots.len()) {
-            Ok(())
-        } else {
-            Err(Full)
-        }
+        if self.keys() < most_keys(self.slots.len()) { Ok(()) } else { Err(Full) }
     }
 
     /// Forgets a key.
@@ -168,11 +172,7 @@ impl Shard {
 
     /// Drops every idle key, and gives memory back when much is unused.
     pub(super) fn sweep_all(&mut self, now: Timestamp) {
-        let live = self
-            .slots
-            .iter()
-            .filter(|slot| !self.is_idle(slot, now))
-            .count();
+        let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
         if live == 0 {
             *self = Shard::default();
         } else if live < self.keys() || slots_for(live) < self.slots.len() / 2 {
@@ -195,7 +195,7 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: Fingerprint) -> Option<usize> {
         let capacity = self.slots.len();
         let mut at = home(key.stored().0, capacity);
@@ -282,12 +282,11 @@ impl Shard {
             return true;
         }
         match slot.packed() {
-            Packed::Bucket(bucket) => bucket.idle_at() <= now,
-            Packed::Window(window) => window.end <= now,
-            Packed::Shelved(place) => self
-                .shelf
-                .as_ref()
-                .is_none_or(|shelf| shelf.get(place).idle_at() <= now),
+            Packed::Small(SmallState::Bucket(bucket)) => bucket.idle_at() <= now,
+            Packed::Small(SmallState::Window(window)) => window.end <= now,
+            Packed::Shelved(place) => {
+                self.shelf.as_ref().is_none_or(|shelf| shelf.get(place).idle_at() <= now)
+            }
         }
     }
 
@@ -296,9 +295,7 @@ impl Shard {
     }
 
     fn shelf_bytes(&self) -> usize {
-        self.shelf
-            .as_ref()
-            .map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
+        self.shelf.as_ref().map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
     }
 }
 
@@ -307,15 +304,12 @@ const fn most_keys(slots: usize) -> usize {
     slots / 5 * 4
 }
 
-/// Slots for `live` keys with a fifth of them to come.
-fn slots_for(live: usize) -> usize {
-    (live + live / 2).max(SLOTS_MIN)
+/// Slots for `live` keys and a fifth of them to come.
+const fn slots_for(live: usize) -> usize {
+    live + live / 2 + SLOTS_MIN
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a shard's budget keeps it below 2^32 slots"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "a shard's budget keeps it below 2^32 slots")]
 const fn narrow(at: usize) -> u32 {
     at as u32
 }

@@ -50,11 +50,7 @@ impl Shelf {
 
     /// Takes a state to work on; the place stays reserved until [`Shelf::put_back`] or [`Shelf::free`].
     pub(super) fn lend(&mut self, place: u32) -> State {
-        let state = self
-            .states
-            .get_mut(place as usize)
-            .map(std::mem::take)
-            .unwrap_or_default();
+        let state = self.states.get_mut(place as usize).map(std::mem::take).unwrap_or_default();
         self.heap -= state.heap_bytes();
         state
     }

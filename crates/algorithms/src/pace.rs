@@ -1,0 +1,332 @@
+//! How the two bucket algorithms count time.
+//!
+//! A bucket spends time: one unit of cost takes `period / amount` of it, and a
+//! bucket of so many units holds so much time. What a key has used is kept as
+//! the instant at which nothing will be owed any more.
+//!
+//! Whole nanoseconds are too coarse for that once an amount nears a billion a
+//! second (bytes), so time is counted in ticks of down to 2⁻¹⁴ ns: as fine as
+//! the bucket's capacity leaves room for in 62 bits. The time of one unit is
+//! rounded up, so a bucket never admits more than its parameters say.
+
+use crate::ask::Ask;
+use crate::decision::{Decision, Retry};
+use crate::period::Period;
+use crate::time::{Nanos, Timestamp};
+
+/// The finest tick is this power of a half nanosecond.
+const FINEST: u32 = 14;
+/// The most ticks that a bucket holds: sums of two stay far from overflow.
+const TICKS_MAX: u64 = 1 << 62;
+
+/// What a bucket remembers of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BucketState {
+    /// When nothing will be owed any more, in whole nanoseconds.
+    full_at: Timestamp,
+    /// The part of a nanosecond beyond that, 14 bits, and the [`Scale`], 18 bits.
+    part: u32,
+}
+
+impl BucketState {
+    /// When the state stops mattering.
+    #[inline]
+    pub const fn idle_at(self) -> Timestamp {
+        let beyond = (self.part >> Scale::BITS != 0) as u64;
+        self.full_at.after(Nanos::new(beyond))
+    }
+
+    /// The state as plain numbers.
+    #[inline]
+    pub const fn to_parts(self) -> (Timestamp, u32) {
+        (self.full_at, self.part)
+    }
+
+    /// The state from its plain numbers.
+    #[inline]
+    pub const fn from_parts(full_at: Timestamp, part: u32) -> Self {
+        BucketState { full_at, part }
+    }
+
+    #[inline]
+    const fn scale(self) -> Scale {
+        Scale(self.part & ((1 << Scale::BITS) - 1))
+    }
+
+    #[inline]
+    const fn fraction(self) -> u32 {
+        self.part >> Scale::BITS
+    }
+}
+
+/// A bucket of so many units that refills at so many per period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// How much the bucket holds.
+    units: u64,
+    /// Ticks in a nanosecond, as a power of two.
+    shift: u32,
+    /// Ticks that one unit takes; at least one.
+    interval: u64,
+    /// 2⁶⁴ divided by the interval: a division is then a multiplication.
+    reciprocal: u64,
+    /// Ticks that the whole bucket takes.
+    capacity: u64,
+    scale: Scale,
+}
+
+impl Pace {
+    /// A bucket of `units` that refills at `amount` per `period`; an amount of
+    /// zero holds nothing. More units than refill in 73 years, or than can be
+    /// told apart, are cut to that.
+    pub(crate) fn new(amount: u64, period: Period, units: u64) -> Self {
+        let amount_or_one = u128::from(amount.max(1));
+        let period = u128::from(period.as_nanos());
+        let nanos = u128::from(units) * period / amount_or_one;
+        // Leaves a bit for the rounding of the interval.
+        let shift = nanos.leading_zeros().saturating_sub(67).min(FINEST);
+        let ticks = |shift: u32| {
+            let ticks = (period << shift).div_ceil(amount_or_one);
+            u64::try_from(ticks).unwrap_or(TICKS_MAX).min(TICKS_MAX)
+        };
+        let interval = ticks(shift);
+        let units = if amount == 0 { 0 } else { units.min(TICKS_MAX / interval) };
+        Pace {
+            units,
+            shift,
+            interval,
+            reciprocal: u64::MAX / interval,
+            capacity: units * interval,
+            scale: Scale::of(ticks(FINEST)),
+        }
+    }
+
+    /// How much the bucket holds.
+    #[inline]
+    pub(crate) const fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The state in line with this pace and this instant.
+    #[inline]
+    pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
+        self.owing(state.map_or(0, |state| self.debt(state, now)), now)
+    }
+
+    /// Judges a settled state; charges nothing.
+    #[inline]
+    pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
+        self.judge(self.debt(state, ask.now), ask)
+    }
+
+    /// Settles, judges and charges at once.
+    #[inline(always)]
+    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
+        let debt = self.debt(state, ask.now);
+        let decision = self.judge(debt, ask);
+        (decision, self.owing(debt + self.ticks(decision.taken), ask.now))
+    }
+
+    /// A settled state after `cost` more, which fits.
+    pub(crate) fn charge(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
+        let debt = self.debt(state, now).saturating_add(self.ticks(cost));
+        self.owing(debt.min(self.capacity), now)
+    }
+
+    /// A settled state after `cost` is given back.
+    pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
+        self.owing(self.debt(state, now).saturating_sub(self.ticks(cost)), now)
+    }
+
+    /// How much could be used at once.
+    pub(crate) fn available(&self, state: BucketState, now: Timestamp) -> u64 {
+        self.units_in(self.capacity - self.debt(state, now))
+    }
+
+    /// How long until nothing is owed.
+    #[inline]
+    pub(crate) fn wait(&self, state: BucketState, now: Timestamp) -> Nanos {
+        self.nanos_ceil(self.debt(state, now))
+    }
+
+    /// What is owed at `now`, in ticks, at most the capacity.
+    ///
+    /// Usage kept under another pace is read back as an amount. A debt above
+    /// the capacity comes from a smaller limit or from a clock that stepped
+    /// back, and would freeze the key.
+    #[inline(always)]
+    fn debt(&self, state: BucketState, now: Timestamp) -> u64 {
+        if state.full_at < now {
+            return 0;
+        }
+        if state.scale() != self.scale {
+            return self.debt_rescaled(state, now);
+        }
+        let nanos = state.full_at.since(now).get();
+        if nanos > self.capacity >> self.shift {
+            return self.capacity;
+        }
+        let fraction = u64::from(state.fraction() >> (FINEST - self.shift));
+        ((nanos << self.shift) + fraction).min(self.capacity)
+    }
+
+    #[cold]
+    fn debt_rescaled(&self, state: BucketState, now: Timestamp) -> u64 {
+        let nanos = u128::from(state.full_at.since(now).get());
+        let finest = (nanos << FINEST) | u128::from(state.fraction());
+        let ticks = finest.saturating_mul(u128::from(self.interval)) / state.scale().interval();
+        u64::try_from(ticks).unwrap_or(u64::MAX).min(self.capacity)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "masked to fourteen bits")]
+    fn owing(&self, debt: u64, now: Timestamp) -> BucketState {
+        let beyond = (debt & ((1 << self.shift) - 1)) as u32;
+        let fraction = beyond << (FINEST - self.shift);
+        BucketState {
+            full_at: now.after(Nanos::new(debt >> self.shift)),
+            part: (fraction << Scale::BITS) | self.scale.0,
+        }
+    }
+
+    #[inline(always)]
+    fn judge(&self, debt: u64, ask: Ask) -> Decision {
+        let cost = self.ticks(ask.cost);
+        let after = debt.saturating_add(cost);
+        if after <= self.capacity {
+            let left = self.units_in(self.capacity - after);
+            return Decision::admitted(self.units, ask.cost, left, self.nanos_ceil(after));
+        }
+        let retry = if cost > self.capacity {
+            Retry::Never
+        } else {
+            Retry::After(self.nanos_ceil(after - self.capacity))
+        };
+        let left = self.units_in(self.capacity - debt);
+        Decision::refused(self.units, left, retry, self.nanos_ceil(debt))
+    }
+
+    /// Ticks that `cost` units take; more than any capacity when they cannot be counted.
+    #[inline(always)]
+    fn ticks(&self, cost: u64) -> u64 {
+        cost.saturating_mul(self.interval)
+    }
+
+    /// Whole units in at most a capacity of ticks.
+    #[inline(always)]
+    fn units_in(&self, ticks: u64) -> u64 {
+        let units = ((u128::from(ticks) * u128::from(self.reciprocal)) >> 64) as u64;
+        // The reciprocal is rounded down, which loses at most one unit.
+        units + u64::from(ticks - units * self.interval >= self.interval)
+    }
+
+    /// Whole nanoseconds that cover `ticks`.
+    #[inline(always)]
+    const fn nanos_ceil(&self, ticks: u64) -> Nanos {
+        Nanos::new((ticks + ((1 << self.shift) - 1)) >> self.shift)
+    }
+}
+
+/// How long one unit took when a bucket's state was written, in 18 bits.
+///
+/// Written into the state so that usage, which is kept as time, can be read
+/// back as an amount after the limit's rate has changed. Seven bits of exponent
+/// and eleven of mantissa: the amount is kept to one part in two thousand,
+/// rounded in the caller's favour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Scale(u32);
+
+const MANTISSA_BITS: u32 = 11;
+const MANTISSA: u32 = (1 << MANTISSA_BITS) - 1;
+
+impl Scale {
+    const BITS: u32 = 18;
+
+    /// The scale of an interval in the finest ticks, rounded up to what 18 bits can say.
+    fn of(interval: u64) -> Self {
+        let interval = interval.max(1);
+        // A leading one and eleven more bits; smaller intervals are said exactly.
+        let exponent = (64 - interval.leading_zeros()).saturating_sub(MANTISSA_BITS + 1);
+        let mut mantissa = interval.div_ceil(1 << exponent);
+        let mut exponent = exponent;
+        if mantissa >> (MANTISSA_BITS + 1) != 0 {
+            mantissa >>= 1;
+            exponent += 1;
+        }
+        let mantissa = u32::try_from(mantissa).unwrap_or(MANTISSA);
+        if mantissa <= MANTISSA {
+            Scale(mantissa)
+        } else {
+            Scale(((exponent + 1) << MANTISSA_BITS) | (mantissa & MANTISSA))
+        }
+    }
+
+    /// The interval that this scale stands for, in the finest ticks; at least one.
+    fn interval(self) -> u128 {
+        let exponent = self.0 >> MANTISSA_BITS;
+        let mantissa = u128::from(self.0 & MANTISSA);
+        match exponent {
+            0 => mantissa.max(1),
+            _ => (mantissa | (1 << MANTISSA_BITS)) << (exponent - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `part` of `whole`, in 64-bit fractions.
+    fn share(whole: u64, part: u64) -> u64 {
+        ((u128::from(whole) * u128::from(part)) >> 64) as u64
+    }
+
+    proptest! {
+        #[test]
+        fn units_by_multiplication_equal_units_by_division(
+            amount in 1..=u64::MAX,
+            amount_bits in 0..64_u32,
+            units in 1..=u64::MAX,
+            units_bits in 0..64_u32,
+            nanos in 1_000_000..=Period::MAX.as_nanos(),
+            part in 0..=u64::MAX,
+            off in -2..=2_i64,
+        ) {
+            let period = Period::new(std::time::Duration::from_nanos(nanos)).unwrap();
+            let pace = Pace::new((amount >> amount_bits).max(1), period, units >> units_bits);
+            let some = share(pace.capacity, part);
+            let edge = (pace.units / 3 * pace.interval).saturating_add_signed(off);
+            for ticks in [0, some, edge.min(pace.capacity), pace.capacity] {
+                prop_assert_eq!(pace.units_in(ticks), ticks / pace.interval);
+            }
+            prop_assert_eq!(pace.units_in(pace.capacity), pace.units);
+        }
+
+        #[test]
+        fn what_is_owed_comes_back_from_the_state(
+            amount in 1..=u64::MAX,
+            amount_bits in 0..64_u32,
+            units in 1..=u64::MAX,
+            units_bits in 0..64_u32,
+            part in 0..=u64::MAX,
+        ) {
+            let pace = Pace::new((amount >> amount_bits).max(1), Period::DAY, units >> units_bits);
+            let now = Timestamp::from_secs(1_700_000_000);
+            let debt = share(pace.capacity, part);
+            prop_assert_eq!(pace.debt(pace.owing(debt, now), now), debt);
+        }
+
+        #[test]
+        fn a_scale_names_its_interval_within_one_part_in_two_thousand(
+            interval in 1..=u64::MAX, bits in 0..64_u32,
+        ) {
+            let interval = (interval >> bits).clamp(1, 1 << 62);
+            let named = Scale::of(interval).interval();
+            prop_assert!(Scale::of(interval).0 < 1 << Scale::BITS);
+            prop_assert!(named >= u128::from(interval));
+            prop_assert!(named - u128::from(interval) <= u128::from(interval / 2048 + 1));
+        }
+    }
+}
