@@ -1,14 +1,45 @@
 //! One request in, one verdict out.
+//!
+//! [`Engine`] applies the rules of a snapshot to requests; [`KeyedLimiter`] is
+//! one limit over many keys, without rules. Both decide on the calling thread
+//! and keep their counters in bounded memory. This crate knows nothing of HTTP,
+//! gRPC or files.
 
 mod clock;
 mod keyed;
 
+mod request;
+mod verdict;
+
+mod engine;
+mod gather;
+mod loaded;
+mod switch;
+
+mod failure_mode;
+mod observer;
+mod permit;
+
 pub use clock::SystemClock;
+pub use engine::{Engine, Target, UnknownTarget};
+pub use failure_mode::{FailureMode, Undecided};
+pub use gather::DESCRIPTORS_MAX;
 pub use keyed::KeyedLimiter;
+pub use observer::Observer;
+pub use permit::Permit;
+pub use request::{Descriptor, Request};
+pub use switch::Switch;
+pub use verdict::{Refusal, Ruling, Verdict};
 
 pub use tidegate_algorithms::{
     Algorithm, CalendarUnit, Clock, Concurrency, Decision, FixedWindow, Holder, LeakyBucket, Limit,
     ManualClock, Nanos, Outcome, ParameterError, Period, PeriodError, Retry, SlidingLog,
     SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
-pub use tidegate_stores::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+pub use tidegate_rules::{
+    Entry, Mode, Options, Report, Rule, RuleLimit, Snapshot, Source, compile,
+};
+pub use tidegate_stores::{
+    Basis, ConfigError, CounterStore, MemoryConfig, MemoryStore, Role, Stats, StoreError, Verb,
+    WhenFull,
+};

@@ -101,15 +101,17 @@ pub struct Answer {
 /// The answers to a batch, in the order of its checks.
 pub type Answers = SmallVec<[Answer; 4]>;
 
-/// Whether a request passes, given what each of its checks said.
-pub(crate) fn passes(mut said: impl Iterator<Item = (Role, bool)>) -> bool {
+/// Whether a request passes, given what each of its checks said: every
+/// required one admits, and so does an alternative, if there are any.
+#[inline]
+pub fn passes(said: impl Iterator<Item = (Role, bool)>) -> bool {
     let mut alternatives = None;
-    said.all(|(role, admitted)| match role {
-        Role::Required => admitted,
-        Role::Alternative => {
-            alternatives = Some(alternatives.unwrap_or(false) || admitted);
-            true
+    for (role, admitted) in said {
+        match role {
+            Role::Required if !admitted => return false,
+            Role::Alternative => alternatives = Some(alternatives.unwrap_or(false) || admitted),
+            Role::Required | Role::Observed => {}
         }
-        Role::Observed => true,
-    }) && alternatives.unwrap_or(true)
+    }
+    alternatives.unwrap_or(true)
 }

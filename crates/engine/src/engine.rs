@@ -1,0 +1,392 @@
+//! One request in, one verdict out.
+//!
+//! The order of things: the kill switch, then one snapshot of the rules and one
+//! reading of the clock for the whole request, then matching, then all checks
+//! in one step at the store, then the verdict. Whatever goes wrong on the way,
+//! panics included, ends in the failure mode.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tidegate_algorithms::{Clock, Holder, Outcome, Timestamp};
+use tidegate_rules::{RuleLimit, Snapshot};
+use tidegate_stores::{
+    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb, passes,
+};
+
+use crate::clock::SystemClock;
+use crate::failure_mode::{FailureMode, Undecided};
+use crate::gather::{DESCRIPTORS_MAX, Gathered, gather};
+use crate::loaded::Loaded;
+use crate::observer::Observer;
+use crate::permit::Permit;
+use crate::request::Request;
+use crate::switch::Switch;
+use crate::verdict::{Ruling, Verdict};
+
+/// Decides requests by the rules of a snapshot, with counters in a store.
+pub struct Engine<S = MemoryStore, C = SystemClock> {
+    loaded: ArcSwap<Loaded>,
+    store: S,
+    clock: C,
+    fingerprinter: Fingerprinter,
+    failure_mode: FailureMode,
+    observer: Option<Arc<dyn Observer>>,
+    switched_off: AtomicBool,
+    /// Switches set at run time, by limit identity, kept over a change of rules.
+    set: Mutex<HashMap<u64, Switch>>,
+    holders: AtomicU64,
+}
+
+/// Which limits a run-time switch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// The domain.
+    pub domain: &'a str,
+    /// The rule's path, as verdicts show it.
+    pub path: &'a str,
+    /// One limit by its name; all limits of the rule when not given.
+    pub limit: Option<&'a str>,
+}
+
+/// No limit is called that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no limit of domain `{domain}` is at `{path}`{}", .limit.as_deref().map(|name| format!(" with the name `{name}`")).unwrap_or_default())]
+pub struct UnknownTarget {
+    domain: String,
+    path: String,
+    limit: Option<String>,
+}
+
+impl<S, C: Clock> Engine<S, C> {
+    /// An engine without rules: it admits everything until some are installed.
+    pub fn new(store: S, clock: C) -> Self {
+        Engine {
+            loaded: ArcSwap::from_pointee(Loaded::default()),
+            store,
+            clock,
+            fingerprinter: Fingerprinter::random(),
+            failure_mode: FailureMode::default(),
+            observer: None,
+            switched_off: AtomicBool::new(false),
+            set: Mutex::new(HashMap::new()),
+            holders: AtomicU64::new(1),
+        }
+    }
+
+    /// The same engine with rules.
+    #[must_use]
+    pub fn with_rules(self, snapshot: Snapshot) -> Self {
+        self.install(snapshot);
+        self
+    }
+
+    /// The same engine with another answer to what it cannot decide.
+    #[must_use]
+    pub fn with_failure_mode(self, failure_mode: FailureMode) -> Self {
+        Engine { failure_mode, ..self }
+    }
+
+    /// The same engine with someone to tell of every verdict.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+        Engine { observer: Some(observer), ..self }
+    }
+
+    /// The same engine with a seed given for its fingerprints, so that runs repeat.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Engine { fingerprinter: Fingerprinter::seeded(seed), ..self }
+    }
+
+    /// Puts new rules in place of the old. Requests under way finish with
+    /// those they began with; counters and run-time switches stay.
+    pub fn install(&self, snapshot: Snapshot) {
+        let set = self.set.lock();
+        self.loaded.store(Arc::new(Loaded::new(snapshot, &set)));
+    }
+
+    /// The version of the rules in place.
+    pub fn rules_version(&self) -> u64 {
+        self.loaded.load().snapshot().version()
+    }
+
+    /// Switches limits at run time, until [`Engine::unset_switch`]. Returns how many.
+    ///
+    /// # Errors
+    /// When no limit is called that.
+    pub fn set_switch(&self, target: Target<'_>, switch: Switch) -> Result<usize, UnknownTarget> {
+        let switch = Switch { enforce_percent: switch.enforce_percent.min(100), ..switch };
+        self.switch_each(target, |set, limit| {
+            set.insert(limit.identity, switch);
+            switch
+        })
+    }
+
+    /// Takes run-time switches back: the rule files decide again. Returns for how many limits.
+    ///
+    /// # Errors
+    /// When no limit is called that.
+    pub fn unset_switch(&self, target: Target<'_>) -> Result<usize, UnknownTarget> {
+        self.switch_each(target, |set, limit| {
+            set.remove(&limit.identity);
+            Switch::of(limit)
+        })
+    }
+
+    /// Switches everything off, or on again: while off, every request is
+    /// admitted at once, without rules and without the store.
+    pub fn switch_off(&self, off: bool) {
+        self.switched_off.store(off, Ordering::Relaxed);
+    }
+
+    /// Whether everything is switched off.
+    #[inline]
+    pub fn is_switched_off(&self) -> bool {
+        self.switched_off.load(Ordering::Relaxed)
+    }
+
+    /// The store behind the engine.
+    pub const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The engine's clock.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    fn switch_each(
+        &self,
+        target: Target<'_>,
+        mut change: impl FnMut(&mut HashMap<u64, Switch>, &RuleLimit) -> Switch,
+    ) -> Result<usize, UnknownTarget> {
+        let mut set = self.set.lock();
+        let loaded = self.loaded.load();
+        let snapshot = loaded.snapshot();
+        let mut switched = 0;
+        for limit in snapshot.limits() {
+            let Some(rule) = snapshot.rule(limit.rule) else { continue };
+            let name = limit.name.map(|name| snapshot.name(name));
+            let named = target.limit.is_none() || target.limit == name;
+            if rule.domain() == target.domain && rule.path() == target.path && named {
+                loaded.set_switch(limit, change(&mut set, limit));
+                switched += 1;
+            }
+        }
+        if switched == 0 {
+            return Err(UnknownTarget {
+                domain: target.domain.to_owned(),
+                path: target.path.to_owned(),
+                limit: target.limit.map(ToOwned::to_owned),
+            });
+        }
+        Ok(switched)
+    }
+
+    #[inline]
+    fn gather<'s>(&self, loaded: &'s Loaded, request: &Request<'_>) -> Gathered<'s> {
+        gather(loaded, &self.fingerprinter, request, || {
+            Holder(self.holders.fetch_add(1, Ordering::Relaxed))
+        })
+    }
+
+    /// The verdict of what the store answered.
+    #[inline]
+    fn conclude(
+        &self,
+        loaded: Guard<Arc<Loaded>>,
+        rulings: SmallVec<[Ruling; 4]>,
+        met: SmallVec<[Option<tidegate_rules::RuleId>; 4]>,
+    ) -> Verdict {
+        let said = rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
+        let outcome = if passes(said) { Outcome::Admitted } else { Outcome::Refused };
+        let verdict =
+            Verdict { loaded, outcome, rulings, met, undecided: None, switched_off: false };
+        self.tell(&verdict);
+        verdict
+    }
+
+    /// The verdict of a request that could not be decided.
+    #[cold]
+    fn give_up(&self, request: &Request<'_>, undecided: Undecided) -> Verdict {
+        let loaded = self.loaded.load();
+        // What broke may break again: without rules the failure mode alone decides.
+        let denials = catch_unwind(AssertUnwindSafe(|| {
+            let request = Request {
+                descriptors: request
+                    .descriptors
+                    .get(..DESCRIPTORS_MAX)
+                    .unwrap_or(request.descriptors),
+                ..*request
+            };
+            let gathered = self.gather(&loaded, &request);
+            let enforced = gathered.checks.iter().zip(&gathered.meanings);
+            let enforced = enforced.filter(|(check, _)| check.role != Role::Observed);
+            enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
+        }));
+        let outcome = self.failure_mode.outcome(denials.unwrap_or_default().into_iter());
+        let verdict = Verdict {
+            loaded,
+            outcome,
+            rulings: SmallVec::new(),
+            met: SmallVec::new(),
+            undecided: Some(undecided),
+            switched_off: false,
+        };
+        self.tell(&verdict);
+        verdict
+    }
+
+    #[cold]
+    fn pass(&self) -> Verdict {
+        let verdict = Verdict {
+            loaded: self.loaded.load(),
+            outcome: Outcome::Admitted,
+            rulings: SmallVec::new(),
+            met: SmallVec::new(),
+            undecided: None,
+            switched_off: true,
+        };
+        self.tell(&verdict);
+        verdict
+    }
+
+    #[inline]
+    fn tell(&self, verdict: &Verdict) {
+        if let Some(observer) = &self.observer {
+            // An observer that panics changes no verdict.
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verdict)));
+        }
+    }
+}
+
+impl<C: Clock> Engine<MemoryStore, C> {
+    /// Decides a request, and charges what it uses if it is admitted.
+    #[inline]
+    pub fn check_now(&self, request: &Request<'_>) -> Verdict {
+        self.apply_now(Verb::Check, request)
+    }
+
+    /// Applies a verb to every limit that the request meets.
+    pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        if self.is_switched_off() {
+            return self.pass();
+        }
+        if request.descriptors.len() > DESCRIPTORS_MAX {
+            return self.give_up(request, too_many(request));
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.decide_now(verb, request))) {
+            Ok(verdict) => verdict,
+            Err(payload) => self.give_up(request, Undecided::panicked(&*payload)),
+        }
+    }
+
+    /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
+    pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<C>) {
+        let verdict = self.check_now(request);
+        let permit = Permit::of(self, &verdict);
+        (verdict, permit)
+    }
+
+    #[inline]
+    fn decide_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        let loaded = self.loaded.load();
+        let gathered = self.gather(&loaded, request);
+        let mut answers = Answers::new();
+        if !gathered.checks.is_empty() {
+            self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
+        }
+        let rulings = rulings(&gathered, &answers);
+        let met = gathered.met;
+        self.conclude(loaded, rulings, met)
+    }
+}
+
+impl<S: CounterStore, C: Clock> Engine<S, C> {
+    /// Decides a request, and charges what it uses if it is admitted.
+    pub async fn check(&self, request: &Request<'_>) -> Verdict {
+        self.apply(Verb::Check, request).await
+    }
+
+    /// Applies a verb to every limit that the request meets.
+    pub async fn apply(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        if self.is_switched_off() {
+            return self.pass();
+        }
+        if request.descriptors.len() > DESCRIPTORS_MAX {
+            return self.give_up(request, too_many(request));
+        }
+        let mut decision = pin!(self.decide(verb, request));
+        let caught = std::future::poll_fn(|context| {
+            match catch_unwind(AssertUnwindSafe(|| decision.as_mut().poll(context))) {
+                Ok(polled) => polled,
+                Err(payload) => std::task::Poll::Ready(Err(Undecided::panicked(&*payload))),
+            }
+        });
+        match caught.await {
+            Ok(verdict) => verdict,
+            Err(undecided) => self.give_up(request, undecided),
+        }
+    }
+
+    async fn decide(&self, verb: Verb, request: &Request<'_>) -> Result<Verdict, Undecided> {
+        // Held over an await, so counted as a holder rather than guarded.
+        let loaded = self.loaded.load_full();
+        let gathered = self.gather(&loaded, request);
+        let mut answers = Answers::new();
+        if !gathered.checks.is_empty() {
+            let batch = batch(verb, &gathered, self.clock.now());
+            self.store.apply(&batch, &mut answers).await?;
+        }
+        if answers.len() != gathered.checks.len() {
+            let reason = "it did not answer every check".to_owned();
+            return Err(StoreError::Unavailable { reason }.into());
+        }
+        let rulings = rulings(&gathered, &answers);
+        let met = gathered.met;
+        Ok(self.conclude(Guard::from_inner(loaded), rulings, met))
+    }
+}
+
+impl<S, C> std::fmt::Debug for Engine<S, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("rules_version", &self.loaded.load().snapshot().version())
+            .field("failure_mode", &self.failure_mode)
+            .finish_non_exhaustive()
+    }
+}
+
+const fn too_many(request: &Request<'_>) -> Undecided {
+    Undecided::TooManyDescriptors { descriptors: request.descriptors.len() }
+}
+
+fn batch<'a>(verb: Verb, gathered: &'a Gathered<'_>, now: Timestamp) -> Batch<'a> {
+    Batch { verb, charge: gathered.charge, now, checks: &gathered.checks }
+}
+
+#[inline]
+fn rulings(gathered: &Gathered<'_>, answers: &Answers) -> SmallVec<[Ruling; 4]> {
+    gathered
+        .checks
+        .iter()
+        .zip(&gathered.meanings)
+        .zip(answers)
+        .map(|((check, meaning), answer)| Ruling {
+            descriptor: meaning.descriptor,
+            limit: meaning.limit.id,
+            decision: answer.decision,
+            basis: answer.basis,
+            role: check.role,
+            key: check.key,
+            holder: check.holder,
+        })
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Slots of concurrency limits that give themselves back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_algorithms::{Clock, Holder};
+use tidegate_rules::LimitId;
+use tidegate_stores::{Answers, Batch, Charge, Check, Key, MemoryStore, Role, Verb};
+
+use crate::engine::Engine;
+use crate::loaded::Loaded;
+use crate::verdict::Verdict;
+
+/// The slots that an admitted request holds. Dropping it gives them back.
+#[must_use = "the slots are given back when the permit is dropped"]
+pub struct Permit<C: Clock> {
+    engine: Arc<Engine<MemoryStore, C>>,
+    loaded: Option<Arc<Loaded>>,
+    slots: SmallVec<[Slot; 1]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    limit: LimitId,
+    key: Key,
+    holder: Holder,
+    cost: u64,
+}
+
+impl<C: Clock> Permit<C> {
+    /// Everything that the verdict holds.
+    pub(crate) fn of(engine: &Arc<Engine<MemoryStore, C>>, verdict: &Verdict) -> Self {
+        let slots: SmallVec<[Slot; 1]> = verdict
+            .held()
+            .map(|ruling| Slot {
+                limit: ruling.limit,
+                key: ruling.key,
+                holder: ruling.holder,
+                cost: ruling.decision.taken,
+            })
+            .collect();
+        let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
+        Permit { engine: Arc::clone(engine), loaded, slots }
+    }
+
+    /// Whether there is anything to give back.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+impl<C: Clock> Drop for Permit<C> {
+    fn drop(&mut self) {
+        let Some(loaded) = &self.loaded else { return };
+        let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
+        for slot in &self.slots {
+            let Some(limit) = loaded.snapshot().limit(slot.limit) else { continue };
+            checks.push(Check {
+                key: slot.key,
+                limit: &limit.limit,
+                cost: slot.cost,
+                holder: slot.holder,
+                role: Role::Required,
+            });
+        }
+        let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
+        let batch = Batch { verb: Verb::Refund, charge, now, checks: &checks };
+        self.engine.store().apply_now(&batch, &mut Answers::new());
+    }
+}
+
+impl<C: Clock> std::fmt::Debug for Permit<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permit").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}

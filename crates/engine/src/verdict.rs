@@ -1,0 +1,184 @@
+//! The engine's answer for a whole request.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tidegate_algorithms::{Algorithm, Decision, Holder, Nanos, Outcome, Retry};
+use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
+use tidegate_stores::{Basis, Key, Role};
+
+use crate::failure_mode::Undecided;
+use crate::loaded::Loaded;
+
+/// The answer for one request: the outcome, every decision behind it, and the
+/// rules that they come from.
+#[derive(Debug)]
+pub struct Verdict {
+    pub(crate) loaded: Guard<Arc<Loaded>>,
+    pub(crate) outcome: Outcome,
+    pub(crate) rulings: SmallVec<[Ruling; 4]>,
+    pub(crate) met: SmallVec<[Option<RuleId>; 4]>,
+    pub(crate) undecided: Option<Undecided>,
+    pub(crate) switched_off: bool,
+}
+
+/// One limit's decision within a verdict.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruling {
+    /// Which of the request's descriptors met the limit.
+    pub descriptor: usize,
+    /// The limit.
+    pub limit: LimitId,
+    /// What it decided.
+    pub decision: Decision,
+    /// What the decision rests on.
+    pub basis: Basis,
+    /// What the decision means for the request.
+    pub role: Role,
+    pub(crate) key: Key,
+    pub(crate) holder: Holder,
+}
+
+/// The limit that refused a request, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'v> {
+    /// The rule's domain.
+    pub domain: &'v str,
+    /// The rule's path.
+    pub path: &'v str,
+    /// The limit's name, if it has one.
+    pub limit: Option<&'v str>,
+    /// What it decided.
+    pub decision: &'v Decision,
+}
+
+impl Verdict {
+    /// Admitted or refused.
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the request may go on.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self.outcome, Outcome::Admitted)
+    }
+
+    /// Every limit's decision, in the order of the descriptors.
+    pub fn rulings(&self) -> &[Ruling] {
+        &self.rulings
+    }
+
+    /// The rule that each descriptor met, in their order.
+    pub fn met(&self) -> impl Iterator<Item = Option<&Rule>> {
+        self.met.iter().map(|met| met.and_then(|rule| self.snapshot().rule(rule)))
+    }
+
+    /// Who refused: of the limits whose refusal counts, the one to wait longest for.
+    pub fn refusal(&self) -> Option<Refusal<'_>> {
+        if self.is_admitted() {
+            return None;
+        }
+        let ruling = self.refused_by()?;
+        let limit = self.limit(ruling)?;
+        let rule = self.snapshot().rule(limit.rule)?;
+        Some(Refusal {
+            domain: rule.domain(),
+            path: rule.path(),
+            limit: limit.name.map(|name| self.snapshot().name(name)),
+            decision: &ruling.decision,
+        })
+    }
+
+    /// When the same request would be admitted, if nothing else is charged meanwhile.
+    pub fn retry(&self) -> Retry {
+        match self.refused_by() {
+            Some(ruling) if !self.is_admitted() => ruling.decision.retry,
+            _ => Retry::Now,
+        }
+    }
+
+    /// The ruling that a client should be told about: the one that refused, or
+    /// else the enforced one with the least remaining.
+    pub fn tightest(&self) -> Option<&Ruling> {
+        if !self.is_admitted() {
+            return self.refused_by();
+        }
+        let enforced = self.rulings.iter().filter(|ruling| ruling.role != Role::Observed);
+        enforced.min_by_key(|ruling| ruling.decision.remaining)
+    }
+
+    /// How long the admitted request should wait for its turn: the longest delay of its limits.
+    pub fn delay(&self) -> Nanos {
+        let enforced = self.rulings.iter().filter(|ruling| ruling.role != Role::Observed);
+        enforced.map(|ruling| ruling.decision.delay).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Whether a limit in shadow would have refused the request.
+    pub fn refused_in_shadow(&self) -> bool {
+        self.rulings
+            .iter()
+            .any(|ruling| ruling.role == Role::Observed && !ruling.decision.is_admitted())
+    }
+
+    /// Whether a limit admitted only on its soft allowance.
+    pub fn is_soft(&self) -> bool {
+        self.rulings.iter().any(|ruling| ruling.role != Role::Observed && ruling.decision.soft)
+    }
+
+    /// Why nothing could be decided, if so; the outcome is then the failure mode's.
+    pub const fn undecided(&self) -> Option<&Undecided> {
+        self.undecided.as_ref()
+    }
+
+    /// Whether the kill switch answered.
+    pub const fn is_switched_off(&self) -> bool {
+        self.switched_off
+    }
+
+    /// The rules that the whole verdict rests on.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.loaded.snapshot()
+    }
+
+    /// The limit of a ruling of this verdict.
+    pub fn limit(&self, ruling: &Ruling) -> Option<&RuleLimit> {
+        self.snapshot().limit(ruling.limit)
+    }
+
+    /// The rule of a ruling of this verdict.
+    pub fn rule(&self, ruling: &Ruling) -> Option<&Rule> {
+        self.snapshot().rule(self.limit(ruling)?.rule)
+    }
+
+    /// The rulings that hold slots which must be given back.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Ruling> {
+        self.rulings.iter().filter(|ruling| {
+            ruling.decision.taken > 0
+                && self.limit(ruling).is_some_and(|limit| {
+                    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
+                })
+        })
+    }
+
+    /// A required limit that refuses, the one to wait longest for; or else, of
+    /// the alternatives that all refuse, the one to wait shortest for.
+    fn refused_by(&self) -> Option<&Ruling> {
+        let refused = |role| {
+            self.rulings
+                .iter()
+                .filter(move |ruling| ruling.role == role && !ruling.decision.is_admitted())
+        };
+        let required = refused(Role::Required).max_by_key(|ruling| wait(ruling));
+        required.or_else(|| refused(Role::Alternative).min_by_key(|ruling| wait(ruling)))
+    }
+}
+
+/// For comparing: never is the longest wait.
+fn wait(ruling: &Ruling) -> u64 {
+    match ruling.decision.retry {
+        Retry::Now => 0,
+        Retry::After(wait) => wait.get(),
+        Retry::Never => u64::MAX,
+    }
+}

@@ -1,0 +1,66 @@
+//! A store that is obviously right: a map of states and the pure functions.
+
+use std::collections::HashMap;
+
+use tidegate_algorithms::{Ask, Decision, State};
+use tidegate_stores::{Batch, Charge, Check, Fingerprint, Verb, passes};
+
+#[derive(Default)]
+pub(crate) struct Model {
+    states: HashMap<Fingerprint, State>,
+}
+
+impl Model {
+    /// What each check of the batch is told.
+    pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
+        match batch.verb {
+            Verb::Check | Verb::Peek => self.together(batch),
+            verb => batch.checks.iter().map(|check| self.alone(verb, check, batch)).collect(),
+        }
+    }
+
+    fn alone(&mut self, verb: Verb, check: &Check<'_>, batch: &Batch<'_>) -> Decision {
+        let state = self.states.entry(check.key.fingerprint).or_default();
+        let ask = ask(check, batch);
+        match verb {
+            Verb::Take => check.limit.take(state, ask),
+            Verb::Refund => check.limit.refund(state, ask),
+            Verb::Reset => {
+                *state = State::Unused;
+                check.limit.peek(state, ask.with_cost(0))
+            }
+            Verb::Check => check.limit.check(state, ask),
+            Verb::Peek => check.limit.peek(state, ask),
+        }
+    }
+
+    /// Checks one after the other on a copy; keeps the copy if the request passes.
+    fn together(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
+        let mut tried = Model { states: self.states.clone() };
+        let told: Vec<Decision> =
+            batch.checks.iter().map(|check| tried.alone(Verb::Check, check, batch)).collect();
+        let said = batch.checks.iter().zip(&told);
+        let pass = passes(said.map(|(check, decision)| (check.role, decision.is_admitted())));
+        if batch.verb == Verb::Check && (pass || batch.charge == Charge::Always) {
+            self.states = tried.states;
+            return told;
+        }
+        let uncharged = batch.checks.iter().zip(&told).map(|(check, decision)| {
+            if batch.verb == Verb::Check && !decision.is_admitted() {
+                self.refuse(check, batch);
+            }
+            decision.uncharged(check.cost)
+        });
+        uncharged.collect()
+    }
+
+    fn refuse(&mut self, check: &Check<'_>, batch: &Batch<'_>) {
+        let state = self.states.entry(check.key.fingerprint).or_default();
+        check.limit.settle(state, batch.now);
+        check.limit.refuse(state, ask(check, batch));
+    }
+}
+
+fn ask(check: &Check<'_>, batch: &Batch<'_>) -> Ask {
+    Ask { cost: check.cost, now: batch.now, holder: check.holder }
+}
