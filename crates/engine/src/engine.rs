@@ -298,13 +298,14 @@ impl<C: Clock> Engine<MemoryStore, C> {
     #[inline]
     fn decide_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
         let loaded = self.loaded.load();
-        let gathered = self.gather(&loaded, request);
-        let mut answers = Answers::new();
-        if !gathered.checks.is_empty() {
-            self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
-        }
-        let rulings = rulings(&gathered, &answers);
-        let met = gathered.met;
+        let (rulings, met) = {
+            let gathered = self.gather(&loaded, request);
+            let mut answers = Answers::new();
+            if !gathered.checks.is_empty() {
+                self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
+            }
+            (rulings(&gathered, &answers), gathered.met)
+        };
         self.conclude(loaded, rulings, met)
     }
 }
@@ -339,18 +340,19 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     async fn decide(&self, verb: Verb, request: &Request<'_>) -> Result<Verdict, Undecided> {
         // Held over an await, so counted as a holder rather than guarded.
         let loaded = self.loaded.load_full();
-        let gathered = self.gather(&loaded, request);
-        let mut answers = Answers::new();
-        if !gathered.checks.is_empty() {
-            let batch = batch(verb, &gathered, self.clock.now());
-            self.store.apply(&batch, &mut answers).await?;
-        }
-        if answers.len() != gathered.checks.len() {
-            let reason = "it did not answer every check".to_owned();
-            return Err(StoreError::Unavailable { reason }.into());
-        }
-        let rulings = rulings(&gathered, &answers);
-        let met = gathered.met;
+        let (rulings, met) = {
+            let gathered = self.gather(&loaded, request);
+            let mut answers = Answers::new();
+            if !gathered.checks.is_empty() {
+                let batch = batch(verb, &gathered, self.clock.now());
+                self.store.apply(&batch, &mut answers).await?;
+            }
+            if answers.len() != gathered.checks.len() {
+                let reason = "it did not answer every check".to_owned();
+                return Err(StoreError::Unavailable { reason }.into());
+            }
+            (rulings(&gathered, &answers), gathered.met)
+        };
         Ok(self.conclude(Guard::from_inner(loaded), rulings, met))
     }
 }

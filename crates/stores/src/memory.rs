@@ -339,8 +339,8 @@ impl MemoryStore {
         }
     }
 
-    /// Judges one of several keys. A key that stands twice in a request is
-    /// judged the second time with both costs.
+    /// Judges one of several keys. A key that stood in the request before is
+    /// judged as if the earlier checks had been charged.
     fn judge(
         &self,
         shard: &mut Shard,
@@ -349,21 +349,13 @@ impl MemoryStore {
         checks: &[Check<'_>],
         now: Timestamp,
     ) -> Judged {
-        let mut ask = ask(check, now);
-        let twin = checks[..earlier.len()].iter().position(|other| other.key == check.key);
-        if let Some(twin) = twin {
-            let before = checks[twin..earlier.len()]
-                .iter()
-                .filter(|other| other.key == check.key)
-                .fold(0_u64, |sum, other| sum.saturating_add(other.cost));
-            ask.cost = ask.cost.saturating_add(before);
+        let before = &checks[..earlier.len()];
+        if let Some(twin) = before.iter().position(|other| other.key == check.key) {
+            let decision = judge_again(check, twin, earlier, before, now);
             let basis = earlier[twin].basis;
-            let decision = match &earlier[twin].located {
-                Some(located) => check.limit.decide(&located.loaded.state, ask),
-                None => earlier[twin].decision,
-            };
             return Judged { decision, basis, located: None, twin: Some(twin) };
         }
+        let ask = ask(check, now);
         let mut located = self.locate(shard, check.key, now);
         check.limit.settle(&mut located.loaded.state, now);
         let mut decision = check.limit.decide(&located.loaded.state, ask);
@@ -411,6 +403,33 @@ struct Judged {
     /// Where it is counted; nowhere of its own when an earlier check has the same key.
     located: Option<Located>,
     twin: Option<usize>,
+}
+
+/// Judges a key again on a copy of its state, charged with what came before.
+#[cold]
+fn judge_again(
+    check: &Check<'_>,
+    twin: usize,
+    earlier: &[Judged],
+    before: &[Check<'_>],
+    now: Timestamp,
+) -> Decision {
+    let first = &earlier[twin];
+    let Some(located) = first.located.as_ref().filter(|found| found.basis != Basis::Full) else {
+        return first.decision;
+    };
+    let mut state = located.loaded.state.clone();
+    for (other, judged) in before.iter().zip(earlier) {
+        if other.key != check.key {
+            continue;
+        }
+        if judged.decision.is_admitted() {
+            other.limit.charge(&mut state, ask(other, now), &judged.decision);
+        } else {
+            other.limit.refuse(&mut state, ask(other, now));
+        }
+    }
+    check.limit.decide(&state, ask(check, now))
 }
 
 /// Charges one check of a judged request, or says what it would have been told.

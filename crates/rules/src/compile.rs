@@ -1,0 +1,86 @@
+//! From rule files to a snapshot.
+//!
+//! Files are read first, all of them; then those of a domain are put together
+//! and its tree is built. Faults are collected to the end, so that one run
+//! shows everything; a snapshot exists only when there was no error.
+
+mod domain;
+mod limits;
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+
+use crate::diagnostics::{Fault, Problems, Report};
+use crate::document::{self, RuleFile};
+use crate::identity::version_of;
+use crate::rule::Rule;
+use crate::snapshot::{Domain, Snapshot};
+use crate::source::{Options, Source};
+use domain::DomainBuild;
+use limits::LimitsBuild;
+
+/// Compiles all rule files into one snapshot.
+///
+/// # Errors
+/// When anything in any file is wrong: the report says everything at once.
+pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report> {
+    let mut problems = Problems::new(sources);
+    let domains = read_all(sources, options, &mut problems);
+    let mut limits = LimitsBuild::default();
+    let mut builds = Vec::new();
+    for (name, files) in domains {
+        let mut build = DomainBuild::new(&name, builds.len());
+        build.settings(&files, &mut problems);
+        for file in &files {
+            build.descriptors(&file.descriptors, &mut limits, &mut problems);
+        }
+        builds.push(build);
+    }
+    limits.warn_unknown_replaced(&mut problems);
+    if problems.has_errors() {
+        return Err(problems.into_report());
+    }
+    let rules: Arc<[Rule]> = limits.rules.into();
+    let domains = builds.into_iter().map(|build| {
+        let domain: Domain = build.finish(&rules);
+        (Arc::clone(&domain.name), domain)
+    });
+    Ok(Snapshot {
+        version: version_of(sources.iter().map(|source| source.text.as_str())),
+        domains: domains.collect(),
+        rules,
+        limits: limits.limits,
+        names: limits.names.into_iter().collect(),
+        warnings: problems.into_report().into_problems(),
+    })
+}
+
+/// The files by domain, in the order given.
+fn read_all(
+    sources: &[Source],
+    options: &Options,
+    problems: &mut Problems<'_>,
+) -> IndexMap<String, Vec<RuleFile>, FixedState> {
+    let mut domains: IndexMap<String, Vec<RuleFile>, FixedState> = IndexMap::default();
+    for (source, file) in sources.iter().zip(0..) {
+        let Some(read) = document::read(file, source, problems) else {
+            continue;
+        };
+        let files = domains.entry(read.domain.what.clone()).or_default();
+        if let Some(first) = files.first()
+            && !options.merge_domains
+        {
+            let name = &read.domain.what;
+            let fault = Fault::new("duplicate_domain", format!("domain `{name}` has another file"))
+                .related(first.domain.spot, "the other is here")
+                .hint("keep a domain in one file, or allow files to be merged")
+                .compat(format!("duplicate domain '{name}' in config file"));
+            problems.error(read.domain.spot, fault);
+            continue;
+        }
+        files.push(read);
+    }
+    domains
+}

@@ -1,0 +1,302 @@
+//! One domain: its files put together, its tree built.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+
+use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
+use crate::choices::Charge;
+use crate::diagnostics::{Fault, Problems, Spot, closest};
+use crate::document::{Counting, Descriptor, LimitText, Limits, Placed, RuleFile, Values};
+use crate::identity::Identity;
+use crate::matching::{CountBy, NodeId, Taken, TreeBuilder};
+use crate::rule::{Level, Rule, Shown};
+use crate::snapshot::{Domain, End};
+
+/// A plan and where it is.
+#[derive(Debug)]
+struct PlanBuild {
+    spot: Spot,
+    limits: Vec<LimitText>,
+}
+
+/// A domain being put together.
+#[derive(Debug)]
+pub(super) struct DomainBuild {
+    name: Arc<str>,
+    number: usize,
+    charge: Option<Placed<Charge>>,
+    plans: IndexMap<Arc<str>, PlanBuild, FixedState>,
+    tree: TreeBuilder,
+    /// By node.
+    ends: Vec<End>,
+    labels: Vec<Box<str>>,
+    spots: Vec<Spot>,
+}
+
+/// A node whose children are being added.
+#[derive(Debug)]
+struct Parent<'p> {
+    node: NodeId,
+    path: &'p str,
+    levels: &'p [Level],
+    identity: &'p Identity,
+}
+
+impl DomainBuild {
+    pub(super) fn new(name: &str, number: usize) -> Self {
+        DomainBuild {
+            name: name.into(),
+            number,
+            charge: None,
+            plans: IndexMap::default(),
+            tree: TreeBuilder::default(),
+            ends: vec![End::Nothing],
+            labels: vec![Box::default()],
+            spots: vec![Spot::default()],
+        }
+    }
+
+    /// Takes what files say about the domain as a whole. Comes before the
+    /// descriptors, because they may use the plans of any file.
+    pub(super) fn settings(&mut self, files: &[RuleFile], problems: &mut Problems<'_>) {
+        for file in files {
+            self.take_charge(file, problems);
+            self.take_plans(file, problems);
+        }
+    }
+
+    fn take_charge(&mut self, file: &RuleFile, problems: &mut Problems<'_>) {
+        let Some(charge) = &file.charge else { return };
+        match &self.charge {
+            Some(first) if first.what != charge.what => {
+                let fault = Fault::new("contradicting_charge", "another file says otherwise")
+                    .related(first.spot, "the other is here")
+                    .hint("a domain has one `charge`");
+                problems.error(charge.spot, fault);
+            }
+            Some(_) => {}
+            None => self.charge = Some(charge.clone()),
+        }
+    }
+
+    fn take_plans(&mut self, file: &RuleFile, problems: &mut Problems<'_>) {
+        for plan in &file.plans {
+            refuse_equal_names(&plan.limits, problems);
+            if let Some(first) = self.plans.get(plan.name.what.as_str()) {
+                let message = format!("plan `{}` is given twice", plan.name.what);
+                let fault = Fault::new("duplicate_plan", message)
+                    .related(first.spot, "first given here")
+                    .hint("keep one of the two");
+                problems.error(plan.name.spot, fault);
+                continue;
+            }
+            let build = PlanBuild { spot: plan.name.spot, limits: plan.limits.clone() };
+            self.plans.insert(plan.name.what.as_str().into(), build);
+        }
+    }
+
+    /// Adds the descriptors of one file.
+    pub(super) fn descriptors(
+        &mut self,
+        descriptors: &[Descriptor],
+        limits: &mut LimitsBuild,
+        problems: &mut Problems<'_>,
+    ) {
+        let identity = Identity::of_domain(&self.name);
+        let parent = Parent { node: NodeId::ROOT, path: "", levels: &[], identity: &identity };
+        for descriptor in descriptors {
+            self.descriptor(descriptor, &parent, limits, problems);
+        }
+    }
+
+    // Recursion ends with the file's nesting, which has a maximum.
+    fn descriptor(
+        &mut self,
+        descriptor: &Descriptor,
+        parent: &Parent<'_>,
+        limits: &mut LimitsBuild,
+        problems: &mut Problems<'_>,
+    ) {
+        let label = label(descriptor);
+        let path: Arc<str> = if parent.path.is_empty() {
+            label.as_str().into()
+        } else {
+            format!("{}.{label}", parent.path).into()
+        };
+        let domain = Arc::clone(&self.name);
+        let composite = || format!("{domain}.{path}");
+        if let Some(spot) = descriptor.misused_share {
+            let fault = Fault::new(
+                "share_without_pattern",
+                "`share_threshold` needs a `value` with `*`, or a `cidr`",
+            )
+            .hint("a single value has one counter anyway: remove it")
+            .compat(format!(
+                "share_threshold can only be used with wildcard values (containing '*'), \
+                 but found key '{}'",
+                composite()
+            ));
+            problems.error(spot, fault);
+        }
+        let node = match self.declare(parent.node, descriptor) {
+            Ok(node) => node,
+            Err(Taken(first)) => {
+                let message = format!("`{path}` is declared twice");
+                let mut fault = Fault::new("duplicate_descriptor", message)
+                    .hint("put everything about it into one descriptor")
+                    .compat(format!("duplicate descriptor composite key '{}'", composite()));
+                if let Some(first) = self.spots.get(first.index()) {
+                    fault = fault.related(*first, "first declared here");
+                }
+                problems.error(descriptor.spot, fault);
+                return;
+            }
+        };
+        let identity = parent.identity.below(&descriptor.key, &descriptor.values);
+        let mut levels = parent.levels.to_vec();
+        levels.push(level(descriptor));
+        let levels: Arc<[Level]> = levels.into();
+        let metadata = descriptor.metadata.clone().map(Arc::new);
+        let context = RuleContext {
+            domain: &domain,
+            path: &path,
+            levels: &levels,
+            metadata: metadata.as_ref(),
+            descriptor,
+            identity: &identity,
+            home: (self.number, node),
+        };
+        let end = self.end(&context, limits, problems);
+        self.ends.push(end);
+        self.labels.push(label.into());
+        self.spots.push(descriptor.spot);
+        let parent = Parent { node, path: &path, levels: &levels, identity: &identity };
+        for child in &descriptor.children {
+            self.descriptor(child, &parent, limits, problems);
+        }
+    }
+
+    fn declare(&mut self, parent: NodeId, descriptor: &Descriptor) -> Result<NodeId, Taken> {
+        let key = &descriptor.key;
+        let named_by_value = matches!(descriptor.limits, Limits::PlanNamedByValue { .. });
+        let count_by = match descriptor.counting {
+            // The value chooses the numbers, not the counter: usage survives a change of plan.
+            _ if named_by_value => CountBy::Nothing,
+            Counting::Together => CountBy::Nothing,
+            Counting::Apart => CountBy::Value,
+            Counting::ByNetwork(grouping) => CountBy::Network(grouping),
+        };
+        match &descriptor.values {
+            Values::Any => self.tree.bare(parent, key, count_by),
+            Values::Exactly(value) => self.tree.exact(parent, key, value),
+            Values::Like(pattern) => self.tree.like(parent, key, pattern, count_by),
+            Values::Within(ranges) => self.tree.within(parent, key, ranges, count_by),
+        }
+    }
+
+    /// What applies at a node.
+    fn end(
+        &self,
+        context: &RuleContext<'_>,
+        limits: &mut LimitsBuild,
+        problems: &mut Problems<'_>,
+    ) -> End {
+        match &context.descriptor.limits {
+            Limits::None => End::Nothing,
+            Limits::Own(own) if own.is_empty() => End::Nothing,
+            Limits::Own(own) => {
+                refuse_equal_names(own, problems);
+                End::Rule(limits.rule(context, None, own, problems))
+            }
+            Limits::Plan(name) => match self.plan(name, problems) {
+                Some((_, plan, build)) => {
+                    End::Rule(limits.rule(context, Some(plan), &build.limits, problems))
+                }
+                None => End::Nothing,
+            },
+            Limits::PlanNamedByValue { default } => {
+                let default = default.as_ref().map(|name| self.plan(name, problems));
+                let mut first = None;
+                for (name, plan) in &self.plans {
+                    let rule = limits.rule(context, Some(name), &plan.limits, problems);
+                    first.get_or_insert(rule);
+                }
+                let Some(first) = first else {
+                    let fault = Fault::new("unknown_plan", "the domain has no plans")
+                        .hint("add `plans` at the top level of the file");
+                    problems.error(context.descriptor.spot, fault);
+                    return End::Nothing;
+                };
+                let default = default.flatten().and_then(|(at, ..)| u32::try_from(at).ok());
+                End::Plans { first, default }
+            }
+        }
+    }
+
+    fn plan(
+        &self,
+        name: &Placed<String>,
+        problems: &mut Problems<'_>,
+    ) -> Option<(usize, &Arc<str>, &PlanBuild)> {
+        let found = self.plans.get_full(name.what.as_str());
+        if found.is_none() {
+            let names = self.plans.keys().map(|name| &**name);
+            let hint = match closest(&name.what, names.clone()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if self.plans.is_empty() => "add `plans` at the top level of the file".into(),
+                None => format!("the domain has {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            let message = format!("no plan is called `{}`", name.what);
+            problems.error(name.spot, Fault::new("unknown_plan", message).hint(hint));
+        }
+        found
+    }
+
+    /// The domain, with the rules of the whole snapshot.
+    pub(super) fn finish(self, rules: &Arc<[Rule]>) -> Domain {
+        Domain {
+            name: self.name,
+            charge: self.charge.map_or(Charge::AllOrNothing, |charge| charge.what),
+            tree: self.tree.finish(),
+            ends: self.ends,
+            labels: self.labels,
+            plans: self.plans.into_keys().map(|name| (name, ())).collect(),
+            rules: Arc::clone(rules),
+        }
+    }
+}
+
+/// A descriptor's own part of the path.
+fn label(descriptor: &Descriptor) -> String {
+    let key = &descriptor.key;
+    match written(&descriptor.values) {
+        Some(value) => format!("{key}_{value}"),
+        None => key.clone(),
+    }
+}
+
+/// What the rule writer put down for the value.
+fn written(values: &Values) -> Option<String> {
+    match values {
+        Values::Any => None,
+        Values::Exactly(text) | Values::Like(text) => Some(text.clone()),
+        Values::Within(ranges) => {
+            let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+            Some(ranges.join(","))
+        }
+    }
+}
+
+fn level(descriptor: &Descriptor) -> Level {
+    let written = written(&descriptor.values).map(String::into_boxed_str);
+    let shared = descriptor.counting == Counting::Together;
+    let shown = match (&descriptor.values, written) {
+        (Values::Like(_) | Values::Within(_), Some(text)) if shared => Shown::Shared(text),
+        _ if descriptor.value_to_metric => Shown::Requested,
+        (_, Some(text)) => Shown::Written(text),
+        (_, None) => Shown::KeyOnly,
+    };
+    Level { key: descriptor.key.as_str().into(), shown }
+}

@@ -1,0 +1,185 @@
+//! Rules and limits of all domains, numbered; names and identities, unique.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use indexmap::IndexSet;
+use smallvec::SmallVec;
+
+use crate::choices::Mode;
+use crate::diagnostics::{Fault, Problems, Spot};
+use crate::document::{Descriptor, LimitText};
+use crate::identity::Identity;
+use crate::matching::NodeId;
+use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit};
+
+/// Everything about a node that its rules need.
+#[derive(Debug)]
+pub(super) struct RuleContext<'c> {
+    pub(super) domain: &'c Arc<str>,
+    pub(super) path: &'c Arc<str>,
+    pub(super) levels: &'c Arc<[Level]>,
+    pub(super) metadata: Option<&'c Arc<serde_json::Value>>,
+    pub(super) descriptor: &'c Descriptor,
+    pub(super) identity: &'c Identity,
+    /// The domain's number and the node: plans of one node share identities.
+    pub(super) home: (usize, NodeId),
+}
+
+/// Who has an identity.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    home: (usize, NodeId),
+    rule: RuleId,
+    spot: Spot,
+}
+
+/// All rules and limits so far.
+#[derive(Debug, Default)]
+pub(super) struct LimitsBuild {
+    pub(super) rules: Vec<Rule>,
+    pub(super) limits: Vec<RuleLimit>,
+    pub(super) names: IndexSet<Arc<str>, FixedState>,
+    owners: HashMap<u64, Owner, FixedState>,
+    /// Names that limits have, and names that `replaces` speaks of.
+    given: HashSet<NameId, FixedState>,
+    replaced: Vec<(Spot, NameId)>,
+}
+
+impl LimitsBuild {
+    /// A rule of a node with these limits.
+    pub(super) fn rule(
+        &mut self,
+        context: &RuleContext<'_>,
+        plan: Option<&Arc<str>>,
+        limits: &[LimitText],
+        problems: &mut Problems<'_>,
+    ) -> RuleId {
+        let id = RuleId::at(self.rules.len());
+        let mut ids = SmallVec::new();
+        let mut exemption = None;
+        for (ordinal, text) in limits.iter().enumerate() {
+            match self.limit(context, id, ordinal, text, problems) {
+                Some(limit) => ids.push(limit),
+                None => exemption = Some(self.exemption(text)),
+            }
+        }
+        self.rules.push(Rule {
+            id,
+            domain: Arc::clone(context.domain),
+            path: Arc::clone(context.path),
+            plan: plan.map(Arc::clone),
+            limits: ids,
+            exemption,
+            metadata: context.metadata.map(Arc::clone),
+            detailed_metric: context.descriptor.detailed_metric,
+            levels: Arc::clone(context.levels),
+        });
+        id
+    }
+
+    /// One limit; none when it is unlimited.
+    fn limit(
+        &mut self,
+        context: &RuleContext<'_>,
+        rule: RuleId,
+        ordinal: usize,
+        text: &LimitText,
+        problems: &mut Problems<'_>,
+    ) -> Option<LimitId> {
+        let terms = text.terms.as_ref()?;
+        let id = LimitId::at(self.limits.len());
+        let algorithm = terms.limit.algorithm();
+        let identity = context.identity.of_limit(text.name.as_deref(), ordinal, algorithm);
+        let owner = Owner { home: context.home, rule, spot: text.spot };
+        self.own(identity, owner, problems);
+        let descriptor = context.descriptor;
+        let limit = RuleLimit {
+            id,
+            rule,
+            name: self.name(text),
+            limit: terms.limit.clone(),
+            unit: terms.unit,
+            mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
+            enforce_percent: terms.enforce_percent.or(descriptor.enforce_percent).unwrap_or(100),
+            quota: descriptor.quota,
+            replaces: self.replaces(text),
+            identity,
+            on_store_error: terms.on_store_error,
+            consistency: terms.consistency,
+            when_over: terms.when_over,
+            cost: terms.cost,
+        };
+        self.limits.push(limit);
+        Some(id)
+    }
+
+    fn exemption(&mut self, text: &LimitText) -> Exemption {
+        Exemption { name: self.name(text), replaces: self.replaces(text) }
+    }
+
+    fn name(&mut self, text: &LimitText) -> Option<NameId> {
+        let name = self.intern(text.name.as_deref()?);
+        self.given.insert(name);
+        Some(name)
+    }
+
+    fn replaces(&mut self, text: &LimitText) -> Box<[NameId]> {
+        let replaced: Box<[NameId]> = text.replaces.iter().map(|name| self.intern(name)).collect();
+        let spot = text.spot;
+        self.replaced.extend(replaced.iter().map(|name| (spot, *name)));
+        replaced
+    }
+
+    fn intern(&mut self, name: &str) -> NameId {
+        let index = match self.names.get_index_of(name) {
+            Some(index) => index,
+            None => self.names.insert_full(name.into()).0,
+        };
+        NameId::at(index)
+    }
+
+    /// Sees to it that nobody else has the identity, other plans of the node excepted.
+    fn own(&mut self, identity: u64, owner: Owner, problems: &mut Problems<'_>) {
+        let Some(other) = self.owners.insert(identity, owner) else {
+            return;
+        };
+        if other.home == owner.home && other.rule != owner.rule {
+            return;
+        }
+        let fault = Fault::new("identity_collision", "two limits would share their counters")
+            .related(other.spot, "the other is here")
+            .hint("give one of them another `name`");
+        problems.error(owner.spot, fault);
+    }
+
+    /// Says which `replaces` can never replace anything.
+    pub(super) fn warn_unknown_replaced(&self, problems: &mut Problems<'_>) {
+        for (spot, name) in &self.replaced {
+            if self.given.contains(name) {
+                continue;
+            }
+            let text = self.names.get_index(name.index()).map_or("", |name| name);
+            let message = format!("no limit is called `{text}`, so nothing is replaced");
+            let fault = Fault::new("unknown_replaced", message)
+                .hint("check the `name` of the limit that should not apply");
+            problems.warn(*spot, fault);
+        }
+    }
+}
+
+/// Says which limits of one list have the same name.
+pub(super) fn refuse_equal_names(limits: &[LimitText], problems: &mut Problems<'_>) {
+    for (at, limit) in limits.iter().enumerate() {
+        let Some(name) = &limit.name else { continue };
+        let first = limits[..at].iter().find(|other| other.name.as_ref() == Some(name));
+        if let Some(first) = first {
+            let message = format!("two limits of one rule are called `{name}`");
+            let fault = Fault::new("duplicate_limit_name", message)
+                .related(first.spot, "the other is here")
+                .hint("give one of them another `name`");
+            problems.error(limit.spot, fault);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is wrong with rule files, said so that it can be mended.
+//!
+//! A [`Report`] holds every problem of every file at once: where it is, the line
+//! itself, what is wrong and what would be right. It renders as plain text and
+//! serializes for tools. Colours are the caller's business.
+
+mod problems;
+mod suggest;
+
+use std::fmt;
+
+use serde::Serialize;
+
+pub(crate) use problems::{Fault, Problems, Spot};
+pub(crate) use suggest::{closest, one_of};
+
+/// The most errors, and the most warnings, that one report lists. A file with
+/// more has one cause, and the first hundred show it.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The rules cannot be used.
+    Error,
+    /// The rules work, but probably not as meant.
+    Warning,
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The name of the source.
+    pub file: String,
+    /// The line, from one.
+    pub line: usize,
+    /// The column in characters, from one.
+    pub column: usize,
+    /// Whether the rules can still be used.
+    pub severity: Severity,
+    /// A stable word for this kind of problem.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right, where that can be said.
+    pub hint: Option<String>,
+    /// The line itself.
+    pub snippet: Snippet,
+    /// Another place that has to do with it, such as the first of two duplicates.
+    pub related: Option<Related>,
+    /// What envoyproxy/ratelimit says in this case, without the file name.
+    pub compat_message: Option<String>,
+}
+
+/// A source line with the part that is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Snippet {
+    /// The line, shortened when very long; tabs and control characters are spaces.
+    pub text: String,
+    /// How many characters stand before the part that is meant.
+    pub indent: usize,
+    /// How many characters are meant; at least one.
+    pub width: usize,
+}
+
+/// Another place that has to do with a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Related {
+    /// The name of the source.
+    pub file: String,
+    /// The line, from one.
+    pub line: usize,
+    /// The column in characters, from one.
+    pub column: usize,
+    /// What is there.
+    pub message: String,
+}
+
+/// All problems of all files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    problems: Vec<Problem>,
+    /// Problems found but not listed.
+    omitted: usize,
+}
+
+impl Report {
+    pub(crate) const fn new(problems: Vec<Problem>, omitted: usize) -> Self {
+        Report { problems, omitted }
+    }
+
+    /// The problems, in the order of the files and of their lines.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    pub(crate) fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    /// How many more were found than are listed.
+    pub const fn omitted(&self) -> usize {
+        self.omitted
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{problem}")?;
+        }
+        if self.omitted > 0 {
+            writeln!(out)?;
+            writeln!(out, "and {} more", self.omitted)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let Snippet { text, indent, width } = &self.snippet;
+        writeln!(out, "{}[{}]: {}", self.severity, self.code, self.message)?;
+        let (file, line, column) = (&self.file, self.line, self.column);
+        writeln!(out, "{gutter}--> {file}:{line}:{column}")?;
+        writeln!(out, "{gutter} |")?;
+        writeln!(out, "{}", format!("{number} | {text}").trim_end())?;
+        let (blanks, carets) = (" ".repeat(*indent), "^".repeat(*width));
+        writeln!(out, "{gutter} | {blanks}{carets}")?;
+        if let Some(related) = &self.related {
+            let Related { file, line, column, message } = related;
+            writeln!(out, "{gutter} = {message}: {file}:{line}:{column}")?;
+        }
+        if let Some(hint) = &self.hint {
+            writeln!(out, "{gutter} = hint: {hint}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! "Did you mean": the nearest word, by edits.
+
+/// Words longer than this are not compared: nobody mistyped them.
+const WORD_CHARS_MAX: usize = 40;
+
+/// The word nearest to `written`, if one is near enough to be meant.
+pub(crate) fn closest<'w>(
+    written: &str,
+    words: impl IntoIterator<Item = &'w str>,
+) -> Option<&'w str> {
+    let written = normal(written)?;
+    let near_enough = written.len().div_ceil(3).clamp(1, 4);
+    words
+        .into_iter()
+        .filter_map(|word| Some((edits(&written, &normal(word)?), word)))
+        .filter(|(edits, _)| *edits <= near_enough)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, word)| word)
+}
+
+/// The words as a sentence part: "`a`, `b` or `c`".
+pub(crate) fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => String::new(),
+    }
+}
+
+/// Case and the kind of separator are not what people get wrong on purpose.
+fn normal(word: &str) -> Option<Vec<char>> {
+    let chars: Vec<char> = word
+        .chars()
+        .take(WORD_CHARS_MAX + 1)
+        .map(|char| match char {
+            '-' | ' ' => '_',
+            other => other.to_ascii_lowercase(),
+        })
+        .collect();
+    (chars.len() <= WORD_CHARS_MAX).then_some(chars)
+}
+
+/// Insertions, deletions, changes and swaps of neighbours between two words.
+fn edits(one: &[char], other: &[char]) -> usize {
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (row, left) in one.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, right) in other.iter().enumerate() {
+            let change = last[column] + usize::from(left != right);
+            let mut best = change.min(last[column + 1] + 1).min(current[column] + 1);
+            let swapped =
+                row > 0 && column > 0 && one[row - 1] == *right && other[column - 1] == *left;
+            if swapped {
+                best = best.min(before_last[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        before_last = std::mem::replace(&mut last, current);
+    }
+    last[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_word_that_was_mistyped() {
+        let words = ["unit", "requests_per_unit", "unlimited"];
+        assert_eq!(closest("request_per_unit", words), Some("requests_per_unit"));
+        assert_eq!(closest("requests-per-unit", words), Some("requests_per_unit"));
+        assert_eq!(closest("untis", words), Some("unit"));
+        assert_eq!(closest("UNLIMITED", words), Some("unlimited"));
+    }
+
+    #[test]
+    fn suggests_nothing_when_no_word_is_near() {
+        assert_eq!(closest("colour", ["unit", "requests_per_unit"]), None);
+        assert_eq!(closest(&"u".repeat(1000), ["unit"]), None);
+        assert_eq!(closest("", ["unit"]), None);
+    }
+
+    #[test]
+    fn counts_a_swap_of_neighbours_as_one_edit() {
+        let chars = |word: &str| word.chars().collect::<Vec<_>>();
+        assert_eq!(edits(&chars("vlaue"), &chars("value")), 1);
+        assert_eq!(edits(&chars(""), &chars("abc")), 3);
+        assert_eq!(edits(&chars("kitten"), &chars("sitting")), 3);
+    }
+
+    #[test]
+    fn lists_choices_as_a_sentence() {
+        assert_eq!(one_of(&["a"]), "`a`");
+        assert_eq!(one_of(&["a", "b", "c"]), "`a`, `b` or `c`");
+    }
+}

@@ -1,0 +1,233 @@
+//! Why a request meets the rule that it meets.
+//!
+//! For people at a terminal: walks the same tree as a request does, and notes
+//! what was tried at each level. Slow, and allowed to be.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::matching::{NodeId, Via};
+use crate::snapshot::{Domain, Entry, KeyValue, counted};
+
+/// How a descriptor was matched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The domain.
+    pub domain: String,
+    /// One for each entry, up to the one where matching stopped.
+    pub levels: Vec<LevelExplanation>,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// What happened at one level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LevelExplanation {
+    /// The entry's key.
+    pub key: String,
+    /// The entry's value.
+    pub value: String,
+    /// What was tried, in order; the last one matched unless nothing did.
+    pub tried: Vec<Attempt>,
+    /// The part of the rule's path that matched.
+    pub matched: Option<String>,
+    /// What of the value tells counters apart.
+    pub counted_by: Option<String>,
+    /// The keys that this level knows, when the entry's key is none of them.
+    pub known_keys: Vec<String>,
+}
+
+/// One way of matching that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    /// Which way.
+    pub way: Way,
+    /// Whether it matched.
+    pub matched: bool,
+}
+
+/// The ways of matching, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Key and value, literally.
+    Exact,
+    /// A value with `*`.
+    Pattern,
+    /// An address range.
+    Cidr,
+    /// The key alone.
+    BareKey,
+}
+
+/// How matching ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// A rule applies.
+    Rule {
+        /// Its path.
+        path: String,
+        /// The plan that its limits come from.
+        plan: Option<String>,
+        /// How many limits it has; none when it is unlimited.
+        limits: usize,
+    },
+    /// The last entry led to a descriptor without a limit.
+    NoLimitThere {
+        /// Its path.
+        path: String,
+    },
+    /// The last entry's value names no plan, and there is no default.
+    NoSuchPlan {
+        /// The descriptor's path.
+        path: String,
+    },
+    /// An entry led nowhere. There is no way back to a less specific rule.
+    NoMatch,
+    /// There was nothing to match.
+    NoEntries,
+}
+
+pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
+    let mut node = NodeId::ROOT;
+    let mut levels = Vec::new();
+    let mut path = Vec::new();
+    for entry in entries {
+        let (level, next) = explain_level(domain, node, *entry);
+        path.extend(level.matched.clone());
+        levels.push(level);
+        match next {
+            Some(next) => node = next,
+            None => break,
+        }
+    }
+    let arrived = path.len() == entries.len();
+    let path = path.join(".");
+    let value = entries.last().map_or("", |entry| entry.value);
+    let ending = if entries.is_empty() {
+        Ending::NoEntries
+    } else if !arrived {
+        Ending::NoMatch
+    } else if let Some(rule) = domain.rule_at(node, value) {
+        Ending::Rule { path, plan: rule.plan().map(str::to_owned), limits: rule.limits().len() }
+    } else if domain.names_plans(node) {
+        Ending::NoSuchPlan { path }
+    } else {
+        Ending::NoLimitThere { path }
+    };
+    Explanation { domain: domain.name().to_owned(), levels, ending }
+}
+
+fn explain_level(
+    domain: &Domain,
+    node: NodeId,
+    entry: Entry<'_>,
+) -> (LevelExplanation, Option<NodeId>) {
+    let step = domain.tree.step(node, entry.key, entry.value);
+    let matched_way = step.map(|step| match step.via {
+        Via::Exact => Way::Exact,
+        Via::Pattern => Way::Pattern,
+        Via::Range(_) => Way::Cidr,
+        Via::BareKey => Way::BareKey,
+    });
+    let ways = domain.tree.ways(node, entry.key);
+    let present =
+        ways.map_or([false; 4], |ways| [ways.exact, ways.patterns, ways.ranges, ways.bare]);
+    let order = [Way::Exact, Way::Pattern, Way::Cidr, Way::BareKey];
+    let mut tried = Vec::new();
+    for (way, _) in order.into_iter().zip(present).filter(|(_, there)| *there) {
+        let matched = matched_way == Some(way);
+        tried.push(Attempt { way, matched });
+        if matched {
+            break;
+        }
+    }
+    let known_keys = match ways {
+        Some(_) => Vec::new(),
+        None => domain.tree.keys_at(node).into_iter().map(str::to_owned).collect(),
+    };
+    let label = step.and_then(|step| domain.labels.get(step.edge.child.index()));
+    let counted_by = step.and_then(|step| counted(&step, entry.value));
+    let level = LevelExplanation {
+        key: entry.key.to_owned(),
+        value: entry.value.to_owned(),
+        tried,
+        matched: label.map(ToString::to_string),
+        counted_by: counted_by.map(|value| match value {
+            KeyValue::Text(text) => text.to_owned(),
+            KeyValue::Net(net) => net.to_string(),
+        }),
+        known_keys,
+    };
+    (level, step.map(|step| step.edge.child))
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Way::Exact => "exact value",
+            Way::Pattern => "patterns",
+            Way::Cidr => "address ranges",
+            Way::BareKey => "bare key",
+        })
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "domain {}", self.domain)?;
+        for (at, level) in self.levels.iter().enumerate() {
+            writeln!(out, "{}. ({}, {})", at + 1, level.key, level.value)?;
+            if level.tried.is_empty() {
+                let known = level.known_keys.join(", ");
+                writeln!(out, "   no such key here; known are: {known}")?;
+            }
+            for attempt in &level.tried {
+                let result = match (&level.matched, attempt.matched) {
+                    (Some(label), true) => format!("matches {label}"),
+                    _ => "no match".to_owned(),
+                };
+                writeln!(out, "   {}: {result}", attempt.way)?;
+            }
+            if let Some(value) = &level.counted_by {
+                writeln!(out, "   counted apart by {value}")?;
+            }
+        }
+        writeln!(out, "{}", self.ending)
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Rule {
+                path,
+                plan,
+                limits,
+            } => {
+                write!(out, "rule {path} applies")?;
+                if let Some(plan) = plan {
+                    write!(out, " with plan {plan}")?;
+                }
+                match limits {
+                    0 => out.write_str(": unlimited"),
+                    1 => out.write_str(": 1 limit"),
+                    more => write!(out, ": {more} limits"),
+                }
+            }
+            Ending::NoLimitThere { path } => {
+                write!(out, "no limit: the last entry leads to {path}, which has none")
+            }
+            Ending::NoSuchPlan { path } => write!(
+                out,
+                "no limit: the last value names no plan, and {path} has no default"
+            ),
+            Ending::NoMatch => out.write_str(
+                "no limit: the last entry shown leads nowhere, and a less specific rule is not tried",
+            ),
+            Ending::NoEntries => out.write_str("no limit: a descriptor without entries matches nothing"),
+        }
+    }
+}

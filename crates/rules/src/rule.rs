@@ -1,0 +1,205 @@
+//! Rules and their limits, as compiled.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use serde::Serialize;
+use smallvec::SmallVec;
+use tidegate_algorithms::Limit;
+
+use crate::choices::{Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::snapshot::Entry;
+
+macro_rules! dense_id {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// The id of the thing at this place of its list.
+            ///
+            /// A snapshot holds far fewer than four billion of anything: the
+            /// reader's maxima see to it.
+            pub(crate) fn at(index: usize) -> Self {
+                $name(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+
+            /// The place in the snapshot's list.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+dense_id! {
+    /// A rule of one snapshot.
+    RuleId
+}
+dense_id! {
+    /// A limit of one snapshot.
+    LimitId
+}
+dense_id! {
+    /// A limit's name in one snapshot; equal names have equal ids.
+    NameId
+}
+
+/// A node of the rule tree that has limits, or none on purpose.
+#[derive(Debug)]
+pub struct Rule {
+    pub(crate) id: RuleId,
+    pub(crate) domain: Arc<str>,
+    pub(crate) path: Arc<str>,
+    pub(crate) plan: Option<Arc<str>>,
+    pub(crate) limits: SmallVec<[LimitId; 2]>,
+    pub(crate) exemption: Option<Exemption>,
+    pub(crate) metadata: Option<Arc<serde_json::Value>>,
+    pub(crate) detailed_metric: bool,
+    pub(crate) levels: Arc<[Level]>,
+}
+
+/// What an unlimited rule still says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exemption {
+    /// Its name.
+    pub name: Option<NameId>,
+    /// The limits that do not apply beside it.
+    pub replaces: Box<[NameId]>,
+}
+
+/// One level of a rule's path, as metrics show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The key.
+    pub key: Box<str>,
+    /// What is shown of the value.
+    pub shown: Shown,
+}
+
+/// What a metric shows of a level's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing.
+    KeyOnly,
+    /// The value, pattern or ranges of the rule.
+    Written(Box<str>),
+    /// The pattern or ranges of the rule, also where the metric is detailed,
+    /// because their values share one counter.
+    Shared(Box<str>),
+    /// The value of the request.
+    Requested,
+}
+
+impl Rule {
+    /// Its id in the snapshot.
+    pub const fn id(&self) -> RuleId {
+        self.id
+    }
+
+    /// The domain that it belongs to.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// The way to it, such as `key_value.key2`: what envoyproxy/ratelimit
+    /// calls the composite key, without the domain.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The plan that its limits come from.
+    pub fn plan(&self) -> Option<&str> {
+        self.plan.as_deref()
+    }
+
+    /// Its limits, in the order of the file; none when it is unlimited.
+    pub fn limits(&self) -> &[LimitId] {
+        &self.limits
+    }
+
+    /// Whether it admits everything and counts nothing.
+    pub const fn unlimited(&self) -> bool {
+        self.exemption.is_some()
+    }
+
+    /// What it says when it is unlimited.
+    pub const fn exemption(&self) -> Option<&Exemption> {
+        self.exemption.as_ref()
+    }
+
+    /// Free data for the caller.
+    pub fn metadata(&self) -> Option<&serde_json::Value> {
+        self.metadata.as_deref()
+    }
+
+    /// Whether its metric shows every value of the request.
+    pub const fn detailed_metric(&self) -> bool {
+        self.detailed_metric
+    }
+
+    /// Its levels, as metrics show them.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// Writes the path that a metric has for a request that met this rule.
+    ///
+    /// # Errors
+    /// When `out` cannot be written to.
+    pub fn write_metric_path(&self, entries: &[Entry<'_>], out: &mut impl Write) -> fmt::Result {
+        for (at, level) in self.levels.iter().enumerate() {
+            if at > 0 {
+                out.write_char('.')?;
+            }
+            out.write_str(&level.key)?;
+            let requested = entries.get(at).map_or("", |entry| entry.value);
+            let value = match &level.shown {
+                Shown::Shared(written) => written,
+                _ if self.detailed_metric => requested,
+                Shown::Requested => requested,
+                Shown::Written(written) => written,
+                Shown::KeyOnly => "",
+            };
+            if !value.is_empty() {
+                write!(out, "_{value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One limit of a rule.
+#[derive(Clone, Debug)]
+pub struct RuleLimit {
+    /// Its id in the snapshot.
+    pub id: LimitId,
+    /// The rule that it belongs to.
+    pub rule: RuleId,
+    /// Its name, if it has one.
+    pub name: Option<NameId>,
+    /// The algorithm with its parameters.
+    pub limit: Limit,
+    /// The unit of time, if it was written as one.
+    pub unit: Option<Unit>,
+    /// What it does with its answer.
+    pub mode: Mode,
+    /// The share of keys for which it is enforced.
+    pub enforce_percent: u8,
+    /// Whether it takes part in the rule that one quota left is enough.
+    pub quota: bool,
+    /// The limits that do not apply beside it.
+    pub replaces: Box<[NameId]>,
+    /// What its counters are kept under: the same in every process and after
+    /// every reload, whatever its numbers are.
+    pub identity: u64,
+    /// What decides while the store cannot be asked.
+    pub on_store_error: OnStoreError,
+    /// How closely processes agree.
+    pub consistency: Consistency,
+    /// What happens to a request over it.
+    pub when_over: WhenOver,
+    /// What one hit costs.
+    pub cost: u64,
+}

@@ -1,0 +1,236 @@
+//! All rules, compiled: immutable, and cheap to ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use crate::address::parse_address;
+use crate::choices::Charge;
+use crate::diagnostics::Problem;
+use crate::explain::{self, Explanation};
+use crate::identity::version_of;
+use crate::matching::{CountBy, NodeId, Step, Tree};
+use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
+
+/// All rules of all domains, as of one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) version: u64,
+    pub(crate) domains: IndexMap<Arc<str>, Domain, FixedState>,
+    pub(crate) rules: Arc<[Rule]>,
+    pub(crate) limits: Vec<RuleLimit>,
+    pub(crate) names: Vec<Arc<str>>,
+    pub(crate) warnings: Vec<Problem>,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Snapshot {
+            version: version_of([]),
+            domains: IndexMap::default(),
+            rules: Arc::default(),
+            limits: Vec::new(),
+            names: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Snapshot {
+    /// A number that is the same wherever the same texts were compiled in the same order.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The domain of this name.
+    #[inline]
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// The domains, in the order of the files.
+    pub fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.domains.values()
+    }
+
+    /// All rules; a [`RuleId`] is the place of its rule.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// All limits; a [`LimitId`] is the place of its limit.
+    pub fn limits(&self) -> &[RuleLimit] {
+        &self.limits
+    }
+
+    /// The rule with this id, if it is of this snapshot.
+    pub fn rule(&self, id: RuleId) -> Option<&Rule> {
+        self.rules.get(id.index())
+    }
+
+    /// The limit with this id, if it is of this snapshot.
+    pub fn limit(&self, id: LimitId) -> Option<&RuleLimit> {
+        self.limits.get(id.index())
+    }
+
+    /// The limits of a rule of this snapshot.
+    #[inline]
+    pub fn limits_of(&self, rule: &Rule) -> &[RuleLimit] {
+        // A rule's limits stand side by side.
+        let first = rule.limits.first().map_or(0, |id| id.index());
+        let limits = self.limits.get(first..first + rule.limits.len());
+        limits.unwrap_or_default()
+    }
+
+    /// The text of a limit's name.
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.get(id.index()).map_or("", |name| name)
+    }
+
+    /// What is probably not as meant, though it works.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+/// One key and value of a request's descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The value.
+    pub value: &'a str,
+}
+
+/// The rules of one domain.
+pub struct Domain {
+    pub(crate) name: Arc<str>,
+    pub(crate) charge: Charge,
+    pub(crate) tree: Tree,
+    /// By node: what applies there.
+    pub(crate) ends: Vec<End>,
+    /// By node: its own part of the path, for explanations.
+    pub(crate) labels: Vec<Box<str>>,
+    /// The place of each plan among the rules of a node whose plan the value names.
+    pub(crate) plans: IndexMap<Arc<str>, (), FixedState>,
+    /// The rules of the whole snapshot.
+    pub(crate) rules: Arc<[Rule]>,
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Domain")
+            .field("name", &self.name)
+            .field("charge", &self.charge)
+            .field("nodes", &self.ends.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What applies to a request whose last entry led to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Nothing,
+    Rule(RuleId),
+    /// One rule for each plan of the domain, from `first` on, in the order of the plans.
+    Plans {
+        first: RuleId,
+        /// The place of the plan for values that name none.
+        default: Option<u32>,
+    },
+}
+
+/// The rule that a request met.
+#[derive(Debug)]
+pub struct Found<'s, 'r> {
+    /// The rule.
+    pub rule: &'s Rule,
+    /// The values that tell counters of this rule apart, in the order of the path.
+    pub values: SmallVec<[KeyValue<'r>; 4]>,
+}
+
+/// A value of the request as far as it tells counters apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyValue<'r> {
+    /// The value itself.
+    Text(&'r str),
+    /// The network that the value's address is in.
+    Net(IpNet),
+}
+
+impl Domain {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who is charged when one limit of a request refuses.
+    pub const fn charge(&self) -> Charge {
+        self.charge
+    }
+
+    /// The rule that a request's descriptor meets.
+    ///
+    /// Takes one step down the tree for each entry, never one back. A rule
+    /// applies only when the last entry leads to it. Allocates nothing for up to
+    /// four values that tell counters apart.
+    #[inline]
+    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
+        let mut node = NodeId::ROOT;
+        let mut values = SmallVec::new();
+        for entry in entries {
+            let step = self.tree.step(node, entry.key, entry.value)?;
+            if let Some(value) = counted(&step, entry.value) {
+                values.push(value);
+            }
+            node = step.edge.child;
+        }
+        let rule = self.rule_at(node, entries.last()?.value)?;
+        Some(Found { rule, values })
+    }
+
+    /// Says how a request's descriptor is matched, level by level, and why it ends as it does.
+    pub fn explain(&self, entries: &[Entry<'_>]) -> Explanation {
+        explain::explain(self, entries)
+    }
+
+    /// Whether the value at a node names the plan.
+    pub(crate) fn names_plans(&self, node: NodeId) -> bool {
+        matches!(self.ends.get(node.index()), Some(End::Plans { .. }))
+    }
+
+    /// The rule that applies at a node when the last entry has this value.
+    #[inline]
+    pub(crate) fn rule_at(&self, node: NodeId, value: &str) -> Option<&Rule> {
+        let rule = match *self.ends.get(node.index())? {
+            End::Nothing => return None,
+            End::Rule(rule) => rule.index(),
+            End::Plans { first, default } => {
+                let named = self.plans.get_index_of(value);
+                first.index() + named.or(default.map(|at| at as usize))?
+            }
+        };
+        self.rules.get(rule)
+    }
+}
+
+#[inline]
+pub(crate) fn counted<'r>(step: &Step, value: &'r str) -> Option<KeyValue<'r>> {
+    match step.edge.count_by {
+        CountBy::Nothing => None,
+        CountBy::Value => Some(KeyValue::Text(value)),
+        CountBy::Network(grouping) => {
+            // What is no address is still limited, under its own text.
+            let address = step.address.or_else(|| parse_address(value));
+            Some(
+                address.map_or(KeyValue::Text(value), |address| {
+                    KeyValue::Net(grouping.group(address))
+                }),
+            )
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What an unquoted scalar means.
+//!
+//! The rules of the YAML library that envoyproxy/ratelimit uses, so that a file
+//! means the same here: `yes` and `on` are booleans, `010` is eight, `1_000` is a
+//! thousand.
+
+/// The meaning of an unquoted scalar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Plain {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text,
+}
+
+impl Plain {
+    pub(crate) fn of(text: &str) -> Self {
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
+            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+                return Plain::Bool(true);
+            }
+            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off"
+            | "OFF" => return Plain::Bool(false),
+            ".nan" | ".NaN" | ".NAN" => return Plain::Float(f64::NAN),
+            ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+                return Plain::Float(f64::INFINITY);
+            }
+            "-.inf" | "-.Inf" | "-.INF" => return Plain::Float(f64::NEG_INFINITY),
+            _ => {}
+        }
+        // Most scalars are words; spare them the attempts at a number.
+        let number_like = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.');
+        if !text.as_bytes().first().is_some_and(number_like) {
+            return Plain::Text;
+        }
+        let digits = text.replace('_', "");
+        if let Some(integer) = integer(&digits) {
+            return Plain::Integer(integer);
+        }
+        match float(&digits) {
+            Some(float) => Plain::Float(float),
+            None => Plain::Text,
+        }
+    }
+}
+
+/// A decimal, `0x`, `0o`, `0b` or zero-led octal number within 64 bits, signed or not.
+fn integer(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (radix, digits) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &digits[2..]),
+        [b'0', b'o' | b'O', ..] => (8, &digits[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &digits[2..]),
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let magnitude = i128::from_str_radix(digits, radix).ok()?;
+    let value = if negative { -magnitude } else { magnitude };
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value).then_some(value)
+}
+
+/// A decimal with an optional fraction and exponent.
+fn float(text: &str) -> Option<f64> {
+    let shaped = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    if shaped && has_digit { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_booleans_of_older_yaml() {
+        assert_eq!(Plain::of("yes"), Plain::Bool(true));
+        assert_eq!(Plain::of("on"), Plain::Bool(true));
+        assert_eq!(Plain::of("Off"), Plain::Bool(false));
+        assert_eq!(Plain::of("yEs"), Plain::Text);
+    }
+
+    #[test]
+    fn reads_numbers_in_every_base() {
+        assert_eq!(Plain::of("10"), Plain::Integer(10));
+        assert_eq!(Plain::of("010"), Plain::Integer(8));
+        assert_eq!(Plain::of("0o10"), Plain::Integer(8));
+        assert_eq!(Plain::of("0x10"), Plain::Integer(16));
+        assert_eq!(Plain::of("-0b11"), Plain::Integer(-3));
+        assert_eq!(Plain::of("1_000"), Plain::Integer(1000));
+        assert_eq!(Plain::of("18446744073709551615"), Plain::Integer(i128::from(u64::MAX)));
+    }
+
+    #[test]
+    fn reads_fractions_as_floats_and_not_as_text() {
+        assert_eq!(Plain::of("1.5"), Plain::Float(1.5));
+        assert_eq!(Plain::of(".5"), Plain::Float(0.5));
+        assert_eq!(Plain::of("1e3"), Plain::Float(1000.0));
+        assert_eq!(Plain::of("09"), Plain::Float(9.0));
+    }
+
+    #[test]
+    fn leaves_addresses_durations_and_words_as_text() {
+        for text in ["10.0.0.1", "5m", "-", "+", ".", "1:30", "0x", "2020-01-01", "e3", "*"] {
+            assert_eq!(Plain::of(text), Plain::Text, "{text}");
+        }
+    }
+}
