@@ -43,6 +43,12 @@ impl SlotsState {
         self.slots.capacity() * size_of::<Slots>()
     }
 
+    /// Bytes more on the heap that one more holder takes.
+    pub fn growth_bytes(&self) -> usize {
+        let spare = self.slots.capacity() - self.slots.len();
+        if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Slots>()) }
+    }
+
     fn held(&self) -> u64 {
         self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count))
     }

@@ -51,6 +51,12 @@ impl LogState {
     pub fn heap_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
     }
+
+    /// Bytes more on the heap that remembering one more request takes.
+    pub fn growth_bytes(&self) -> usize {
+        let spare = self.entries.capacity() - self.entries.len();
+        if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Entry>()) }
+    }
 }
 
 impl SlidingLog {

@@ -49,6 +49,10 @@ impl SoftState {
         size_of::<Self>() + self.inner.heap_bytes()
     }
 
+    pub(crate) fn growth_bytes(&self) -> usize {
+        self.inner.growth_bytes()
+    }
+
     /// Whether the stretched limit applies at `now`, or could from `now` on.
     fn may_stretch(&self, now: Timestamp) -> bool {
         self.allowance

@@ -83,4 +83,14 @@ impl State {
             State::Soft(state) => state.heap_bytes(),
         }
     }
+
+    /// Bytes more on the heap that charging the state may take.
+    pub fn growth_bytes(&self) -> usize {
+        match self {
+            State::Unused | State::Bucket(_) | State::Window(_) | State::Slices(_) => 0,
+            State::Log(state) => state.growth_bytes(),
+            State::Slots(state) => state.growth_bytes(),
+            State::Soft(state) => state.growth_bytes(),
+        }
+    }
 }

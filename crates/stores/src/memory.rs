@@ -183,7 +183,11 @@ impl MemoryStore {
     #[cold]
     fn check_elsewhere(&self, shard: &mut Shard, check: &Check<'_>, now: Timestamp) -> Answer {
         let mut located = self.locate(shard, check.key, now);
-        let decision = check.limit.check(&mut located.loaded.state, ask(check, now));
+        let state = &mut located.loaded.state;
+        let decision = match located.basis {
+            Basis::Full => check.limit.peek(state, ask(check, now)),
+            Basis::Exact | Basis::Shared => check.limit.check(state, ask(check, now)),
+        };
         self.conclude(shard, located, decision, now)
     }
 
@@ -231,10 +235,14 @@ impl MemoryStore {
     #[inline]
     fn locate(&self, shard: &mut Shard, key: Key, now: Timestamp) -> Located {
         let loaded = shard.load(key.fingerprint);
-        if !loaded.is_new() {
-            return Located { key: key.fingerprint, loaded, basis: Basis::Exact };
+        if loaded.is_new() {
+            return self.locate_new(shard, key, loaded, now);
         }
-        self.locate_new(shard, key, loaded, now)
+        let growth = loaded.state.growth_bytes();
+        let fits = growth == 0
+            || shard.bytes() + loaded.state.heap_bytes() + growth <= self.shard_budget_shared;
+        let basis = if fits { Basis::Exact } else { self.unmetered() };
+        Located { key: key.fingerprint, loaded, basis }
     }
 
     #[cold]
@@ -250,8 +258,14 @@ impl MemoryStore {
                 return Located { key: shared, loaded, basis: Basis::Shared };
             }
         }
+        Located { key: key.fingerprint, loaded: new, basis: self.unmetered() }
+    }
+
+    /// Notes an answer without a counter.
+    #[cold]
+    fn unmetered(&self) -> Basis {
         self.unmetered.fetch_add(1, Ordering::Relaxed);
-        Located { key: key.fingerprint, loaded: new, basis: Basis::Full }
+        Basis::Full
     }
 
     /// The counter that a new key shares with others of its limit and shard.
@@ -272,30 +286,35 @@ impl MemoryStore {
         let Located { key, loaded, basis } = located;
         let budget = match basis {
             Basis::Exact => self.shard_budget,
-            Basis::Shared => self.shard_budget_shared,
-            Basis::Full => {
-                return Answer { decision: self.when_full(decision), basis };
-            }
+            Basis::Shared | Basis::Full => self.shard_budget_shared,
         };
-        if shard.keep(key, loaded, now, budget).is_err() {
-            self.unmetered.fetch_add(1, Ordering::Relaxed);
-            return Answer { decision: self.when_full(decision), basis: Basis::Full };
-        }
+        let known = !loaded.is_new();
+        let kept = if basis == Basis::Full && !known {
+            Ok(())
+        } else {
+            shard.keep(key, loaded, now, budget)
+        };
+        let basis = if kept.is_ok() { basis } else { self.unmetered() };
+        let decision =
+            if basis == Basis::Full { self.when_full(decision, known) } else { decision };
         Answer { decision, basis }
     }
 
-    /// What a key that cannot be counted is told.
+    /// What a cost that cannot be counted is told. A known key whose state has
+    /// no room to grow is refused by approximation: early perhaps, never late.
     #[cold]
-    fn when_full(&self, decision: Decision) -> Decision {
+    fn when_full(&self, decision: Decision, known: bool) -> Decision {
         match self.when_full {
-            WhenFull::Approximate | WhenFull::Allow => decision,
-            WhenFull::Deny => Decision {
-                outcome: Outcome::Refused,
-                remaining: 0,
-                taken: 0,
-                retry: Retry::After(FULL_RETRY),
-                ..decision
-            },
+            WhenFull::Allow => return decision,
+            WhenFull::Approximate if !known => return decision,
+            WhenFull::Approximate | WhenFull::Deny => {}
+        }
+        Decision {
+            outcome: Outcome::Refused,
+            remaining: 0,
+            taken: 0,
+            retry: Retry::After(FULL_RETRY),
+            ..decision
         }
     }
 
@@ -361,30 +380,40 @@ impl MemoryStore {
         let mut decision = check.limit.decide(&located.loaded.state, ask);
         let basis = located.basis;
         if basis == Basis::Full {
-            decision = self.when_full(decision);
+            decision = self.when_full(decision, !located.loaded.is_new());
         }
         Judged { decision, basis, located: Some(located), twin: None }
     }
 
     /// The verbs that concern each key by itself.
     fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
+        let ask = ask(check, now);
         let mut shard = self.lock(check.key.fingerprint);
-        let mut located = self.locate(&mut shard, check.key, now);
-        let state = &mut located.loaded.state;
-        let decision = match verb {
-            Verb::Take => check.limit.take(state, ask(check, now)),
-            Verb::Refund => check.limit.refund(state, ask(check, now)),
-            Verb::Reset => {
-                *state = State::Unused;
-                check.limit.peek(state, ask(check, now).with_cost(0))
-            }
-            Verb::Check | Verb::Peek => check.limit.peek(state, ask(check, now)),
-        };
-        if verb == Verb::Reset && located.basis == Basis::Exact {
-            shard.remove(located.key);
-            return Answer { decision, basis: located.basis };
+        if verb == Verb::Take {
+            let mut located = self.locate(&mut shard, check.key, now);
+            let state = &mut located.loaded.state;
+            let decision = match located.basis {
+                Basis::Full => check.limit.peek(state, ask),
+                Basis::Exact | Basis::Shared => check.limit.take(state, ask),
+            };
+            return self.conclude(&mut shard, located, decision, now);
         }
-        self.conclude(&mut shard, located, decision, now)
+        // A key without a counter of its own has nothing to give back: what it
+        // used of a shared one stays used.
+        let mut loaded = shard.load(check.key.fingerprint);
+        let known = !loaded.is_new();
+        let decision = match verb {
+            Verb::Refund => check.limit.refund(&mut loaded.state, ask),
+            Verb::Reset => check.limit.peek(&mut State::Unused, ask.with_cost(0)),
+            Verb::Check | Verb::Peek | Verb::Take => check.limit.peek(&mut loaded.state, ask),
+        };
+        if verb == Verb::Reset {
+            shard.remove(check.key.fingerprint);
+        } else if known {
+            let key = check.key.fingerprint;
+            let _ = shard.keep(key, loaded, now, self.shard_budget_shared);
+        }
+        Answer { decision, basis: Basis::Exact }
     }
 }
 

@@ -1,0 +1,298 @@
+//! What only a store in this process promises: exact under threads, bounded
+//! under floods.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_algorithms::{
+    Concurrency, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Timestamp,
+    TokenBucket, Window,
+};
+use tidegate_stores::{
+    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
+    Role, Verb, WhenFull,
+};
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+fn store(budget_bytes: usize, when_full: WhenFull) -> MemoryStore {
+    let config = MemoryConfig { budget_bytes, when_full, seed: Some(11) };
+    MemoryStore::new(config).expect("the budget is enough")
+}
+
+fn key(store: &MemoryStore, name: &str) -> Key {
+    Key { fingerprint: store.fingerprinter().of(1, name.as_bytes()), group: 1 }
+}
+
+fn check<'a>(store: &MemoryStore, name: &str, limit: &'a Limit) -> Check<'a> {
+    let key = key(store, name);
+    Check { key, limit, cost: 1, holder: Holder(0), role: Role::Required }
+}
+
+fn ask(store: &MemoryStore, name: &str, limit: &Limit, now: Timestamp) -> Answer {
+    store.check_one(&check(store, name, limit), now)
+}
+
+fn after(seconds: u64) -> Timestamp {
+    NOW.after(Duration::from_secs(seconds).into())
+}
+
+/// A limit of every kind, of `size`, that does not recover within a test.
+fn every_kind(size: u64) -> Vec<Limit> {
+    let day = Period::DAY;
+    vec![
+        Limit::new(TokenBucket::new(1, day, size)),
+        Limit::new(FixedWindow::new(size, Window::Every(day))),
+        Limit::new(SlidingWindow::new(size, day, 1).expect("in range")),
+        Limit::new(SlidingWindow::new(size, day, 8).expect("in range")),
+        Limit::new(SlidingLog::new(size, day).expect("small")),
+        Limit::new(Concurrency::new(size, day).expect("small")),
+    ]
+}
+
+#[test]
+fn threads_on_one_key_admit_exactly_the_limit() {
+    for limit in every_kind(1_000) {
+        let store = store(1 << 20, WhenFull::Deny);
+        let admitted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        let answer = ask(&store, "hot", &limit, NOW);
+                        admitted
+                            .fetch_add(u64::from(answer.decision.is_admitted()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 1_000, "{limit:?}");
+    }
+}
+
+#[test]
+fn threads_across_a_window_roll_admit_exactly_the_limit_in_each_window() {
+    let limit = Limit::new(FixedWindow::new(500, Window::Every(Period::SECOND)));
+    let store = store(1 << 20, WhenFull::Deny);
+    let admitted: [AtomicU64; 3] = Default::default();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for (second, admitted) in admitted.iter().enumerate() {
+                    for _ in 0..400 {
+                        let answer = ask(&store, "hot", &limit, after(second as u64));
+                        admitted
+                            .fetch_add(u64::from(answer.decision.is_admitted()), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    // A thread that lags a window behind is counted in the present one, so
+    // later windows may admit less, but no window ever more.
+    let admitted = admitted.map(AtomicU64::into_inner);
+    assert!(admitted.iter().all(|admitted| *admitted <= 500), "{admitted:?}");
+    assert!(admitted.iter().sum::<u64>() <= 1_500);
+}
+
+#[test]
+fn threads_with_several_keys_in_any_order_neither_deadlock_nor_overspend() {
+    let limit = Limit::new(TokenBucket::new(1, Period::DAY, 500));
+    let store = store(1 << 20, WhenFull::Deny);
+    let names: Vec<String> = (0..6).map(|number| format!("key {number}")).collect();
+    let admitted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, names, limit, admitted) = (&store, &names, &limit, &admitted);
+            scope.spawn(move || {
+                for turn in 0..500 {
+                    let mut checks: Vec<_> =
+                        names.iter().map(|name| check(store, name, limit)).collect();
+                    checks.rotate_left((thread + turn) % names.len());
+                    let mut answers = Answers::new();
+                    let charge = Charge::AllOrNothing;
+                    let batch = Batch { verb: Verb::Check, charge, now: NOW, checks: &checks };
+                    store.apply_now(&batch, &mut answers);
+                    let all = answers.iter().all(|answer| answer.decision.is_admitted());
+                    admitted.fetch_add(u64::from(all), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.into_inner(), 500);
+}
+
+#[test]
+fn a_flood_of_new_keys_frees_no_limited_key_and_stays_within_the_budget() {
+    let limit = Limit::new(TokenBucket::new(1, Period::HOUR, 2));
+    for when_full in [WhenFull::Approximate, WhenFull::Allow, WhenFull::Deny] {
+        let budget = 256 * 1024;
+        let store = store(budget, when_full);
+        let limited: Vec<String> = (0..100).map(|number| format!("limited {number}")).collect();
+        for name in &limited {
+            while ask(&store, name, &limit, NOW).decision.is_admitted() {}
+        }
+        for number in 0..100_000 {
+            ask(&store, &format!("flood {number}"), &limit, NOW);
+            if number % 1_000 == 0 {
+                assert!(store.stats().bytes <= budget, "{:?}", store.stats());
+            }
+        }
+        for name in &limited {
+            let answer = ask(&store, name, &limit, NOW);
+            assert!(!answer.decision.is_admitted(), "{name} was freed under {when_full:?}");
+            assert_eq!(answer.basis, Basis::Exact);
+        }
+        assert!(store.stats().bytes <= budget, "{:?}", store.stats());
+        assert!(store.stats().shared + store.stats().unmetered > 0, "the flood filled the store");
+    }
+}
+
+#[test]
+fn a_flood_of_lists_stays_within_the_budget() {
+    let budget = 256 * 1024;
+    let log = SlidingLog::new(50_000, Period::DAY).expect("in range");
+    let limits = [Limit::new(log), Limit::new(Concurrency::new(50_000, Period::DAY).expect("ok"))];
+    for limit in limits {
+        let store = store(budget, WhenFull::Approximate);
+        for number in 0..60_000_u64 {
+            let name = format!("busy {}", number % 7);
+            let now = NOW.after(Duration::from_nanos(number).into());
+            let check = Check { holder: Holder(number), ..check(&store, &name, &limit) };
+            store.check_one(&check, now);
+        }
+        assert!(store.stats().bytes <= budget, "{:?}", store.stats());
+        assert!(store.stats().unmetered > 0, "the lists filled the store");
+    }
+}
+
+#[test]
+fn a_full_store_answers_new_keys_as_configured() {
+    let limit = Limit::new(TokenBucket::new(1, Period::HOUR, 1));
+    let fill = |when_full| {
+        let store = store(64 * 1024, when_full);
+        for number in 0..10_000 {
+            ask(&store, &format!("fill {number}"), &limit, NOW);
+        }
+        store
+    };
+    let store = fill(WhenFull::Deny);
+    assert!(!ask(&store, "new", &limit, NOW).decision.is_admitted());
+    let store = fill(WhenFull::Allow);
+    for _ in 0..3 {
+        assert!(ask(&store, "new", &limit, NOW).decision.is_admitted());
+    }
+    let store = fill(WhenFull::Approximate);
+    let answers: Vec<_> = (0..3).map(|_| ask(&store, "new", &limit, NOW)).collect();
+    assert!(!answers[2].decision.is_admitted(), "a shared counter still limits");
+    assert_eq!(answers[2].basis, Basis::Shared);
+}
+
+#[test]
+fn places_of_idle_keys_are_used_again() {
+    let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
+    let store = store(64 * 1024, WhenFull::Deny);
+    for second in 0..1_000_u64 {
+        for number in 0..20 {
+            let answer = ask(&store, &format!("{second} {number}"), &limit, after(2 * second));
+            assert!(answer.decision.is_admitted());
+            assert_eq!(answer.basis, Basis::Exact);
+        }
+    }
+    assert_eq!(store.stats().unmetered, 0);
+}
+
+#[test]
+fn sweeping_gives_memory_back() {
+    let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
+    let store = store(4 << 20, WhenFull::Deny);
+    let empty = store.stats().bytes;
+    for number in 0..20_000 {
+        ask(&store, &format!("key {number}"), &limit, NOW);
+    }
+    assert_eq!(store.stats().keys, 20_000);
+    for shard in 0..store.shards() {
+        store.sweep(shard, after(2));
+    }
+    assert_eq!(store.stats().keys, 0);
+    assert_eq!(store.stats().bytes, empty);
+}
+
+#[test]
+fn a_budget_too_small_to_enforce_is_refused() {
+    for budget_bytes in [0, 1, 1024] {
+        let config = MemoryConfig { budget_bytes, ..MemoryConfig::default() };
+        let error = MemoryStore::new(config).expect_err("too small");
+        assert_eq!(error, ConfigError::BudgetTooSmall { budget_bytes });
+    }
+}
+
+#[test]
+fn the_smallest_budget_still_enforces() {
+    let store = store(64 * 1024, WhenFull::Approximate);
+    for limit in every_kind(3) {
+        let name = format!("{limit:?}");
+        let admitted =
+            (0..10).filter(|_| ask(&store, &name, &limit, NOW).decision.is_admitted()).count();
+        assert_eq!(admitted, 3, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_key_is_inspected_and_reset_although_only_its_fingerprint_is_kept() {
+    let limit = Limit::new(TokenBucket::new(1, Period::HOUR, 5));
+    let store = store(1 << 20, WhenFull::Deny);
+    for _ in 0..3 {
+        ask(&store, "ada", &limit, NOW);
+    }
+    let apply = |verb| {
+        let checks = [check(&store, "ada", &limit)];
+        let mut answers = Answers::new();
+        let batch = Batch { verb, charge: Charge::AllOrNothing, now: NOW, checks: &checks };
+        store.apply_now(&batch, &mut answers);
+        answers[0].decision
+    };
+    assert_eq!(apply(Verb::Peek).remaining, 2);
+    assert_eq!(apply(Verb::Peek).remaining, 2);
+    assert_eq!(apply(Verb::Reset).remaining, 5);
+    assert_eq!(apply(Verb::Peek).remaining, 5);
+}
+
+#[test]
+fn keys_of_any_bytes_and_length_are_told_apart() {
+    let limit = Limit::new(TokenBucket::new(1, Period::HOUR, 1));
+    let store = store(1 << 20, WhenFull::Deny);
+    let long = vec![b'x'; 1 << 20];
+    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", b"\xff\xfe", &long, &long[1..]];
+    for bytes in keys {
+        let fingerprint = store.fingerprinter().of(1, bytes);
+        let key = Key { fingerprint, group: 1 };
+        let check = Check { key, ..check(&store, "", &limit) };
+        assert!(store.check_one(&check, NOW).decision.is_admitted());
+        assert!(!store.check_one(&check, NOW).decision.is_admitted());
+    }
+}
+
+proptest! {
+    /// Growing, sweeping and closing gaps lose and confuse no key: every key's
+    /// count is what a plain map says.
+    #[test]
+    fn inserting_and_expiring_keys_in_any_order_loses_none(
+        steps in prop::collection::vec((0..60_u16, 0..3_u64), 1..400),
+    ) {
+        let limit = Limit::new(FixedWindow::new(1_000, Window::Every(Period::MINUTE)));
+        let store = store(64 * 1024, WhenFull::Deny);
+        let mut counts = std::collections::HashMap::new();
+        let mut seconds = 0;
+        for (name, turn) in steps {
+            seconds += turn * 7;
+            let now = after(seconds);
+            let window = now.as_nanos() / 60_000_000_000;
+            let count = counts.entry((name, window)).or_insert(0_u64);
+            *count += 1;
+            let answer = ask(&store, &name.to_string(), &limit, now);
+            prop_assert_eq!(answer.decision.remaining, 1_000 - *count);
+        }
+    }
+}
