@@ -11,7 +11,7 @@
 use crate::ask::Ask;
 use crate::decision::{Decision, Retry};
 use crate::period::Period;
-use crate::tick::{Scale, Ticks, interval, nanos_ceil, ticks_for};
+use crate::tick::{Scale, Ticks, capacity_within, interval, nanos_ceil, ticks_for, ticks_in};
 use crate::time::Timestamp;
 use crate::token_bucket::BucketState;
 
@@ -23,8 +23,12 @@ pub struct LeakyBucket {
     queue: u64,
     /// Ticks between two departures.
     interval: Ticks,
-    /// The longest wait that is still admitted, in ticks.
-    longest_wait: Ticks,
+    /// How much the bucket holds: one leaving, the others waiting.
+    capacity: u64,
+    /// Ticks until everything has left when no more fits.
+    full: Ticks,
+    /// The most that a late reading of the clock can find waiting.
+    debt_max: Ticks,
     scale: Scale,
 }
 
@@ -35,12 +39,19 @@ impl LeakyBucket {
     /// can leave at once.
     pub fn new(amount: u64, period: Period, queue: u64) -> Self {
         let interval = interval(amount, period);
+        let capacity = match amount {
+            0 => 0,
+            _ => capacity_within(queue.saturating_add(1), interval),
+        };
+        let full = ticks_for(capacity, interval);
         LeakyBucket {
             amount,
             period,
             queue,
             interval,
-            longest_wait: ticks_for(queue, interval),
+            capacity,
+            full,
+            debt_max: full + ticks_in(period.lag_max()),
             scale: Scale::of(interval),
         }
     }
@@ -62,11 +73,7 @@ impl LeakyBucket {
 
     /// How much the bucket holds: one leaving, the others waiting.
     pub(crate) const fn capacity(&self) -> u64 {
-        if self.amount == 0 {
-            0
-        } else {
-            self.queue.saturating_add(1)
-        }
+        self.capacity
     }
 
     /// The same outflow with room for `capacity`, the one leaving included.
@@ -79,7 +86,12 @@ impl LeakyBucket {
     #[inline]
     pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
         let debt = state.map_or(0, |state| state.debt(self.scale, self.interval, now));
-        BucketState::owing(debt.min(self.full()), self.scale, now)
+        let debt = if debt <= self.debt_max {
+            debt
+        } else {
+            self.full
+        };
+        BucketState::owing(debt, self.scale, now)
     }
 
     /// Judges a settled state; charges nothing.
@@ -88,21 +100,21 @@ impl LeakyBucket {
         let wait = state.owed(ask.now);
         let cost = ticks_for(ask.cost, self.interval);
         let after = wait + cost;
-        if after <= self.full() {
-            let left = self.places(self.full() - after);
-            let admitted = Decision::admitted(self.capacity(), ask.cost, left, nanos_ceil(after));
+        if after <= self.full || ask.cost == 0 {
+            let left = self.places(self.full.saturating_sub(after));
+            let admitted = Decision::admitted(self.capacity, ask.cost, left, nanos_ceil(after));
             return Decision {
                 delay: nanos_ceil(wait),
                 ..admitted
             };
         }
-        let retry = if cost > self.full() {
+        let retry = if cost > self.full {
             Retry::Never
         } else {
-            Retry::After(nanos_ceil(after - self.full()))
+            Retry::After(nanos_ceil(after - self.full))
         };
         Decision::refused(
-            self.capacity(),
+            self.capacity,
             self.available(state, ask.now),
             retry,
             nanos_ceil(wait),
@@ -118,21 +130,15 @@ impl LeakyBucket {
     /// How much could be admitted at once.
     #[inline]
     pub(crate) fn available(&self, state: BucketState, now: Timestamp) -> u64 {
-        self.places(self.full().saturating_sub(state.owed(now)))
-    }
-
-    /// Ticks until everything has left when no more fits.
-    #[inline]
-    fn full(&self) -> Ticks {
-        if self.amount == 0 {
-            0
-        } else {
-            self.longest_wait + self.interval
-        }
+        self.places(self.full.saturating_sub(state.owed(now)))
     }
 
     #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "never more than the capacity, which is a u64"
+    )]
     fn places(&self, ticks: Ticks) -> u64 {
-        u64::try_from(ticks / self.interval).unwrap_or(u64::MAX)
+        (ticks / self.interval) as u64
     }
 }

@@ -15,11 +15,19 @@ const TICK_BITS: u32 = 14;
 /// A span or an instant in ticks.
 pub(crate) type Ticks = u128;
 
-/// Enough for any burst that a program can spend; leaves room to add three of them.
-pub(crate) const TICKS_MAX: Ticks = 1 << 120;
+/// The longest that a full bucket may take to refill: over a trillion
+/// years. An instant that much later still fits beside a [`Scale`] in 128 bits.
+pub(crate) const CAPACITY_MAX: Ticks = 1 << 109;
+
+/// The largest instant that a bucket's state names.
+pub(crate) const INSTANT_MAX: Ticks = (1 << (Ticks::BITS - Scale::BITS)) - 1;
 
 pub(crate) const fn ticks_at(instant: Timestamp) -> Ticks {
     (instant.as_nanos() as Ticks) << TICK_BITS
+}
+
+pub(crate) const fn ticks_in(span: Nanos) -> Ticks {
+    (span.get() as Ticks) << TICK_BITS
 }
 
 /// Whole nanoseconds that cover `ticks`, rounded up.
@@ -36,9 +44,18 @@ pub(crate) fn interval(amount: u64, period: Period) -> Ticks {
     period.div_ceil(u128::from(amount.max(1)))
 }
 
-/// Ticks that `cost` units take.
+/// The largest amount, up to `wanted`, that refills within [`CAPACITY_MAX`].
+pub(crate) fn capacity_within(wanted: u64, interval: Ticks) -> u64 {
+    u64::try_from(CAPACITY_MAX / interval).map_or(wanted, |most| wanted.min(most))
+}
+
+/// Ticks that `cost` units take. A cost beyond every capacity stays beyond it,
+/// and leaves room to add it to any debt.
+#[inline]
 pub(crate) fn ticks_for(cost: u64, interval: Ticks) -> Ticks {
-    u128::from(cost).saturating_mul(interval).min(TICKS_MAX)
+    u128::from(cost)
+        .saturating_mul(interval)
+        .min(CAPACITY_MAX * 2)
 }
 
 /// How many ticks one unit cost when a bucket's state was written, in 18 bits.
@@ -51,6 +68,9 @@ pub(crate) fn ticks_for(cost: u64, interval: Ticks) -> Ticks {
 pub struct Scale(u32);
 
 const MANTISSA_BITS: u32 = 11;
+
+/// Any interval has at most 70 bits: a product with this many more fits.
+const PART_BITS: u32 = 58;
 
 impl Scale {
     /// Bits that a [`Scale`] takes.
@@ -102,7 +122,10 @@ impl Scale {
     pub(crate) fn rescale(self, debt: Ticks, to: Ticks) -> Ticks {
         let from = self.interval();
         let whole = (debt / from).saturating_mul(to);
-        let part = (debt % from).saturating_mul(to) / from;
+        // Intervals of weeks would overflow the product; their lowest bits are
+        // nothing beside what the scale has rounded already.
+        let excess = (Ticks::BITS - from.leading_zeros()).saturating_sub(PART_BITS);
+        let part = ((debt % from) >> excess).saturating_mul(to) / (from >> excess);
         whole.saturating_add(part)
     }
 }
@@ -141,7 +164,35 @@ mod tests {
     #[test]
     fn the_largest_debt_and_interval_do_not_overflow() {
         let scale = Scale::of(interval(1, Period::MAX));
-        assert!(scale.rescale(TICKS_MAX, TICKS_MAX) > 0);
-        assert!(Scale::of(1).rescale(u128::MAX, u128::MAX) > 0);
+        assert_eq!(scale.rescale(INSTANT_MAX, CAPACITY_MAX), u128::MAX);
+        assert_eq!(Scale::of(1).rescale(u128::MAX, u128::MAX), u128::MAX);
+        assert_eq!(
+            Scale::from_bits(u32::MAX).rescale(u128::MAX, u128::MAX),
+            u128::MAX
+        );
+    }
+
+    #[test]
+    fn rescaling_keeps_the_amount_for_intervals_from_a_tick_to_a_year() {
+        for from_bits in 0..=69 {
+            for to_bits in 0..=69 {
+                let (from, to) = (1_u128 << from_bits, 1_u128 << to_bits);
+                for amount in [1_u128, 2, 1000] {
+                    let rescaled = Scale::of(from).rescale(amount * from, to);
+                    assert_eq!(rescaled, amount * to, "{amount} from {from} to {to}");
+                }
+                let half = Scale::of(from).rescale(from / 2, to);
+                assert!(from == 1 || half == to / 2, "half from {from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_amount_survives_a_change_from_one_per_leap_year_to_one_per_year() {
+        let leap_year = interval(1, Period::MAX);
+        let year = leap_year / 366 * 365;
+        let rescaled = Scale::of(leap_year).rescale(leap_year, year);
+        assert!(rescaled <= year);
+        assert!(year - rescaled <= year / 2048 + 1);
     }
 }

@@ -11,7 +11,9 @@
 use crate::ask::Ask;
 use crate::decision::{Decision, Retry};
 use crate::period::Period;
-use crate::tick::{Scale, Ticks, interval, nanos_ceil, ticks_at, ticks_for};
+use crate::tick::{
+    INSTANT_MAX, Scale, Ticks, capacity_within, interval, nanos_ceil, ticks_at, ticks_for, ticks_in,
+};
 use crate::time::Timestamp;
 
 /// A bucket that holds `burst` and refills at `amount` per `period`.
@@ -24,6 +26,8 @@ pub struct TokenBucket {
     interval: Ticks,
     /// Ticks that an empty bucket takes to fill.
     capacity: Ticks,
+    /// The most that a late reading of the clock can find owed.
+    debt_max: Ticks,
     scale: Scale,
 }
 
@@ -36,11 +40,10 @@ pub struct BucketState {
 }
 
 impl BucketState {
+    #[inline]
     pub(crate) fn owing(debt: Ticks, scale: Scale, now: Timestamp) -> Self {
-        BucketState {
-            full_at: ticks_at(now).saturating_add(debt),
-            scale,
-        }
+        let full_at = ticks_at(now);
+        BucketState { full_at, scale }.later(debt)
     }
 
     /// What is still owed at `now`, in ticks of the interval it was written under.
@@ -64,7 +67,7 @@ impl BucketState {
     #[inline]
     pub(crate) fn later(self, ticks: Ticks) -> Self {
         BucketState {
-            full_at: self.full_at.saturating_add(ticks),
+            full_at: self.full_at.saturating_add(ticks).min(INSTANT_MAX),
             ..self
         }
     }
@@ -74,7 +77,8 @@ impl BucketState {
         Timestamp::from_nanos(nanos_ceil(self.full_at).get())
     }
 
-    /// The state as plain numbers: ticks of 2⁻¹⁴ ns since the epoch, and the scale.
+    /// The state as plain numbers: ticks of 2⁻¹⁴ ns since the epoch, and the
+    /// scale. Both fit in 128 bits together.
     pub const fn to_parts(self) -> (u128, Scale) {
         (self.full_at, self.scale)
     }
@@ -88,16 +92,22 @@ impl BucketState {
 impl TokenBucket {
     /// A bucket of `burst` that refills at `amount` per `period`.
     ///
-    /// An amount or a burst of zero refuses every cost.
+    /// An amount or a burst of zero refuses every cost. A burst that would take
+    /// more than a trillion years to refill is cut to one that does not.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
         let interval = interval(amount, period);
-        let usable = if amount == 0 { 0 } else { burst };
+        let burst = match amount {
+            0 => 0,
+            _ => capacity_within(burst, interval),
+        };
+        let capacity = ticks_for(burst, interval);
         TokenBucket {
             amount,
             period,
-            burst: usable,
+            burst,
             interval,
-            capacity: ticks_for(usable, interval),
+            capacity,
+            debt_max: capacity + ticks_in(period.lag_max()),
             scale: Scale::of(interval),
         }
     }
@@ -124,13 +134,19 @@ impl TokenBucket {
 
     /// The state in line with these parameters and this instant.
     ///
-    /// Usage kept under another rate is read back as an amount, and never more
-    /// is owed than an empty bucket owes: a larger debt comes from a smaller
-    /// limit or from a clock that stepped back, and would freeze the key.
+    /// Usage kept under another rate is read back as an amount. More than an
+    /// empty bucket owes is believed only as far as a late reading of the clock
+    /// explains it: a larger debt comes from a smaller limit or from a clock
+    /// that stepped back, and would freeze the key.
     #[inline]
     pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
         let debt = state.map_or(0, |state| state.debt(self.scale, self.interval, now));
-        BucketState::owing(debt.min(self.capacity), self.scale, now)
+        let debt = if debt <= self.debt_max {
+            debt
+        } else {
+            self.capacity
+        };
+        BucketState::owing(debt, self.scale, now)
     }
 
     /// Judges a settled state; charges nothing.
@@ -142,6 +158,9 @@ impl TokenBucket {
         if after <= self.capacity {
             let left = self.tokens(self.capacity - after);
             return Decision::admitted(self.burst, ask.cost, left, nanos_ceil(after));
+        }
+        if ask.cost == 0 {
+            return Decision::admitted(self.burst, 0, 0, nanos_ceil(debt));
         }
         let retry = if cost > self.capacity {
             Retry::Never
@@ -179,7 +198,7 @@ impl TokenBucket {
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "never more than the burst, a u64"
+        reason = "never more than the burst, which is a u64"
     )]
     fn tokens(&self, ticks: Ticks) -> u64 {
         (ticks / self.interval) as u64
