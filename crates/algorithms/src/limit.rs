@@ -106,32 +106,24 @@ impl Limit {
         decision
     }
 
-    /// Says what [`Limit::check`] would, and charges nothing.
+    /// Says whether [`Limit::check`] would admit, and what is left; charges nothing.
     pub fn peek(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
-        let decision = self.decide(state, ask);
-        let left = if decision.is_admitted() {
-            decision.remaining.saturating_add(ask.cost)
-        } else {
-            decision.remaining
-        };
+        let unchanged = self.decide(state, ask.with_cost(0));
         Decision {
             taken: 0,
-            remaining: left.min(decision.limit),
-            ..decision
+            remaining: unchanged.remaining,
+            reset_after: unchanged.reset_after,
+            ..self.decide(state, ask)
         }
     }
 
-    /// Charges what is left, up to the cost; refuses when nothing is.
+    /// Charges what is left, up to the cost. When nothing is left it refuses, and says when one
+    /// unit will be; such a refusal is not counted.
     pub fn take(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
-        let whole = self.decide(state, ask);
-        let left = self.available(state, ask.now);
-        let ask = if whole.is_admitted() {
-            ask
-        } else {
-            ask.with_cost(left.clamp(1, ask.cost.max(1)))
-        };
+        let left = self.decide(state, ask.with_cost(0)).remaining;
+        let ask = ask.with_cost(ask.cost.min(left.max(1)));
         let decision = self.decide(state, ask);
         if decision.is_admitted() {
             self.charge(state, ask, &decision);
@@ -188,17 +180,10 @@ impl Limit {
     /// Notes a refusal in a settled state, where the limit counts refused costs.
     #[inline]
     pub fn refuse(&self, state: &mut State, ask: Ask) {
-        match &mut *state {
-            State::Soft(soft) => self.algorithm.refuse(&mut soft.inner, ask),
+        match (&self.stretch, &mut *state) {
+            // What the stretched limit still tells apart must not be forgotten.
+            (Some(stretch), State::Soft(soft)) => stretch.stretched.refuse(&mut soft.inner, ask),
             _ => self.algorithm.refuse(state, ask),
-        }
-    }
-
-    /// How much of the limit itself could be used at once, soft allowance apart.
-    fn available(&self, state: &State, now: Timestamp) -> u64 {
-        match state {
-            State::Soft(soft) => self.algorithm.available(&soft.inner, now),
-            _ => self.algorithm.available(state, now),
         }
     }
 }
@@ -352,7 +337,7 @@ impl Algorithm {
     }
 
     #[inline]
-    fn refuse(&self, state: &mut State, ask: Ask) {
+    pub(crate) fn refuse(&self, state: &mut State, ask: Ask) {
         match (self, state) {
             (Algorithm::FixedWindow(window), State::Window(state)) => {
                 *state = window.refuse(*state, ask.cost);
@@ -383,20 +368,6 @@ impl Algorithm {
             }
             (Algorithm::Concurrency(_), State::Slots(state)) => Concurrency::refund(state, ask),
             _ => {}
-        }
-    }
-
-    fn available(&self, state: &State, now: Timestamp) -> u64 {
-        match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.available(*state, now),
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.available(*state, now),
-            (Algorithm::FixedWindow(window), State::Window(state)) => window.available(*state),
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => {
-                window.available(state, now)
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => log.available(state),
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.available(state),
-            _ => self.capacity(),
         }
     }
 }

@@ -96,20 +96,22 @@ impl Stretch {
 
     pub(crate) fn decide(&self, base: &Algorithm, state: &SoftState, ask: Ask) -> Decision {
         let hard = base.decide(&state.inner, ask);
-        if hard.is_admitted() {
-            return hard;
-        }
         let stretched = self.stretched.decide(&state.inner, ask);
-        if stretched.is_admitted() && state.may_stretch(ask.now) {
-            return Decision {
+        let decision = if state.may_stretch(ask.now) {
+            Decision {
                 limit: hard.limit,
-                soft: true,
+                soft: stretched.is_admitted() && !hard.is_admitted(),
                 ..stretched
-            };
+            }
+        } else {
+            hard
+        };
+        if decision.is_admitted() {
+            return decision;
         }
         Decision {
             retry: sooner(hard.retry, retry(state, stretched, ask.now)),
-            ..hard
+            ..decision
         }
     }
 
