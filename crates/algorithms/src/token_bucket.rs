@@ -204,3 +204,6 @@ impl TokenBucket {
         (ticks / self.interval) as u64
     }
 }
+
+#[cfg(test)]
+mod tests;
