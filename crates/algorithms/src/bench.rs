@@ -239,7 +239,7 @@ pub(crate) struct Admission {
 pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -> Vec<Admission> {
     let mut bench = Bench::new(limit);
     let mut clock = START.as_nanos();
-    let mut seen = clock;
+    let mut seen = 0;
     let mut admitted = Vec::new();
     for step in steps {
         clock += step.wait;

@@ -125,3 +125,6 @@ impl FixedWindow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

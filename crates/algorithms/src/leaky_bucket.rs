@@ -142,3 +142,6 @@ impl LeakyBucket {
         (ticks / self.interval) as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

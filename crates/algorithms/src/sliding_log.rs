@@ -240,3 +240,6 @@ impl LogState {
             .map_or(now, |last| last.at.after(period.as_span()))
     }
 }
+
+#[cfg(test)]
+mod tests;

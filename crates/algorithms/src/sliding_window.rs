@@ -257,3 +257,6 @@ impl SlidingWindow {
         idle_at.since(now)
     }
 }
+
+#[cfg(test)]
+mod tests;
