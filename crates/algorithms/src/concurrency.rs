@@ -161,3 +161,6 @@ impl Concurrency {
         self.time_to_live.as_span()
     }
 }
+
+#[cfg(test)]
+mod tests;

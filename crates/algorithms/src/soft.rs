@@ -158,3 +158,6 @@ fn sooner(one: Retry, other: Retry) -> Retry {
         (one, _) => one,
     }
 }
+
+#[cfg(test)]
+mod tests;
