@@ -249,6 +249,19 @@ impl Algorithm {
         }
     }
 
+    /// The same without counting refused costs, if it counts them.
+    pub(crate) fn not_counting_refused(&self) -> Option<Self> {
+        let silent: Algorithm = match self {
+            Algorithm::FixedWindow(window) => window.clone().counting_refused(false).into(),
+            Algorithm::SlidingLog(log) => log.clone().counting_refused(false).into(),
+            Algorithm::SlidingWindow(window) => window.clone().counting_refused(false).into(),
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
+                return None;
+            }
+        };
+        (silent != *self).then_some(silent)
+    }
+
     #[inline]
     pub(crate) fn settle(&self, state: &mut State, now: Timestamp) {
         match self {
@@ -399,3 +412,6 @@ from_algorithm!(
     SlidingWindow,
     Concurrency
 );
+
+#[cfg(test)]
+mod tests;

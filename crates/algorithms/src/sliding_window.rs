@@ -49,7 +49,8 @@ impl SlicesState {
 
     /// When the state stops mattering: the newest slice in use has left the window.
     pub fn idle_at(&self) -> Timestamp {
-        self.leaves(self.counts.iter().rposition(|count| *count > 0))
+        let newest = self.counts.iter().rposition(|count| *count > 0);
+        newest.map_or(Timestamp::EPOCH, |newest| self.leaves(newest))
     }
 
     /// Bytes on the heap.
@@ -62,10 +63,15 @@ impl SlicesState {
     }
 
     /// When the slice at this position has left the window.
-    fn leaves(&self, position: Option<usize>) -> Timestamp {
-        let slices = position.map_or(0, |position| position as u64 + 1);
+    fn leaves(&self, position: usize) -> Timestamp {
+        let slices = (position as u64).saturating_add(1);
         self.begun
             .after(Nanos::new(self.slice.saturating_mul(slices)))
+    }
+
+    /// The position of the slice being filled.
+    fn newest(&self) -> usize {
+        self.counts.len().saturating_sub(1)
     }
 
     /// What counts as used at `now`, rounded up.
@@ -228,12 +234,14 @@ impl SlidingWindow {
     fn wait(&self, state: &SlicesState, ask: Ask, counted: u64) -> Nanos {
         let room = u128::from(self.limit.saturating_sub(ask.cost));
         let slice = u128::from(self.slice);
-        let newest = state.counts.len().saturating_sub(1);
-        let mut inside = state.inside() + u128::from(counted);
-        let mut leaves = u128::from(state.begun.as_nanos());
-        for (position, count) in state.counts.iter().enumerate() {
+        let newest = state.newest();
+        let counts = state.counts.iter().enumerate().map(|(position, count)| {
             let counted = if position == newest { counted } else { 0 };
-            let leaving = u128::from(*count) + u128::from(counted);
+            u128::from(count.saturating_add(counted))
+        });
+        let mut inside: u128 = counts.clone().skip(1).sum();
+        let mut leaves = u128::from(state.begun.as_nanos());
+        for (position, leaving) in counts.enumerate() {
             leaves += slice;
             if position > 0 {
                 inside = inside.saturating_sub(leaving);
@@ -245,14 +253,14 @@ impl SlidingWindow {
                 return Nanos::new(u64::try_from(wait).unwrap_or(u64::MAX));
             }
         }
-        state.leaves(Some(newest)).since(ask.now)
+        state.leaves(newest).since(ask.now)
     }
 
     /// Until nothing counts any more, after `cost` more is counted.
     fn reset(state: &SlicesState, cost: u64, now: Timestamp) -> Nanos {
         let idle_at = match cost {
             0 => state.idle_at(),
-            _ => state.leaves(state.counts.len().checked_sub(1)),
+            _ => state.leaves(state.newest()),
         };
         idle_at.since(now)
     }

@@ -109,10 +109,26 @@ impl Stretch {
         if decision.is_admitted() {
             return decision;
         }
+        let stretched = if stretched.is_admitted() {
+            self.once_refused(state, ask, stretched)
+        } else {
+            stretched
+        };
         Decision {
             retry: sooner(hard.retry, retry(state, stretched, ask.now)),
             ..decision
         }
+    }
+
+    /// What the stretched limit says to a cost that it would admit but for its
+    /// rest, once that refusal is counted.
+    fn once_refused(&self, state: &SoftState, ask: Ask, admitted: Decision) -> Decision {
+        let Some(silent) = self.stretched.not_counting_refused() else {
+            return admitted;
+        };
+        let mut counted = state.inner.clone();
+        self.stretched.refuse(&mut counted, ask);
+        silent.decide(&counted, ask)
     }
 
     pub(crate) fn charge(&self, state: &mut SoftState, ask: Ask, decision: &Decision) {

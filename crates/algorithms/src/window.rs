@@ -134,3 +134,6 @@ fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<T
         .ok()
         .map(Timestamp::from_nanos)
 }
+
+#[cfg(test)]
+mod tests;

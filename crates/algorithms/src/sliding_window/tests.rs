@@ -177,7 +177,7 @@ fn peek_refund_take_and_reset_do_what_they_say() {
     assert_eq!(t.take(9).taken, 4);
     assert!(!t.take(9).is_admitted());
     assert_eq!(t.refund(u64::MAX).remaining, 5);
-    assert_eq!(t.state.idle_at(), START);
+    assert_eq!(t.state.idle_at(), Timestamp::EPOCH);
     t.spend(5);
     t.reset();
     assert_eq!(t.left(), 5);

@@ -139,6 +139,18 @@ fn counted_refusals_keep_a_caller_from_its_allowance() {
 }
 
 #[test]
+fn a_refusal_while_the_allowance_rests_counts_itself() {
+    let window = FixedWindow::new(10, Window::Every(Period::MINUTE)).counting_refused(true);
+    let mut t = Bench::new(Limit::new(window).with_soft(half_more()));
+    t.spend(11);
+    t.advance(secs(60));
+    // Twelve fit the stretched window, but not a second time.
+    let refused = t.check(12);
+    assert_eq!(refused.retry, Retry::After(secs(60)));
+    t.assert_honest(12, &refused);
+}
+
+#[test]
 fn an_allowance_of_nothing_changes_nothing() {
     let none = Soft {
         over_percent: 0,
