@@ -257,6 +257,6 @@ proptest! {
         let end = window.end(now);
         prop_assert!(end > now || now == Timestamp::MAX);
         prop_assert!(end.since(now) <= Nanos::new(length));
-        prop_assert!(end == Timestamp::MAX || end.as_nanos() % length == 0);
+        prop_assert!(end == Timestamp::MAX || end.as_nanos().is_multiple_of(length));
     }
 }
