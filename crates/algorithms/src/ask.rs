@@ -10,7 +10,7 @@ pub struct Holder(pub u64);
 /// One question to one limit: this much, now, for this holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// How much of the limit the request uses. Zero asks whether anything could be refused at all.
+    /// How much of the limit the request uses. Zero is always admitted and charges nothing.
     pub cost: u64,
     /// The instant at which the question is judged.
     pub now: Timestamp,

@@ -22,6 +22,7 @@ pub struct Concurrency {
 /// Who holds slots of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
+    /// The first to expire first: none may outlive the one just taken.
     slots: Vec<Slots>,
 }
 
@@ -35,7 +36,7 @@ struct Slots {
 impl SlotsState {
     /// When the state stops mattering: the last slot has expired.
     pub fn idle_at(&self) -> Timestamp {
-        self.slots.iter().map(|slots| slots.expires).max().unwrap_or(Timestamp::EPOCH)
+        self.slots.last().map_or(Timestamp::EPOCH, |slots| slots.expires)
     }
 
     /// Bytes on the heap.
@@ -77,9 +78,9 @@ impl Concurrency {
         self.time_to_live
     }
 
-    /// The same with another number of slots.
+    /// The same with another number of slots, up to [`CONCURRENCY_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        Concurrency { limit, ..self.clone() }
+        Concurrency { limit: limit.min(CONCURRENCY_MAX), ..self.clone() }
     }
 
     /// Drops expired slots. None may outlive the time to live as of now: a
@@ -88,7 +89,7 @@ impl Concurrency {
         let latest = now.after(self.time_to_live.as_span());
         state.slots.retain_mut(|slots| {
             slots.expires = slots.expires.min(latest);
-            slots.expires > now
+            !slots.expires.has_come(now)
         });
     }
 
@@ -137,9 +138,7 @@ impl Concurrency {
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
         let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
-        let mut by_expiry: Vec<&Slots> = state.slots.iter().collect();
-        by_expiry.sort_unstable_by_key(|slots| slots.expires);
-        for slots in by_expiry {
+        for slots in &state.slots {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {
                 return slots.expires.since(ask.now);
@@ -148,3 +147,6 @@ impl Concurrency {
         self.time_to_live.as_span()
     }
 }
+
+#[cfg(test)]
+mod tests;

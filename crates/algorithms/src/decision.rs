@@ -16,7 +16,8 @@ pub enum Outcome {
 pub enum Retry {
     /// It was admitted: no need to wait.
     Now,
-    /// After exactly this long, and not a nanosecond earlier.
+    /// After exactly this long, and not a nanosecond earlier. [`Nanos::MAX`] stands for
+    /// every longer wait too. Where refused costs count, this refusal is among them.
     After(Nanos),
     /// At no time: the cost is larger than the limit can ever hold.
     Never,
@@ -29,14 +30,16 @@ pub struct Decision {
     pub outcome: Outcome,
     /// What the limit allows when unused: burst, window quota, or slots.
     pub limit: u64,
-    /// What could still be used at once after this decision.
+    /// What could still be used at once after this decision. A soft limit whose allowance is
+    /// open, or may open, includes it: this can then be more than `limit`.
     pub remaining: u64,
     /// How much was charged. Equals the cost of an admitted check, less for
     /// [`Limit::take`](crate::Limit::take), zero for a refusal or a peek.
     pub taken: u64,
     /// When a refused cost would be admitted.
     pub retry: Retry,
-    /// Until the limit is as good as unused, if nothing else is charged.
+    /// Until the limit is as good as unused, if nothing else is charged; for a fixed window,
+    /// until it ends.
     pub reset_after: Nanos,
     /// How long the admitted request should wait for its turn (leaky bucket).
     pub delay: Nanos,
@@ -48,14 +51,6 @@ impl Decision {
     /// Whether the cost was let through.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.outcome, Outcome::Admitted)
-    }
-
-    /// The same answer when nothing is charged for it after all.
-    #[must_use]
-    pub fn uncharged(self, cost: u64) -> Self {
-        let left =
-            if self.is_admitted() { self.remaining.saturating_add(cost) } else { self.remaining };
-        Decision { taken: 0, remaining: left.min(self.limit), ..self }
     }
 
     /// An admission that waits for nothing; callers fill in what differs.

@@ -56,11 +56,12 @@ impl FixedWindow {
     ///
     /// A count whose window has not ended is carried into the present window.
     /// That is the same window, unless the window's length was changed or the
-    /// clock stepped back; then the usage is kept, until this window's end.
+    /// clock stepped back by more than a late reading explains; then the usage
+    /// is kept, until this window's end.
     #[inline]
     pub(crate) fn settle(&self, state: Option<WindowState>, now: Timestamp) -> WindowState {
         match state {
-            Some(state) if state.end > now => {
+            Some(state) if !state.end.has_come(now) => {
                 WindowState { end: self.window.end_given(state.end, now), count: state.count }
             }
             _ => WindowState { end: self.window.end(now), count: 0 },
@@ -95,10 +96,7 @@ impl FixedWindow {
     pub(crate) fn refund(state: WindowState, cost: u64) -> WindowState {
         WindowState { count: state.count.saturating_sub(cost), ..state }
     }
-
-    /// How much could be used at once.
-    #[inline]
-    pub(crate) fn available(&self, state: WindowState) -> u64 {
-        self.limit.saturating_sub(state.count)
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,12 @@ impl LeakyBucket {
         LeakyBucket::new(self.amount, self.period, capacity.saturating_sub(1))
     }
 
+    /// The same bucket, counting as `other` does, which keeps the state.
+    pub(crate) fn counting_like(&self, other: &LeakyBucket) -> Self {
+        let pace = self.pace.in_ticks_of(&other.pace, self.amount, self.period);
+        LeakyBucket { pace, ..self.clone() }
+    }
+
     pub(crate) const fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -76,3 +82,6 @@ impl LeakyBucket {
 fn delayed(decision: Decision, wait: Nanos) -> Decision {
     if decision.is_admitted() { Decision { delay: wait, ..decision } } else { decision }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,9 @@ mod soft;
 mod token_bucket;
 mod window;
 
+#[cfg(test)]
+mod bench;
+
 pub use ask::{Ask, Holder};
 pub use concurrency::{CONCURRENCY_MAX, Concurrency, SlotsState};
 pub use decision::{Decision, Outcome, Retry};

@@ -77,8 +77,9 @@ impl Limit {
     /// The same limit with a soft allowance.
     #[must_use]
     pub fn with_soft(self, soft: Soft) -> Self {
-        let stretch = Some(Box::new(Stretch::new(soft, &self.algorithm)));
-        Limit { stretch, ..self }
+        let stretch = Stretch::new(soft, &self.algorithm);
+        let algorithm = self.algorithm.counting_like(&stretch.stretched);
+        Limit { algorithm, stretch: Some(Box::new(stretch)) }
     }
 
     /// The algorithm and its parameters.
@@ -134,19 +135,31 @@ impl Limit {
         }
     }
 
-    /// Says what [`Limit::check`] would, and charges nothing.
+    /// Says whether [`Limit::check`] would admit, and what is left; charges nothing.
     pub fn peek(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
-        self.decide(state, ask).uncharged(ask.cost)
+        let decision = self.decide(state, ask);
+        self.uncharged(state, ask, decision)
     }
 
-    /// Charges what is left, up to the cost; refuses when nothing is.
+    /// A decision on a settled state that is not charged after all: what is
+    /// left, and for how long, is then what it was before.
+    pub fn uncharged(&self, state: &State, ask: Ask, decision: Decision) -> Decision {
+        let unchanged = self.decide(state, ask.with_cost(0));
+        Decision {
+            taken: 0,
+            remaining: unchanged.remaining,
+            reset_after: unchanged.reset_after,
+            ..decision
+        }
+    }
+
+    /// Charges what is left, up to the cost. When nothing is left it refuses, and says when one
+    /// unit will be; such a refusal is not counted.
     pub fn take(&self, state: &mut State, ask: Ask) -> Decision {
         self.settle(state, ask.now);
-        let whole = self.decide(state, ask);
-        let left = self.available(state, ask.now);
-        let ask =
-            if whole.is_admitted() { ask } else { ask.with_cost(left.clamp(1, ask.cost.max(1))) };
+        let left = self.decide(state, ask.with_cost(0)).remaining;
+        let ask = ask.with_cost(ask.cost.min(left.max(1)));
         let decision = self.decide(state, ask);
         if decision.is_admitted() {
             self.charge(state, ask, &decision);
@@ -203,17 +216,10 @@ impl Limit {
     /// Notes a refusal in a settled state, where the limit counts refused costs.
     #[inline]
     pub fn refuse(&self, state: &mut State, ask: Ask) {
-        match &mut *state {
-            State::Soft(soft) => self.algorithm.refuse(&mut soft.inner, ask),
+        match (&self.stretch, &mut *state) {
+            // What the stretched limit still tells apart must not be forgotten.
+            (Some(stretch), State::Soft(soft)) => stretch.stretched.refuse(&mut soft.inner, ask),
             _ => self.algorithm.refuse(state, ask),
-        }
-    }
-
-    /// How much of the limit itself could be used at once, soft allowance apart.
-    fn available(&self, state: &State, now: Timestamp) -> u64 {
-        match state {
-            State::Soft(soft) => self.algorithm.available(&soft.inner, now),
-            _ => self.algorithm.available(state, now),
         }
     }
 }
@@ -277,6 +283,32 @@ impl Algorithm {
             Algorithm::SlidingWindow(window) => window.with_limit(capacity).into(),
             Algorithm::Concurrency(slots) => slots.with_limit(capacity).into(),
         }
+    }
+
+    /// The same, counting as `other` does, which keeps the state of both.
+    fn counting_like(self, other: &Algorithm) -> Self {
+        match (&self, other) {
+            (Algorithm::TokenBucket(bucket), Algorithm::TokenBucket(other)) => {
+                bucket.counting_like(other).into()
+            }
+            (Algorithm::LeakyBucket(bucket), Algorithm::LeakyBucket(other)) => {
+                bucket.counting_like(other).into()
+            }
+            _ => self,
+        }
+    }
+
+    /// The same without counting refused costs, if it counts them.
+    pub(crate) fn not_counting_refused(&self) -> Option<Self> {
+        let silent: Algorithm = match self {
+            Algorithm::FixedWindow(window) => window.clone().counting_refused(false).into(),
+            Algorithm::SlidingLog(log) => log.clone().counting_refused(false).into(),
+            Algorithm::SlidingWindow(window) => window.clone().counting_refused(false).into(),
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
+                return None;
+            }
+        };
+        (silent != *self).then_some(silent)
     }
 
     #[inline]
@@ -363,7 +395,7 @@ impl Algorithm {
     }
 
     #[inline]
-    fn refuse(&self, state: &mut State, ask: Ask) {
+    pub(crate) fn refuse(&self, state: &mut State, ask: Ask) {
         match (self, state) {
             (Algorithm::FixedWindow(window), State::Window(state)) => {
                 *state = window.refuse(*state, ask.cost);
@@ -396,24 +428,6 @@ impl Algorithm {
             _ => {}
         }
     }
-
-    fn available(&self, state: &State, now: Timestamp) -> u64 {
-        match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                bucket.pace().available(*state, now)
-            }
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
-                bucket.pace().available(*state, now)
-            }
-            (Algorithm::FixedWindow(window), State::Window(state)) => window.available(*state),
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => {
-                window.available(state, now)
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => log.available(state),
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.available(state),
-            _ => self.capacity(),
-        }
-    }
 }
 
 #[inline]
@@ -432,3 +446,6 @@ macro_rules! from_algorithm {
 }
 
 from_algorithm!(TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, Concurrency);
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,10 @@ const FINEST: u32 = 14;
 /// The most ticks that a bucket holds: sums of two stay far from overflow.
 const TICKS_MAX: u64 = 1 << 62;
 
+/// A clock that shows a later instant than this, in the year 2262, is broken:
+/// it is taken to stand still, so that what is owed can always be added to it.
+const LATEST: Timestamp = Timestamp::from_nanos(1 << 63);
+
 /// What a bucket remembers of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketState {
@@ -72,6 +76,9 @@ pub(crate) struct Pace {
     reciprocal: u64,
     /// Ticks that the whole bucket takes.
     capacity: u64,
+    /// The longest that nanoseconds owed are believed: the capacity, and what
+    /// a late reading of the clock explains.
+    longest: u64,
     scale: Scale,
 }
 
@@ -80,23 +87,33 @@ impl Pace {
     /// zero holds nothing. More units than refill in 73 years, or than can be
     /// told apart, are cut to that.
     pub(crate) fn new(amount: u64, period: Period, units: u64) -> Self {
-        let amount_or_one = u128::from(amount.max(1));
-        let period = u128::from(period.as_nanos());
-        let nanos = u128::from(units) * period / amount_or_one;
+        let nanos = u128::from(units) * u128::from(period.as_nanos()) / u128::from(amount.max(1));
         // Leaves a bit for the rounding of the interval.
         let shift = nanos.leading_zeros().saturating_sub(67).min(FINEST);
+        Pace::in_ticks(amount, period, units, shift)
+    }
+
+    /// The same, in the ticks of another bucket that keeps the state.
+    pub(crate) fn in_ticks_of(&self, other: &Pace, amount: u64, period: Period) -> Self {
+        Pace::in_ticks(amount, period, self.units, other.shift)
+    }
+
+    fn in_ticks(amount: u64, period: Period, units: u64, shift: u32) -> Self {
         let ticks = |shift: u32| {
-            let ticks = (period << shift).div_ceil(amount_or_one);
+            let period = u128::from(period.as_nanos()) << shift;
+            let ticks = period.div_ceil(u128::from(amount.max(1)));
             u64::try_from(ticks).unwrap_or(TICKS_MAX).min(TICKS_MAX)
         };
         let interval = ticks(shift);
         let units = if amount == 0 { 0 } else { units.min(TICKS_MAX / interval) };
+        let capacity = units * interval;
         Pace {
             units,
             shift,
             interval,
             reciprocal: u64::MAX / interval,
-            capacity: units * interval,
+            capacity,
+            longest: (capacity >> shift) + period.lag_max().get(),
             scale: Scale::of(ticks(FINEST)),
         }
     }
@@ -116,7 +133,7 @@ impl Pace {
     /// Judges a settled state; charges nothing.
     #[inline]
     pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        self.judge(self.debt(state, ask.now), ask)
+        self.judge(self.owed(state, ask.now), ask)
     }
 
     /// Settles, judges and charges at once.
@@ -127,55 +144,68 @@ impl Pace {
         (decision, self.owing(debt + self.ticks(decision.taken), ask.now))
     }
 
-    /// A settled state after `cost` more, which fits.
+    /// A settled state after `cost` more.
     pub(crate) fn charge(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        let debt = self.debt(state, now).saturating_add(self.ticks(cost));
-        self.owing(debt.min(self.capacity), now)
+        let cost = self.ticks(cost).min(TICKS_MAX);
+        self.owing(self.owed(state, now) + cost, now)
     }
 
     /// A settled state after `cost` is given back.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        self.owing(self.debt(state, now).saturating_sub(self.ticks(cost)), now)
-    }
-
-    /// How much could be used at once.
-    pub(crate) fn available(&self, state: BucketState, now: Timestamp) -> u64 {
-        self.units_in(self.capacity - self.debt(state, now))
+        self.owing(self.owed(state, now).saturating_sub(self.ticks(cost)), now)
     }
 
     /// How long until nothing is owed.
     #[inline]
     pub(crate) fn wait(&self, state: BucketState, now: Timestamp) -> Nanos {
-        self.nanos_ceil(self.debt(state, now))
+        self.nanos_ceil(self.owed(state, now))
     }
 
-    /// What is owed at `now`, in ticks, at most the capacity.
+    /// What any state owes at `now`, in ticks.
     ///
-    /// Usage kept under another pace is read back as an amount. A debt above
-    /// the capacity comes from a smaller limit or from a clock that stepped
-    /// back, and would freeze the key.
+    /// Usage kept under another pace is read back as an amount. More than the
+    /// capacity is believed only as far as a late reading of the clock explains
+    /// it: a larger debt comes from a smaller limit or from a clock that
+    /// stepped back, and would freeze the key.
     #[inline(always)]
     fn debt(&self, state: BucketState, now: Timestamp) -> u64 {
-        if state.full_at < now {
-            return 0;
-        }
         if state.scale() != self.scale {
             return self.debt_rescaled(state, now);
         }
-        let nanos = state.full_at.since(now).get();
-        if nanos > self.capacity >> self.shift {
+        if state.full_at.since(now.min(LATEST)).get() > self.longest {
             return self.capacity;
         }
+        self.owed(state, now)
+    }
+
+    /// What a settled state owes at `now`, in ticks.
+    #[inline(always)]
+    fn owed(&self, state: BucketState, now: Timestamp) -> u64 {
+        let now = now.min(LATEST);
+        if state.full_at < now {
+            return 0;
+        }
+        let nanos = state.full_at.since(now).get();
         let fraction = u64::from(state.fraction() >> (FINEST - self.shift));
-        ((nanos << self.shift) + fraction).min(self.capacity)
+        (nanos << self.shift) + fraction
     }
 
     #[cold]
     fn debt_rescaled(&self, state: BucketState, now: Timestamp) -> u64 {
+        let now = now.min(LATEST);
+        if state.full_at < now {
+            return 0;
+        }
         let nanos = u128::from(state.full_at.since(now).get());
         let finest = (nanos << FINEST) | u128::from(state.fraction());
-        let ticks = finest.saturating_mul(u128::from(self.interval)) / state.scale().interval();
-        u64::try_from(ticks).unwrap_or(u64::MAX).min(self.capacity)
+        let (from, to) = (state.scale().interval(), u128::from(self.interval));
+        let whole = (finest / from).saturating_mul(to);
+        // Intervals of weeks would overflow the product; their lowest bits are
+        // nothing beside what the scale has rounded already.
+        let excess = (128 - from.leading_zeros()).saturating_sub(64);
+        let part = ((finest % from) >> excess) * to / (from >> excess);
+        let ticks = u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX);
+        ticks.min(self.capacity)
     }
 
     #[inline(always)]
@@ -184,7 +214,7 @@ impl Pace {
         let beyond = (debt & ((1 << self.shift) - 1)) as u32;
         let fraction = beyond << (FINEST - self.shift);
         BucketState {
-            full_at: now.after(Nanos::new(debt >> self.shift)),
+            full_at: now.min(LATEST).after(Nanos::new(debt >> self.shift)),
             part: (fraction << Scale::BITS) | self.scale.0,
         }
     }
@@ -197,12 +227,15 @@ impl Pace {
             let left = self.units_in(self.capacity - after);
             return Decision::admitted(self.units, ask.cost, left, self.nanos_ceil(after));
         }
+        if ask.cost == 0 {
+            return Decision::admitted(self.units, 0, 0, self.nanos_ceil(debt));
+        }
         let retry = if cost > self.capacity {
             Retry::Never
         } else {
             Retry::After(self.nanos_ceil(after - self.capacity))
         };
-        let left = self.units_in(self.capacity - debt);
+        let left = self.units_in(self.capacity.saturating_sub(debt));
         Decision::refused(self.units, left, retry, self.nanos_ceil(debt))
     }
 
@@ -267,7 +300,8 @@ impl Scale {
         let mantissa = u128::from(self.0 & MANTISSA);
         match exponent {
             0 => mantissa.max(1),
-            _ => (mantissa | (1 << MANTISSA_BITS)) << (exponent - 1),
+            // No interval is longer; bits from elsewhere might say one.
+            _ => (mantissa | (1 << MANTISSA_BITS)) << (exponent - 1).min(64),
         }
     }
 }

@@ -45,6 +45,16 @@ impl Period {
         self.0
     }
 
+    /// How far `now` may lie behind an instant already seen and still be taken
+    /// for late rather than for a clock that stepped back.
+    ///
+    /// Threads read the clock before they take their turn at a key, so readings
+    /// arrive out of order. Were each taken for a step back, usage would be
+    /// forgotten a little every time.
+    pub(crate) fn lag_max(self) -> Nanos {
+        Nanos::new(self.0.min(Period::SECOND.0))
+    }
+
     /// The length as a span.
     pub const fn as_span(self) -> Nanos {
         Nanos::new(self.0)

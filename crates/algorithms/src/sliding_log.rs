@@ -88,21 +88,18 @@ impl SlidingLog {
         self.period
     }
 
-    /// The same window with another limit.
+    /// The same window with another limit, up to [`SLIDING_LOG_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
-        SlidingLog { limit, ..self.clone() }
+        SlidingLog { limit: limit.min(SLIDING_LOG_MAX), ..self.clone() }
     }
 
-    /// Drops what has left the window. Entries from the future (the clock
-    /// stepped back) count as of now, so that they leave in one period.
+    /// Drops what has left the window. Entries from the future count as of now,
+    /// so that they leave in one period, unless a late reading of the clock
+    /// explains them.
     pub(crate) fn settle(&self, state: &mut LogState, now: Timestamp) {
-        while let Some(last) = state.entries.back().copied() {
-            if last.at <= now {
-                break;
-            }
-            state.entries.pop_back();
-            state.total -= last.cost;
-            state.push(Entry { at: now, cost: last.cost });
+        let latest = now.after(self.period.lag_max());
+        if state.entries.back().is_some_and(|last| last.at > latest) {
+            state.bring_back_to(now);
         }
         while let Some(first) = state.entries.front() {
             if now.since(first.at) < self.period.as_span() {
@@ -111,10 +108,7 @@ impl SlidingLog {
             state.total -= first.cost;
             state.entries.pop_front();
         }
-        state.idle_at = match state.entries.back() {
-            Some(last) => last.at.after(self.period.as_span()),
-            None => now,
-        };
+        state.idle_at = state.leaves(self.period, now);
     }
 
     /// Judges a settled state; charges nothing.
@@ -122,35 +116,38 @@ impl SlidingLog {
         let left = self.available(state);
         let reset = state.idle_at.since(ask.now);
         if ask.cost <= left {
-            let reset = if ask.cost == 0 { reset } else { self.period.as_span() };
+            let reset = if ask.cost == 0 { reset } else { self.lasting(state, ask.now) };
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
         let retry =
             if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
+        let reset = if self.count_refused { self.lasting(state, ask.now) } else { reset };
         Decision::refused(self.limit, left, retry, reset)
     }
 
-    /// Remembers `cost` at `now` in a settled state.
+    /// Remembers `cost` at `now` in a settled state. What lies further back
+    /// than one limit's worth makes no difference and is dropped, so that the
+    /// log stays bounded even where refused costs are counted.
     pub(crate) fn charge(&self, state: &mut LogState, cost: u64, now: Timestamp) {
-        if cost > 0 {
-            state.push(Entry { at: now, cost });
-            state.idle_at = now.after(self.period.as_span());
-        }
-    }
-
-    /// Remembers a refused `cost`, where that is asked for. What lies further
-    /// back than one limit's worth makes no difference and is dropped.
-    pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
-        if !self.count_refused {
+        let cost = cost.min(self.limit);
+        if cost == 0 {
             return;
         }
-        self.charge(state, cost.min(self.limit), now);
+        state.push(cost, now);
+        state.idle_at = state.leaves(self.period, now);
         while let Some(first) = state.entries.front() {
             if state.total - first.cost < self.limit {
                 break;
             }
             state.total -= first.cost;
             state.entries.pop_front();
+        }
+    }
+
+    /// Remembers a refused `cost`, where that is asked for.
+    pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
+        if self.count_refused {
+            self.charge(state, cost, now);
         }
     }
 
@@ -174,25 +171,55 @@ impl SlidingLog {
         self.limit.saturating_sub(state.total)
     }
 
-    /// Until enough of the oldest entries have left.
+    /// Until enough of the oldest entries have left, this refusal among those
+    /// that stay where refusals count.
     fn wait(&self, state: &LogState, ask: Ask) -> Nanos {
-        let mut excess = state.total.saturating_add(ask.cost).saturating_sub(self.limit);
+        let counted = if self.count_refused { ask.cost } else { 0 };
+        let mut excess =
+            state.total.saturating_add(counted).saturating_add(ask.cost).saturating_sub(self.limit);
         for entry in &state.entries {
             excess = excess.saturating_sub(entry.cost);
             if excess == 0 {
                 return entry.at.after(self.period.as_span()).since(ask.now);
             }
         }
-        self.period.as_span()
+        self.lasting(state, ask.now)
+    }
+
+    /// How long an entry made at `now` would stay.
+    fn lasting(&self, state: &LogState, now: Timestamp) -> Nanos {
+        let made = state.entries.back().map_or(now, |last| last.at.max(now));
+        made.after(self.period.as_span()).since(now)
     }
 }
 
 impl LogState {
-    fn push(&mut self, entry: Entry) {
-        self.total = self.total.saturating_add(entry.cost);
+    /// Adds an entry. A reading that comes late joins the newest entry, so that
+    /// entries stay in order.
+    fn push(&mut self, cost: u64, now: Timestamp) {
+        self.total = self.total.saturating_add(cost);
         match self.entries.back_mut() {
-            Some(last) if last.at == entry.at => last.cost = last.cost.saturating_add(entry.cost),
-            _ => self.entries.push_back(entry),
+            Some(last) if last.at >= now => last.cost = last.cost.saturating_add(cost),
+            _ => self.entries.push_back(Entry { at: now, cost }),
         }
     }
+
+    /// Moves what lies after `now` to `now`.
+    fn bring_back_to(&mut self, now: Timestamp) {
+        let mut ahead = 0_u64;
+        while let Some(last) = self.entries.back().filter(|last| last.at > now) {
+            ahead = ahead.saturating_add(last.cost);
+            self.entries.pop_back();
+        }
+        self.total -= ahead;
+        self.push(ahead, now);
+    }
+
+    /// When the newest entry leaves a window of this length; `now` when there is none.
+    fn leaves(&self, period: Period, now: Timestamp) -> Timestamp {
+        self.entries.back().map_or(now, |last| last.at.after(period.as_span()))
+    }
 }
+
+#[cfg(test)]
+mod tests;

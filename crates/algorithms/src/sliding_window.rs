@@ -12,7 +12,7 @@ use crate::limit::ParameterError;
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
 
-/// The most slices a window can be cut into; by then the error is under 2 %.
+/// The most slices a window can be cut into; one is then under 2 % of the window.
 pub const SLICES_MAX: u16 = 64;
 
 /// About `limit` in any window of the given length.
@@ -39,10 +39,14 @@ pub struct SlicesState {
 }
 
 impl SlicesState {
-    /// When the state stops mattering: the newest slice has left the window.
+    fn unused(begun: Timestamp, slice: u64, slices: u16) -> Self {
+        SlicesState { begun, slice, counts: smallvec![0; usize::from(slices) + 1] }
+    }
+
+    /// When the state stops mattering: the newest slice in use has left the window.
     pub fn idle_at(&self) -> Timestamp {
-        let slices = self.counts.len() as u64;
-        self.begun.after(Nanos::new(self.slice.saturating_mul(slices)))
+        let newest = self.counts.iter().rposition(|count| *count > 0);
+        newest.map_or(Timestamp::EPOCH, |newest| self.leaves(newest))
     }
 
     /// Bytes on the heap.
@@ -50,8 +54,40 @@ impl SlicesState {
         if self.counts.spilled() { self.counts.capacity() * size_of::<u64>() } else { 0 }
     }
 
-    fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    /// When the slice at this position has left the window.
+    fn leaves(&self, position: usize) -> Timestamp {
+        let slices = (position as u64).saturating_add(1);
+        self.begun.after(Nanos::new(self.slice.saturating_mul(slices)))
+    }
+
+    /// The position of the slice being filled.
+    fn newest(&self) -> usize {
+        self.counts.len().saturating_sub(1)
+    }
+
+    /// What counts as used at `now`, rounded up.
+    fn used(&self, now: Timestamp) -> u128 {
+        let passed = now.since(self.begun).get().min(self.slice);
+        let inside = u128::from(self.slice - passed);
+        let oldest = self.counts.first().copied().unwrap_or(0);
+        self.inside() + (u128::from(oldest) * inside).div_ceil(u128::from(self.slice))
+    }
+
+    /// What was used in the slices that are wholly inside the window.
+    fn inside(&self) -> u128 {
+        self.counts.iter().skip(1).copied().map(u128::from).sum()
+    }
+
+    /// Moves the window on by so many slices.
+    fn shift(&mut self, slices: u64) {
+        let slices = usize::try_from(slices).unwrap_or(usize::MAX);
+        let kept = self.counts.len();
+        if slices >= kept {
+            self.counts.fill(0);
+        } else {
+            self.counts.rotate_left(slices);
+            self.counts[kept - slices..].fill(0);
+        }
     }
 }
 
@@ -97,46 +133,48 @@ impl SlidingWindow {
     /// The state in line with these parameters and this instant.
     ///
     /// Slices that have left are dropped. Usage that was cut differently, or
-    /// that lies in the future because the clock stepped back, is carried into
-    /// the present slice.
+    /// that lies further in the future than a late reading of the clock
+    /// explains, is carried into the present slice, up to one limit's worth.
     pub(crate) fn settle(&self, state: Option<SlicesState>, now: Timestamp) -> SlicesState {
-        let begun = now.as_nanos() - now.as_nanos() % self.slice;
-        let kept = usize::from(self.slices) + 1;
-        let mut fresh = SlicesState {
-            begun: Timestamp::from_nanos(begun),
-            slice: self.slice,
-            counts: smallvec![0; kept],
+        let begun = Timestamp::from_nanos(now.as_nanos() - now.as_nanos() % self.slice);
+        let Some(mut state) = state else {
+            return SlicesState::unused(begun, self.slice, self.slices);
         };
-        let Some(mut state) = state else { return fresh };
-        let same_cut = state.slice == self.slice && state.counts.len() == kept;
-        if same_cut && state.begun == fresh.begun {
+        let same_cut =
+            state.slice == self.slice && state.counts.len() == usize::from(self.slices) + 1;
+        if same_cut && state.begun <= begun {
+            state.shift(begun.since(state.begun).get() / self.slice);
+            state.begun = begun;
             return state;
         }
-        if state.idle_at() <= now {
-            return fresh;
+        if same_cut && state.begun <= now.after(self.period.lag_max()) {
+            return state;
         }
-        if !same_cut || state.begun > now {
-            fresh.counts[kept - 1] = state.total();
-            return fresh;
-        }
-        let passed = (begun - state.begun.as_nanos()) / self.slice;
-        let passed = usize::try_from(passed).unwrap_or(kept).min(kept);
-        state.counts.rotate_left(passed);
-        state.counts[kept - passed..].fill(0);
-        state.begun = fresh.begun;
-        state
+        let carried = if state.idle_at().has_come(now) {
+            0
+        } else {
+            state.used(now).min(u128::from(self.limit))
+        };
+        let mut fresh = SlicesState::unused(begun, self.slice, self.slices);
+        Self::charge(&mut fresh, u64::try_from(carried).unwrap_or(self.limit));
+        fresh
     }
 
     /// Judges a settled state; charges nothing.
     pub(crate) fn decide(&self, state: &SlicesState, ask: Ask) -> Decision {
         let left = self.available(state, ask.now);
         if ask.cost <= left {
-            let reset = self.reset(state, ask.cost, ask.now);
+            let reset = Self::reset(state, ask.cost, ask.now);
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
-        let retry =
-            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
-        Decision::refused(self.limit, left, retry, self.reset(state, 0, ask.now))
+        let counted = if self.count_refused { ask.cost } else { 0 };
+        let retry = if ask.cost > self.limit {
+            Retry::Never
+        } else {
+            Retry::After(self.wait(state, ask, counted))
+        };
+        let reset = Self::reset(state, counted, ask.now);
+        Decision::refused(self.limit, left, retry, reset)
     }
 
     /// Counts `cost` in a settled state.
@@ -165,49 +203,47 @@ impl SlidingWindow {
 
     /// How much could be used at once.
     pub(crate) fn available(&self, state: &SlicesState, now: Timestamp) -> u64 {
-        let used = self.weighted(state, now);
-        u64::try_from(u128::from(self.limit).saturating_sub(used)).unwrap_or(0)
+        let left = u128::from(self.limit).saturating_sub(state.used(now));
+        u64::try_from(left).unwrap_or(self.limit)
     }
 
-    /// What counts as used at `now`, rounded up.
-    fn weighted(&self, state: &SlicesState, now: Timestamp) -> u128 {
-        let inside = self.slice - now.since(state.begun).get().min(self.slice);
-        let oldest = u128::from(state.counts[0]) * u128::from(inside);
-        let whole: u128 = state.counts[1..].iter().map(|count| u128::from(*count)).sum();
-        whole + oldest.div_ceil(u128::from(self.slice))
-    }
-
-    /// Until the weighted sum has room for the cost: step from slice to slice
-    /// until the rest fits, then solve for the part of the leaving slice.
-    fn wait(&self, state: &SlicesState, ask: Ask) -> Nanos {
-        let mut whole: u128 = state.counts[1..].iter().map(|count| u128::from(*count)).sum();
-        let room = u128::from(self.limit - ask.cost);
-        for (step, oldest) in state.counts.iter().enumerate() {
-            if step > 0 {
-                whole -= u128::from(*oldest);
+    /// Until the weighted sum has room for the cost, `counted` more being
+    /// counted now: step from slice to slice until the rest fits, then solve
+    /// for the part of the leaving slice.
+    fn wait(&self, state: &SlicesState, ask: Ask, counted: u64) -> Nanos {
+        let room = u128::from(self.limit.saturating_sub(ask.cost));
+        let slice = u128::from(self.slice);
+        let newest = state.newest();
+        let counts = state.counts.iter().enumerate().map(|(position, count)| {
+            let counted = if position == newest { counted } else { 0 };
+            u128::from(count.saturating_add(counted))
+        });
+        let mut inside: u128 = counts.clone().skip(1).sum();
+        let mut leaves = u128::from(state.begun.as_nanos());
+        for (position, leaving) in counts.enumerate() {
+            leaves += slice;
+            if position > 0 {
+                inside = inside.saturating_sub(leaving);
             }
-            if let Some(room) = room.checked_sub(whole) {
-                let slice = u128::from(self.slice);
-                let inside = match u128::from(*oldest) {
-                    0 => slice,
-                    oldest => (room * slice / oldest).min(slice),
-                };
-                let leaves = u128::from(state.begun.as_nanos()) + slice * (step as u128 + 1);
-                let wait = (leaves - inside).saturating_sub(u128::from(ask.now.as_nanos()));
+            if let Some(room) = room.checked_sub(inside) {
+                let part = (room * slice).checked_div(leaving).unwrap_or(slice);
+                let wait =
+                    (leaves - part.min(slice)).saturating_sub(u128::from(ask.now.as_nanos()));
                 return Nanos::new(u64::try_from(wait).unwrap_or(u64::MAX));
             }
         }
-        state.idle_at().since(ask.now)
+        state.leaves(newest).since(ask.now)
     }
 
     /// Until nothing counts any more, after `cost` more is counted.
-    fn reset(&self, state: &SlicesState, cost: u64, now: Timestamp) -> Nanos {
-        let newest = if cost > 0 {
-            Some(state.counts.len() - 1)
-        } else {
-            state.counts.iter().rposition(|count| *count > 0)
+    fn reset(state: &SlicesState, cost: u64, now: Timestamp) -> Nanos {
+        let idle_at = match cost {
+            0 => state.idle_at(),
+            _ => state.leaves(state.newest()),
         };
-        let slices = newest.map_or(0, |newest| newest as u64 + 1);
-        state.begun.after(Nanos::new(self.slice.saturating_mul(slices))).since(now)
+        idle_at.since(now)
     }
 }
+
+#[cfg(test)]
+mod tests;

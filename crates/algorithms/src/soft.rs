@@ -91,14 +91,36 @@ impl Stretch {
 
     pub(crate) fn decide(&self, base: &Algorithm, state: &SoftState, ask: Ask) -> Decision {
         let hard = base.decide(&state.inner, ask);
-        if hard.is_admitted() {
-            return hard;
-        }
         let stretched = self.stretched.decide(&state.inner, ask);
-        if stretched.is_admitted() && state.may_stretch(ask.now) {
-            return Decision { limit: hard.limit, soft: true, ..stretched };
+        let decision = if state.may_stretch(ask.now) {
+            Decision {
+                limit: hard.limit,
+                soft: stretched.is_admitted() && !hard.is_admitted(),
+                ..stretched
+            }
+        } else {
+            hard
+        };
+        if decision.is_admitted() {
+            return decision;
         }
-        Decision { retry: sooner(hard.retry, retry(state, stretched, ask.now)), ..hard }
+        let stretched = if stretched.is_admitted() {
+            self.once_refused(state, ask, stretched)
+        } else {
+            stretched
+        };
+        Decision { retry: sooner(hard.retry, retry(state, stretched, ask.now)), ..decision }
+    }
+
+    /// What the stretched limit says to a cost that it would admit but for its
+    /// rest, once that refusal is counted.
+    fn once_refused(&self, state: &SoftState, ask: Ask, admitted: Decision) -> Decision {
+        let Some(silent) = self.stretched.not_counting_refused() else {
+            return admitted;
+        };
+        let mut counted = state.inner.clone();
+        self.stretched.refuse(&mut counted, ask);
+        silent.decide(&counted, ask)
     }
 
     pub(crate) fn charge(&self, state: &mut SoftState, ask: Ask, decision: &Decision) {
@@ -137,3 +159,6 @@ fn sooner(one: Retry, other: Retry) -> Retry {
         (one, _) => one,
     }
 }
+
+#[cfg(test)]
+mod tests;

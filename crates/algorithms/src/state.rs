@@ -60,6 +60,7 @@ impl State {
     }
 
     /// From when on the state is as good as [`State::Unused`] and may be dropped.
+    /// [`Timestamp::MAX`] means at no instant that can be named.
     pub fn idle_at(&self) -> Timestamp {
         match self {
             State::Unused => Timestamp::EPOCH,

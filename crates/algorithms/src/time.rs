@@ -35,6 +35,13 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(span.0))
     }
 
+    /// Whether this instant has come at `now`. The last one that can be named
+    /// never comes: it stands for every instant beyond it.
+    #[inline]
+    pub(crate) fn has_come(self, now: Timestamp) -> bool {
+        self <= now && self != Timestamp::MAX
+    }
+
     /// How long after `earlier` this is; zero when it is not after it.
     pub const fn since(self, earlier: Timestamp) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
@@ -99,7 +106,8 @@ impl fmt::Display for Nanos {
 /// Where "now" comes from.
 ///
 /// Read once per request, so that every limit judges the same instant. It may
-/// stand still or step back; the algorithms stay correct.
+/// stand still or step back: a small step changes nothing, a large one neither
+/// frees a key nor freezes it.
 pub trait Clock {
     /// The present instant.
     fn now(&self) -> Timestamp;

@@ -51,6 +51,12 @@ impl TokenBucket {
         TokenBucket::new(self.amount, self.period, burst)
     }
 
+    /// The same bucket, counting as `other` does, which keeps the state.
+    pub(crate) fn counting_like(&self, other: &TokenBucket) -> Self {
+        let pace = self.pace.in_ticks_of(&other.pace, self.amount, self.period);
+        TokenBucket { pace, ..self.clone() }
+    }
+
     pub(crate) const fn pace(&self) -> &Pace {
         &self.pace
     }
@@ -72,3 +78,6 @@ impl TokenBucket {
         self.pace.refund(state, cost, now)
     }
 }
+
+#[cfg(test)]
+mod tests;

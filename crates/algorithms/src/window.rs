@@ -74,7 +74,13 @@ impl CalendarUnit {
             CalendarUnit::Month => Span::new().months(1),
             CalendarUnit::Year => Span::new().years(1),
         };
-        first.checked_add(step).ok()?.to_zoned(now.time_zone().clone()).ok()
+        let midnight = first.checked_add(step).ok()?.at(0, 0, 0, 0);
+        // A midnight that the zone skips is the instant it skips to. One that
+        // comes twice begins the unit twice: clocks put back from 00:01 to
+        // 23:01 are in the old day again until midnight comes once more.
+        let midnight = now.time_zone().to_ambiguous_zoned(midnight);
+        let first = midnight.clone().compatible().ok()?;
+        if first > *now { Some(first) } else { midnight.later().ok().filter(|second| second > now) }
     }
 }
 
@@ -89,13 +95,24 @@ impl Window {
         }
     }
 
-    /// The same as [`Window::end`], where `known` is the end of a window seen
-    /// before: a calendar is only asked when that window is over.
+    /// The end of the window that `now` counts in, where `known` is the end of
+    /// a window seen before that is not over.
+    ///
+    /// A reading that comes late, just before the window that another reading
+    /// has opened already, counts in the later one: taking it for a step back
+    /// would end the open window and forget its count. A calendar is only asked
+    /// when the window seen before is over, or is too far away to be its own.
     #[inline]
     pub(crate) fn end_given(&self, known: Timestamp, now: Timestamp) -> Timestamp {
         match self {
+            Window::Every(period) => {
+                let end = end_of_multiple(now, period.as_nanos());
+                let late =
+                    known.since(end) == period.as_span() && end.since(now) <= period.lag_max();
+                if late { known } else { end }
+            }
             Window::Calendar(unit, _) if known > now && known.since(now) <= unit.longest() => known,
-            _ => self.end(now),
+            Window::Calendar(..) => self.end(now),
         }
     }
 }
@@ -111,3 +128,6 @@ fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<T
     let next = unit.next_start(&now.to_zoned(zone.clone()))?;
     u64::try_from(next.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
 }
+
+#[cfg(test)]
+mod tests;

@@ -490,8 +490,9 @@ fn settle_up(
     }
     if batch.verb == Verb::Check && !first_verdict.is_admitted() {
         check.limit.refuse(state, ask);
+        return first_verdict;
     }
-    first_verdict.uncharged(check.cost)
+    check.limit.uncharged(state, ask, first_verdict)
 }
 
 #[inline]

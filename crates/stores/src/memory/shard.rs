@@ -151,10 +151,11 @@ impl Shard {
     /// budget allows.
     pub(super) fn make_room(&mut self, now: Timestamp, budget: usize) -> Result<(), Full> {
         self.sweep_some(now);
-        if self.keys() < most_keys(self.slots.len()) {
+        let slots_max = budget.saturating_sub(self.shelf_bytes()) / size_of::<Slot>();
+        // The table may be larger than this budget allows: the rest is reserved.
+        if self.keys() < most_keys(self.slots.len().min(slots_max)) {
             return Ok(());
         }
-        let slots_max = budget.saturating_sub(self.shelf_bytes()) / size_of::<Slot>();
         if self.slots.len() >= slots_max {
             return Err(Full);
         }

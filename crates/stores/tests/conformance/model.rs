@@ -48,8 +48,11 @@ impl Model {
         let uncharged = batch.checks.iter().zip(&told).map(|(check, decision)| {
             if batch.verb == Verb::Check && !decision.is_admitted() {
                 self.refuse(check, batch);
+                return *decision;
             }
-            decision.uncharged(check.cost)
+            let state = self.states.entry(check.key.fingerprint).or_default();
+            check.limit.settle(state, batch.now);
+            check.limit.uncharged(state, ask(check, batch), *decision)
         });
         uncharged.collect()
     }

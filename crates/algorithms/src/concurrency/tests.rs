@@ -1,0 +1,228 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::bench::{Bench, START, YEAR, ms, secs};
+use crate::limit::Limit;
+
+fn slots(limit: u64, time_to_live: Period) -> Limit {
+    Limit::new(Concurrency::new(limit, time_to_live).unwrap())
+}
+
+fn for_a_minute(limit: u64) -> Bench {
+    Bench::new(slots(limit, Period::MINUTE))
+}
+
+#[test]
+fn admits_as_many_as_there_are_slots() {
+    let mut t = for_a_minute(3);
+    for holder in 0..3 {
+        assert!(t.hold(holder, 1).is_admitted());
+    }
+    let refused = t.hold(3, 1);
+    assert_eq!(refused.retry, Retry::After(secs(60)));
+    assert_eq!((refused.limit, refused.remaining), (3, 0));
+}
+
+#[test]
+fn a_slot_given_back_can_be_held_again() {
+    let mut t = for_a_minute(1);
+    t.hold(1, 1);
+    assert_eq!(t.give_back(1, 1).remaining, 1);
+    assert!(t.hold(2, 1).is_admitted());
+}
+
+#[test]
+fn giving_back_twice_frees_nobody_elses_slot() {
+    let mut t = for_a_minute(2);
+    t.hold(1, 1);
+    t.hold(2, 1);
+    assert_eq!(t.give_back(1, 1).remaining, 1);
+    assert_eq!(t.give_back(1, 1).remaining, 1);
+    assert_eq!(t.give_back(9, u64::MAX).remaining, 1);
+    assert_eq!(t.give_back(2, u64::MAX).remaining, 2);
+}
+
+#[test]
+fn a_holder_may_hold_and_give_back_in_parts() {
+    let mut t = for_a_minute(5);
+    t.hold(1, 2);
+    t.advance(secs(1));
+    t.hold(1, 2);
+    assert_eq!(t.give_back(1, 3).remaining, 4);
+    assert_eq!(t.state.idle_at(), START.after(secs(61)));
+    assert_eq!(t.give_back(1, 1).remaining, 5);
+    assert_eq!(t.state.idle_at(), Timestamp::EPOCH);
+}
+
+#[test]
+fn slots_of_a_crashed_holder_come_back_when_their_time_is_over() {
+    let mut t = for_a_minute(2);
+    t.hold(1, 1);
+    t.advance(secs(20));
+    t.hold(2, 1);
+    let refused = t.hold(3, 1);
+    assert_eq!(refused.retry, Retry::After(secs(40)));
+    t.assert_honest(1, &refused);
+    assert_eq!(t.hold(3, 2).retry, Retry::After(secs(60)));
+    t.advance(secs(40));
+    assert!(t.hold(3, 1).is_admitted());
+    assert!(!t.hold(4, 1).is_admitted());
+    assert_eq!(t.give_back(1, 1).remaining, 0, "the slot is another's now");
+}
+
+#[test]
+fn a_cost_above_the_slots_never_fits() {
+    let mut t = for_a_minute(3);
+    assert_eq!(t.check(4).retry, Retry::Never);
+    assert_eq!(t.check(u64::MAX).retry, Retry::Never);
+    assert_eq!(t.left(), 3);
+}
+
+#[test]
+fn a_cost_of_zero_is_always_admitted_and_holds_nothing() {
+    let mut t = for_a_minute(0);
+    assert!(t.admits(0));
+    assert_eq!(t.check(1).retry, Retry::Never);
+    let mut t = for_a_minute(1);
+    t.spend(0);
+    assert_eq!(t.state.heap_bytes(), 0);
+    t.spend(1);
+    assert!(t.admits(0));
+}
+
+#[test]
+fn a_limit_beyond_the_largest_is_an_error() {
+    assert!(Concurrency::new(CONCURRENCY_MAX, Period::MAX).is_ok());
+    assert_eq!(
+        Concurrency::new(u64::MAX, Period::MAX),
+        Err(ParameterError::ConcurrencyTooLarge { limit: u64::MAX })
+    );
+}
+
+#[test]
+fn a_clock_that_stands_still_frees_nothing() {
+    let mut t = for_a_minute(3);
+    assert_eq!(t.burst(100), 3);
+    t.set(Timestamp::MAX);
+    assert_eq!(t.burst(100), 3);
+}
+
+#[test]
+fn a_step_back_keeps_slots_for_one_time_to_live_at_most() {
+    for back in [ms(1), secs(30), YEAR] {
+        let mut t = for_a_minute(2);
+        t.spend(1);
+        t.advance(secs(1));
+        t.spend(1);
+        t.step_back(back);
+        let refused = t.check(1);
+        t.assert_honest(1, &refused);
+        assert!(!refused.is_admitted());
+        t.advance(secs(60));
+        assert_eq!(t.left(), 2);
+    }
+}
+
+#[test]
+fn a_step_forward_expires_every_slot() {
+    let mut t = for_a_minute(2);
+    t.spend(2);
+    t.advance(YEAR);
+    assert_eq!(t.left(), 2);
+}
+
+#[test]
+fn peek_take_and_reset_do_what_they_say() {
+    let mut t = for_a_minute(5);
+    t.spend(2);
+    let seen = t.peek(3);
+    assert_eq!((seen.is_admitted(), seen.remaining, seen.taken), (true, 3, 0));
+    assert_eq!(t.take(9).taken, 3);
+    assert!(!t.take(9).is_admitted());
+    t.reset();
+    assert_eq!(t.left(), 5);
+}
+
+#[test]
+fn more_slots_give_room_at_once_and_fewer_let_holders_finish() {
+    let mut t = for_a_minute(2);
+    t.hold(1, 1);
+    t.hold(2, 1);
+    t.change(slots(4, Period::MINUTE));
+    assert_eq!(t.left(), 2);
+    t.change(slots(1, Period::MINUTE));
+    assert_eq!(t.left(), 0);
+    assert_eq!(t.give_back(1, 1).remaining, 0);
+    assert_eq!(t.give_back(2, 1).remaining, 1);
+}
+
+#[test]
+fn a_shorter_time_to_live_holds_for_slots_already_held() {
+    let mut t = Bench::new(slots(1, Period::HOUR));
+    t.spend(1);
+    t.change(slots(1, Period::SECOND));
+    assert_eq!(t.check(1).retry, Retry::After(secs(1)));
+    t.advance(secs(1));
+    assert!(t.admits(1));
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    wait: u64,
+    late: u64,
+    holder: u64,
+    cost: u64,
+    gives_back: bool,
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let wait = prop_oneof![Just(0), 0..=1_000_000_000_u64];
+    let late = prop_oneof![4 => Just(0), 1 => 0..=3_000_000_000_u64];
+    let turn = (wait, late, 0..4_u64, 0..=6_u64, any::<bool>()).prop_map(
+        |(wait, late, holder, cost, gives_back)| Turn { wait, late, holder, cost, gives_back },
+    );
+    proptest::collection::vec(turn, 1..80)
+}
+
+proptest! {
+    /// The model: a plain list, one row for each slot held.
+    #[test]
+    fn decides_as_a_list_of_held_slots_does_and_never_exceeds_the_limit(
+        limit in 0..=8_u64,
+        time_to_live in 1_000_000..=4_000_000_000_u64,
+        turns in turns(),
+    ) {
+        let lives = crate::bench::period(Nanos::new(time_to_live));
+        let mut t = Bench::new(slots(limit, lives));
+        let mut held: Vec<(u64, u64)> = Vec::new();
+        let mut clock = START.as_nanos();
+        for turn in turns {
+            clock += turn.wait;
+            let now = clock - turn.late;
+            t.set(Timestamp::from_nanos(now));
+            for (_, expires) in &mut held {
+                *expires = (*expires).min(now + time_to_live);
+            }
+            held.retain(|(_, expires)| *expires > now);
+            let left = limit - held.len() as u64;
+            if turn.gives_back {
+                for _ in 0..turn.cost {
+                    if let Some(first) = held.iter().position(|(holder, _)| *holder == turn.holder) {
+                        held.remove(first);
+                    }
+                }
+                let after = t.give_back(turn.holder, turn.cost);
+                prop_assert_eq!(after.remaining, limit - held.len() as u64);
+                continue;
+            }
+            let decision = t.hold(turn.holder, turn.cost);
+            prop_assert_eq!(decision.is_admitted(), turn.cost <= left);
+            if decision.is_admitted() {
+                held.extend((0..turn.cost).map(|_| (turn.holder, now + time_to_live)));
+                prop_assert!(held.len() as u64 <= limit);
+            } else {
+                t.assert_honest(turn.cost, &decision);
+            }
+        }
+    }
+}
