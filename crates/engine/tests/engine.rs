@@ -1,0 +1,543 @@
+//! The engine as its users meet it: rules in, verdicts out, on a clock turned by hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_engine::{
+    Clock, ConfigError, CounterStore, Descriptor, Engine, Entry, FailureMode, ManualClock,
+    MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Request, Retry, Snapshot, Source,
+    StoreError, Switch, Target, Timestamp, Undecided, Verb, Verdict, compile,
+};
+use tidegate_stores::{Answers, Batch};
+
+type TestEngine = Engine<MemoryStore, Arc<ManualClock>>;
+
+fn rules(text: &str) -> Snapshot {
+    let source = Source { name: "test.yaml".to_owned(), text: text.to_owned() };
+    compile(&[source], &Options::default()).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn engine(text: &str) -> (TestEngine, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default budget is enough");
+    (Engine::new(store, Arc::clone(&clock)).with_rules(rules(text)).with_seed(5), clock)
+}
+
+fn entries<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Entry<'a>> {
+    pairs.iter().map(|(key, value)| Entry { key, value }).collect()
+}
+
+/// Applies a verb to one descriptor.
+fn apply(engine: &TestEngine, verb: Verb, pairs: &[(&str, &str)]) -> Verdict {
+    let entries = entries(pairs);
+    engine.apply_now(verb, &Request::new("api", &[Descriptor::new(&entries)]))
+}
+
+fn check(engine: &TestEngine, pairs: &[(&str, &str)]) -> Verdict {
+    apply(engine, Verb::Check, pairs)
+}
+
+/// How many of `tries` requests pass.
+fn admitted(engine: &TestEngine, tries: usize, pairs: &[(&str, &str)]) -> usize {
+    (0..tries).filter(|_| check(engine, pairs).is_admitted()).count()
+}
+
+const LAYERED: &str = "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {name: per_second, requests_per_unit: 2, unit: second}
+      - {name: per_day, requests_per_unit: 5, unit: day}
+";
+
+#[test]
+fn layered_limits_apply_together_and_the_verdict_names_the_one_that_refused() {
+    let (engine, clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 3, &[("user", "ada")]), 2);
+    let verdict = check(&engine, &[("user", "ada")]);
+    let refusal = verdict.refusal().expect("over the limit per second");
+    assert_eq!((refusal.domain, refusal.path, refusal.limit), ("api", "user", Some("per_second")));
+    assert_eq!(verdict.retry(), Retry::After(Duration::from_secs(1).into()));
+    assert_eq!(verdict.rulings().len(), 2);
+
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(admitted(&engine, 3, &[("user", "ada")]), 2);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(admitted(&engine, 3, &[("user", "ada")]), 1);
+    let verdict = check(&engine, &[("user", "ada")]);
+    assert_eq!(verdict.refusal().and_then(|refusal| refusal.limit), Some("per_day"));
+}
+
+#[test]
+fn a_refusal_charges_no_other_limit() {
+    let (engine, clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 100, &[("user", "ada")]), 2);
+    clock.advance(Duration::from_secs(1));
+    let verdict = apply(&engine, Verb::Peek, &[("user", "ada")]);
+    let left: Vec<u64> = verdict.rulings().iter().map(|ruling| ruling.decision.remaining).collect();
+    assert_eq!(left, [2, 3]);
+}
+
+#[test]
+fn charge_always_charges_every_limit_as_envoy_ratelimit_does() {
+    let (engine, clock) = engine(&format!("charge: always\n{}", LAYERED.trim_start()));
+    for _ in 0..4 {
+        check(&engine, &[("user", "ada")]);
+    }
+    clock.advance(Duration::from_secs(1));
+    let verdict = apply(&engine, Verb::Peek, &[("user", "ada")]);
+    let left: Vec<u64> = verdict.rulings().iter().map(|ruling| ruling.decision.remaining).collect();
+    assert_eq!(left, [2, 1]);
+}
+
+#[test]
+fn values_that_a_rule_does_not_name_have_a_counter_each() {
+    let (engine, _clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    assert_eq!(admitted(&engine, 5, &[("user", "bob")]), 2);
+}
+
+#[test]
+fn all_descriptors_of_a_request_must_pass_and_a_refusal_charges_none() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 10, unit: minute}
+  - key: path
+    rate_limit: {requests_per_unit: 1, unit: minute}
+",
+    );
+    let (user, path) = (entries(&[("user", "ada")]), entries(&[("path", "/export")]));
+    let both = [Descriptor::new(&user), Descriptor::new(&path)];
+    assert!(engine.check_now(&Request::new("api", &both)).is_admitted());
+    for _ in 0..3 {
+        let verdict = engine.check_now(&Request::new("api", &both));
+        assert_eq!(verdict.refusal().map(|refusal| refusal.path), Some("path"));
+    }
+    assert_eq!(admitted(&engine, 20, &[("user", "ada")]), 9);
+}
+
+#[test]
+fn a_cost_is_charged_as_a_whole_and_a_descriptors_own_cost_wins() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 10, unit: minute}
+",
+    );
+    let user = entries(&[("user", "ada")]);
+    let descriptor = Descriptor::new(&user);
+    let request = |cost| Request::new("api", std::slice::from_ref(&descriptor)).with_cost(cost);
+    assert!(engine.check_now(&request(7)).is_admitted());
+    assert!(!engine.check_now(&request(4)).is_admitted());
+    assert!(engine.check_now(&request(3)).is_admitted());
+    assert!(engine.check_now(&request(0)).is_admitted());
+    assert_eq!(engine.check_now(&request(11)).retry(), Retry::Never);
+    engine.apply_now(Verb::Refund, &request(5));
+    let own = [Descriptor { cost: Some(5), ..descriptor }];
+    assert!(engine.check_now(&Request::new("api", &own)).is_admitted());
+    assert!(!engine.check_now(&Request::new("api", &own)).is_admitted());
+}
+
+#[test]
+fn unknown_domains_and_unmatched_descriptors_pass() {
+    let (engine, _clock) = engine(LAYERED);
+    let user = entries(&[("user", "ada")]);
+    for _ in 0..10 {
+        let verdict = engine.check_now(&Request::new("other", &[Descriptor::new(&user)]));
+        assert!(verdict.is_admitted() && verdict.rulings().is_empty());
+        assert_eq!(verdict.met().collect::<Vec<_>>().len(), 1);
+    }
+    assert_eq!(admitted(&engine, 10, &[("nobody", "knows")]), 10);
+    assert_eq!(admitted(&engine, 10, &[("user", "ada"), ("deeper", "still")]), 10);
+    assert!(engine.check_now(&Request::new("api", &[])).is_admitted());
+    assert!(engine.check_now(&Request::new("api", &[Descriptor::new(&[])])).is_admitted());
+}
+
+#[test]
+fn a_shadow_limit_is_reported_and_refuses_nothing() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    shadow_mode: true
+    rate_limit: {requests_per_unit: 1, unit: minute}
+",
+    );
+    assert!(!check(&engine, &[("user", "ada")]).refused_in_shadow());
+    let verdict = check(&engine, &[("user", "ada")]);
+    assert!(verdict.is_admitted() && verdict.refused_in_shadow());
+    assert!(verdict.refusal().is_none() && verdict.tightest().is_none());
+}
+
+#[test]
+fn one_quota_that_is_left_is_enough() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - {key: backend, value: a, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: minute}}
+  - {key: backend, value: b, quota_mode: true, rate_limit: {requests_per_unit: 2, unit: minute}}
+",
+    );
+    let (a, b) = (entries(&[("backend", "a")]), entries(&[("backend", "b")]));
+    let both = [Descriptor::new(&a), Descriptor::new(&b)];
+    let outcomes: Vec<bool> =
+        (0..3).map(|_| engine.check_now(&Request::new("api", &both)).is_admitted()).collect();
+    assert_eq!(outcomes, [true, true, false]);
+}
+
+#[test]
+fn a_limit_that_another_one_replaces_does_not_count() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - {key: user, rate_limit: {name: common, requests_per_unit: 1, unit: minute}}
+  - {key: user, value: vip, rate_limit: {requests_per_unit: 3, unit: minute, replaces: [{name: common}]}}
+  - {key: any, rate_limit: {name: common, requests_per_unit: 1, unit: minute}}
+",
+    );
+    let (vip, any) = (entries(&[("user", "vip")]), entries(&[("any", "x")]));
+    let both = [Descriptor::new(&vip), Descriptor::new(&any)];
+    let passed =
+        (0..5).filter(|_| engine.check_now(&Request::new("api", &both)).is_admitted()).count();
+    assert_eq!(passed, 3);
+    assert_eq!(admitted(&engine, 3, &[("any", "x")]), 1);
+}
+
+#[test]
+fn a_mode_is_switched_at_run_time_and_stays_over_a_reload() {
+    let (engine, _clock) = engine(LAYERED);
+    let target = Target { domain: "api", path: "user", limit: None };
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+
+    let shadow = Switch { mode: Mode::Shadow, enforce_percent: 100 };
+    assert_eq!(engine.set_switch(target, shadow), Ok(2));
+    let verdict = check(&engine, &[("user", "ada")]);
+    assert!(verdict.is_admitted() && verdict.refused_in_shadow());
+
+    engine.install(rules(LAYERED));
+    assert!(check(&engine, &[("user", "ada")]).is_admitted());
+
+    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    assert_eq!(engine.set_switch(target, off), Ok(2));
+    assert!(check(&engine, &[("user", "ada")]).rulings().is_empty());
+
+    assert_eq!(engine.unset_switch(target), Ok(2));
+    assert!(!check(&engine, &[("user", "ada")]).is_admitted());
+}
+
+#[test]
+fn one_limit_is_switched_by_its_name_and_an_unknown_one_is_an_error() {
+    let (engine, _clock) = engine(LAYERED);
+    let target = Target { domain: "api", path: "user", limit: Some("per_second") };
+    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    assert_eq!(engine.set_switch(target, off), Ok(1));
+    assert_eq!(admitted(&engine, 9, &[("user", "ada")]), 5);
+    let unknown = Target { limit: Some("per_year"), ..target };
+    let error = engine.set_switch(unknown, off).expect_err("no such limit");
+    assert_eq!(error.to_string(), "no limit of domain `api` is at `user` with the name `per_year`");
+}
+
+#[test]
+fn a_percentage_enforces_for_the_same_keys_each_time_and_for_that_share_of_them() {
+    let text = "
+domain: api
+descriptors:
+  - key: user
+    enforce_percent: 30
+    rate_limit: {requests_per_unit: 1, unit: minute}
+";
+    let limited = |engine: &TestEngine| -> Vec<bool> {
+        let users: Vec<String> = (0..1_000).map(|number| format!("user {number}")).collect();
+        users.iter().map(|user| admitted(engine, 3, &[("user", user)]) == 1).collect()
+    };
+    let (one, _clock) = engine(text);
+    let (other, _clock) = engine(text);
+    let (one, other) = (limited(&one), limited(&other.with_seed(99)));
+    assert_eq!(one, other, "every process picks the same keys");
+    let share = one.iter().filter(|limited| **limited).count();
+    assert!((250..350).contains(&share), "{share} of 1000");
+}
+
+#[test]
+fn the_kill_switch_admits_everything_at_once() {
+    let (engine, _clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    engine.switch_off(true);
+    let verdict = check(&engine, &[("user", "ada")]);
+    assert!(verdict.is_admitted() && verdict.is_switched_off());
+    engine.switch_off(false);
+    assert!(!check(&engine, &[("user", "ada")]).is_admitted());
+}
+
+#[test]
+fn counters_survive_new_rules_and_a_raised_limit_gives_room_at_once() {
+    let (engine, _clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    engine.install(rules(&LAYERED.replace("requests_per_unit: 2", "requests_per_unit: 4")));
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+}
+
+#[test]
+fn a_verdict_keeps_the_rules_that_it_rests_on() {
+    let (engine, _clock) = engine(LAYERED);
+    admitted(&engine, 2, &[("user", "ada")]);
+    let verdict = check(&engine, &[("user", "ada")]);
+    engine.install(Snapshot::default());
+    assert_eq!(verdict.refusal().and_then(|refusal| refusal.limit), Some("per_second"));
+    assert!(check(&engine, &[("user", "ada")]).rulings().is_empty());
+}
+
+#[test]
+fn a_soft_limit_is_exceeded_for_a_while_and_the_verdict_says_so() {
+    let (engine, clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {requests_per_unit: 10, unit: minute, soft: {over: 20%, for: 5s}}
+",
+    );
+    let soft = |engine: &TestEngine| check(engine, &[("user", "ada")]).is_soft();
+    assert!((0..10).all(|_| !soft(&engine)));
+    assert!(soft(&engine) && soft(&engine));
+    assert!(!check(&engine, &[("user", "ada")]).is_admitted());
+    clock.advance(Duration::from_secs(61));
+    assert_eq!(admitted(&engine, 20, &[("user", "ada")]), 10, "the limit rests for a period");
+}
+
+#[test]
+fn a_plan_is_chosen_by_a_value_and_usage_survives_an_upgrade() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+plans:
+  free: {limits: [{name: rate, requests_per_unit: 2, unit: minute}]}
+  pro: {limits: [{name: rate, requests_per_unit: 5, unit: minute}]}
+descriptors:
+  - key: user
+    descriptors:
+      - {key: plan, plan: {from: value, default: free}}
+",
+    );
+    assert_eq!(admitted(&engine, 9, &[("user", "ada"), ("plan", "free")]), 2);
+    assert_eq!(admitted(&engine, 9, &[("user", "ada"), ("plan", "pro")]), 3);
+    assert_eq!(admitted(&engine, 9, &[("user", "bob"), ("plan", "unheard of")]), 2);
+}
+
+#[test]
+fn addresses_of_one_subscriber_share_a_counter() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - {key: remote_address, address: true, rate_limit: {requests_per_unit: 2, unit: minute}}
+",
+    );
+    assert_eq!(admitted(&engine, 2, &[("remote_address", "2001:db8:1:2::1")]), 2);
+    assert_eq!(admitted(&engine, 2, &[("remote_address", "2001:db8:1:2:ffff::9")]), 0);
+    assert_eq!(admitted(&engine, 2, &[("remote_address", "2001:db8:1:3::1")]), 2);
+    assert_eq!(admitted(&engine, 2, &[("remote_address", "192.0.2.1")]), 2);
+    assert_eq!(admitted(&engine, 2, &[("remote_address", "::ffff:192.0.2.1")]), 0);
+}
+
+#[test]
+fn a_permit_gives_its_slot_back_when_it_is_dropped() {
+    let (engine, clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    limits: [{algorithm: concurrency, requests_per_unit: 2, time_to_live: 10s}]
+",
+    );
+    let engine = Arc::new(engine);
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    let (first, held) = engine.admit_now(&request);
+    let (second, _also_held) = engine.admit_now(&request);
+    assert!(first.is_admitted() && second.is_admitted());
+    let (third, nothing) = engine.admit_now(&request);
+    assert!(!third.is_admitted() && nothing.is_empty());
+    drop(held);
+    let (fourth, kept) = engine.admit_now(&request);
+    assert!(fourth.is_admitted());
+    clock.advance(Duration::from_secs(10));
+    let free = engine.apply_now(Verb::Peek, &request);
+    assert_eq!(free.rulings()[0].decision.remaining, 2, "slots expire");
+    let (_, again) = engine.admit_now(&request);
+    drop(kept);
+    let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
+    assert_eq!(left, 1, "a late release frees nobody else's slot");
+    drop(again);
+}
+
+#[test]
+fn a_leaky_bucket_tells_each_request_when_to_leave() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: job
+    limits: [{algorithm: leaky_bucket, requests_per_unit: 10, unit: second, queue: 2}]
+",
+    );
+    let delays: Vec<u64> =
+        (0..3).map(|_| check(&engine, &[("job", "mail")]).delay().get() / 1_000_000).collect();
+    assert_eq!(delays, [0, 100, 200]);
+    let verdict = check(&engine, &[("job", "mail")]);
+    assert_eq!(verdict.retry(), Retry::After(Duration::from_millis(100).into()));
+}
+
+/// A store that fails in a chosen way.
+enum Broken {
+    Errs,
+    Panics,
+    AnswersTooLittle,
+}
+
+impl CounterStore for Broken {
+    async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
+        match self {
+            Broken::Errs => Err(StoreError::Timeout { waited: Duration::from_millis(10) }),
+            Broken::Panics => panic!("the store broke"),
+            Broken::AnswersTooLittle => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_decided_is_admitted_and_never_called_over_limit() {
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    for broken in [Broken::Errs, Broken::Panics, Broken::AnswersTooLittle] {
+        let engine = Engine::new(broken, ManualClock::default()).with_rules(rules(LAYERED));
+        let verdict = engine.check(&request).await;
+        assert!(verdict.is_admitted());
+        assert!(verdict.undecided().is_some());
+        assert!(verdict.refusal().is_none() && verdict.rulings().is_empty());
+    }
+    let engine = Engine::new(Broken::Panics, ManualClock::default()).with_rules(rules(LAYERED));
+    let undecided = engine.check(&request).await.undecided().cloned();
+    assert_eq!(undecided, Some(Undecided::Panicked { message: "the store broke".to_owned() }));
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_on_a_failing_store_refuses_without_a_refusal() {
+    let text = LAYERED.replace("unit: day", "unit: day, on_store_error: deny");
+    let engine = Engine::new(Broken::Errs, ManualClock::default()).with_rules(rules(&text));
+    let user = entries(&[("user", "ada")]);
+    let verdict = engine.check(&Request::new("api", &[Descriptor::new(&user)])).await;
+    assert_eq!(verdict.outcome(), Outcome::Refused);
+    assert!(verdict.refusal().is_none() && verdict.undecided().is_some());
+}
+
+#[tokio::test]
+async fn the_failure_mode_refuses_if_asked_to_but_not_what_rules_let_pass() {
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    let engine = Engine::new(Broken::Panics, ManualClock::default())
+        .with_failure_mode(FailureMode::Refuse)
+        .with_rules(rules(LAYERED));
+    assert!(engine.check(&request).await.is_admitted(), "the rule says local");
+    let many = vec![Descriptor::new(&[]); 1_001];
+    let verdict = engine.check(&Request::new("api", &many)).await;
+    assert!(!verdict.is_admitted());
+    assert_eq!(verdict.undecided(), Some(&Undecided::TooManyDescriptors { descriptors: 1_001 }));
+}
+
+#[tokio::test]
+async fn asking_by_await_and_asking_now_give_the_same_answers() {
+    let (now, _clock) = engine(LAYERED);
+    let (later, _clock) = engine(LAYERED);
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    for _ in 0..4 {
+        let one = now.check_now(&request);
+        let other = later.check(&request).await;
+        assert_eq!(one.outcome(), other.outcome());
+        let decisions = |verdict: &Verdict| {
+            verdict.rulings().iter().map(|ruling| ruling.decision).collect::<Vec<_>>()
+        };
+        assert_eq!(decisions(&one), decisions(&other));
+    }
+}
+
+struct PanickingClock;
+
+impl Clock for PanickingClock {
+    fn now(&self) -> Timestamp {
+        panic!("what time is it?")
+    }
+}
+
+#[test]
+fn a_panic_inside_is_contained_on_the_calling_thread() -> Result<(), ConfigError> {
+    let store = MemoryStore::new(MemoryConfig::default())?;
+    let engine = Engine::new(store, PanickingClock).with_rules(rules(LAYERED));
+    let user = entries(&[("user", "ada")]);
+    let verdict = engine.check_now(&Request::new("api", &[Descriptor::new(&user)]));
+    assert!(verdict.is_admitted());
+    assert!(matches!(verdict.undecided(), Some(Undecided::Panicked { .. })));
+    Ok(())
+}
+
+#[derive(Default)]
+struct Counting {
+    seen: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Observer for Counting {
+    fn observe(&self, verdict: &Verdict) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
+        assert!(verdict.is_admitted(), "an observer that panics changes no verdict");
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_every_verdict_and_cannot_change_one() {
+    let (engine, _clock) = engine(LAYERED);
+    let counting = Arc::new(Counting::default());
+    let engine = engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    assert_eq!(counting.seen.load(Ordering::Relaxed), 5);
+    assert_eq!(counting.refused.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn threads_that_share_an_engine_admit_exactly_the_limit_while_rules_are_reloaded() {
+    let text = LAYERED.replace("requests_per_unit: 2", "requests_per_unit: 300");
+    let text = text.replace("requests_per_unit: 5", "requests_per_unit: 1000");
+    let (engine, _clock) = engine(&text);
+    let passed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let count = admitted(&engine, 500, &[("user", "ada")]);
+                passed.fetch_add(count as u64, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..50 {
+                engine.install(rules(&text));
+            }
+        });
+    });
+    assert_eq!(passed.into_inner(), 300);
+}
