@@ -98,6 +98,15 @@ fn a_cost_beyond_the_largest_burst_is_not_taken_for_it() {
 }
 
 #[test]
+fn a_burst_cut_to_the_very_largest_admits_not_one_more() {
+    let mut t = Bench::new(bucket(1, period(Nanos::new(1 << 40)), u64::MAX));
+    let burst = t.check(0).limit;
+    assert_eq!(burst, 1 << 55);
+    assert_eq!(t.check(burst + 1).retry, Retry::Never);
+    assert!(t.admits(burst));
+}
+
+#[test]
 fn the_state_always_fits_beside_its_scale_in_128_bits() {
     let mut t = Bench::new(bucket(1, Period::MAX, u64::MAX));
     t.set(Timestamp::MAX);
