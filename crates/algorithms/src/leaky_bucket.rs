@@ -27,7 +27,7 @@ impl LeakyBucket {
     /// An outflow of `amount` per `period`; `queue` more may wait their turn.
     ///
     /// An amount of zero refuses every cost. A queue of zero admits only what
-    /// can leave at once. A queue longer than 73 years is cut to that.
+    /// can leave at once. A queue longer than 146 years is cut to that.
     pub fn new(amount: u64, period: Period, queue: u64) -> Self {
         let pace = Pace::new(amount, period, queue.saturating_add(1));
         LeakyBucket { amount, period, pace }

@@ -84,7 +84,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// A bucket of `units` that refills at `amount` per `period`; an amount of
-    /// zero holds nothing. More units than refill in 73 years, or than can be
+    /// zero holds nothing. More units than refill in 146 years, or than can be
     /// told apart, are cut to that.
     pub(crate) fn new(amount: u64, period: Period, units: u64) -> Self {
         let nanos = u128::from(units) * u128::from(period.as_nanos()) / u128::from(amount.max(1));

@@ -95,3 +95,34 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Bench, ms};
+    use crate::limit::Limit;
+    use crate::period::Period;
+    use crate::{Concurrency, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, Window};
+
+    /// The figures of `docs/algorithms.md`.
+    #[test]
+    fn a_state_takes_the_documented_bytes() {
+        assert_eq!(size_of::<State>(), 48);
+        let heap = |limit: Limit| {
+            let mut t = Bench::new(limit);
+            for _ in 0..64 {
+                t.spend(1);
+                t.advance(ms(1));
+            }
+            t.state.heap_bytes()
+        };
+        let minute = Period::MINUTE;
+        assert_eq!(heap(Limit::new(TokenBucket::new(64, minute, 64))), 0);
+        assert_eq!(heap(Limit::new(FixedWindow::new(64, Window::Every(minute)))), 0);
+        let window = |slices| Limit::new(SlidingWindow::new(64, minute, slices).unwrap());
+        assert_eq!(heap(window(1)), 0);
+        assert_eq!(heap(window(64)), 65 * 8);
+        assert_eq!(heap(Limit::new(SlidingLog::new(64, minute).unwrap())), 64 * 16);
+        assert_eq!(heap(Limit::new(Concurrency::new(64, minute).unwrap())), 64 * 24);
+    }
+}

@@ -26,7 +26,7 @@ impl TokenBucket {
     /// A bucket of `burst` that refills at `amount` per `period`.
     ///
     /// An amount or a burst of zero refuses every cost. A burst of more than
-    /// refills in 73 years is cut to that.
+    /// refills in 146 years is cut to that.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
         TokenBucket { amount, period, pace: Pace::new(amount, period, burst) }
     }

@@ -95,6 +95,16 @@ fn a_cost_beyond_the_largest_burst_is_not_taken_for_it() {
 }
 
 #[test]
+fn a_burst_cut_to_the_largest_admits_not_one_more() {
+    let mut t = Bench::new(bucket(1, period(Nanos::new(1 << 40)), u64::MAX));
+    let burst = t.check(0).limit;
+    // A burst may take 146 years to refill.
+    assert_eq!(burst, 1 << 22);
+    assert_eq!(t.check(burst + 1).retry, Retry::Never);
+    assert!(t.admits(burst));
+}
+
+#[test]
 fn a_clock_that_stands_still_refills_nothing() {
     let mut t = per_second(1_000_000, 2);
     assert_eq!(t.burst(1_000), 2);
