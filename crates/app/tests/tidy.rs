@@ -1,0 +1,191 @@
+//! The workspace keeps its own rules: who may use whom, nothing orphaned, nothing left open.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which of our crates each may use, as ARCHITECTURE.md draws it.
+const EDGES: &[(&str, &[&str])] = &[
+    ("algorithms", &[]),
+    ("rules", &["algorithms"]),
+    ("stores", &["algorithms"]),
+    ("engine", &["algorithms", "rules", "stores"]),
+    ("doors", &["engine"]),
+    ("outbound", &["algorithms", "stores", "rules"]),
+    ("control", &["rules"]),
+    ("app", &["control", "doors", "engine", "outbound", "rules"]),
+    ("simulation", &["algorithms", "engine", "rules", "stores"]),
+    ("bench", &["algorithms", "engine", "rules", "stores"]),
+];
+
+/// Outside crates that only some of ours may use, beside their tests.
+const KEPT_TO: &[(&str, &[&str])] = &[
+    ("axum", &["doors", "control", "app"]),
+    ("hyper", &["doors"]),
+    ("hyper-util", &["doors"]),
+    ("http", &["doors"]),
+    ("tonic", &["doors", "control"]),
+    ("redis", &["stores"]),
+    ("clap", &["app", "bench", "simulation"]),
+    ("governor", &["bench"]),
+    ("throttlecrab", &["bench"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn crates() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(root().join("crates"))
+        .expect("the workspace has crates")
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The names in the `[dependencies]` of a crate, without those for tests.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]" || line.starts_with("[target.");
+            continue;
+        }
+        let key = line.split(['=', '.', ' ']).next().unwrap_or_default();
+        if inside && !key.is_empty() && !key.starts_with('#') {
+            found.push(key.to_owned());
+        }
+    }
+    found
+}
+
+fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_rust_files() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    rust_files(&root().join("crates"), &mut found);
+    assert!(found.len() > 50, "the walk finds the sources");
+    found
+}
+
+#[test]
+fn every_crate_uses_only_what_the_design_allows() {
+    for name in crates() {
+        let (_, allowed) = EDGES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("crates/{name} is not in the design: add it to EDGES"));
+        for used in dependencies(&name) {
+            let ours = used.strip_prefix("tidegate-");
+            assert!(
+                ours.is_none_or(|ours| allowed.contains(&ours)),
+                "{name} may not use {used}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wire_protocols_and_stores_stay_in_their_crates() {
+    for name in crates() {
+        for used in dependencies(&name) {
+            let kept = KEPT_TO.iter().find(|(outside, _)| *outside == used);
+            assert!(
+                kept.is_none_or(|(_, places)| places.contains(&name.as_str())),
+                "{name} may not use {used}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_source_file_begins_with_its_module_doc() {
+    for path in all_rust_files() {
+        let tests = path.file_name().is_some_and(|name| name == "tests.rs");
+        let text = read(&path);
+        assert!(tests || text.starts_with("//!"), "{} says nothing of itself", path.display());
+    }
+}
+
+#[test]
+fn every_source_file_belongs_to_a_module_tree() {
+    for path in all_rust_files() {
+        let text_path = path.to_string_lossy().into_owned();
+        let Some((_, inside)) = text_path.rsplit_once("/src/") else { continue };
+        if matches!(inside, "lib.rs" | "main.rs") || inside.starts_with("bin/") {
+            continue;
+        }
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let parents = [
+            directory.with_extension("rs"),
+            directory.join("lib.rs"),
+            directory.join("main.rs"),
+        ];
+        let declared = parents.iter().filter(|parent| parent.is_file()).any(|parent| {
+            read(parent).lines().any(|line| line.trim_end().ends_with(&format!("mod {name};")))
+        });
+        assert!(declared, "{} is in no module", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_open() {
+    // Put together here, so that this file does not find itself.
+    let marks = [["TO", "DO"], ["FIX", "ME"], ["todo", "!("], ["unimplemented", "!("], ["#[ign", "ore"]];
+    for path in all_rust_files() {
+        let text = read(&path);
+        for mark in marks.map(|parts| parts.concat()) {
+            assert!(!text.contains(&mark), "{} has a {mark}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_crate_is_on_the_maps() {
+    for map in ["README.md", "ARCHITECTURE.md"] {
+        let text = read(&root().join(map));
+        for name in crates() {
+            assert!(text.contains(&format!("`{name}`")), "{map} does not name crates/{name}");
+        }
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut documents = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
+    documents.extend([root().join("CONTRIBUTING.md"), root().join("CHANGELOG.md")]);
+    for directory in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root().join(directory)).expect("docs are there");
+        let paths = entries.map(|entry| entry.expect("readable").path());
+        documents.extend(paths.filter(|path| path.extension().is_some_and(|kind| kind == "md")));
+    }
+    for document in documents {
+        let text = read(&document);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") {
+                continue;
+            }
+            let target = document.parent().unwrap_or(Path::new("")).join(path);
+            assert!(target.exists(), "{}: {link} leads nowhere", document.display());
+        }
+    }
+}
