@@ -7,7 +7,7 @@ pub(crate) mod growth;
 pub(crate) mod memory;
 mod rules;
 
-use std::thread;
+use std::{fs, thread};
 
 use clap::ValueEnum;
 
@@ -39,7 +39,7 @@ pub(crate) enum Topic {
 pub(crate) fn print(only: &[Topic], scale: Scale) -> anyhow::Result<()> {
     let whole = Stopwatch::start();
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    println!("A {} run on {cores} cores.\n", scale.size);
+    println!("A {} run on {cores} cores. {}\n", scale.size, load());
     for topic in Topic::value_variants() {
         if !only.is_empty() && !only.contains(topic) {
             continue;
@@ -50,6 +50,15 @@ pub(crate) fn print(only: &[Topic], scale: Scale) -> anyhow::Result<()> {
     }
     eprintln!("all: {:.0} s", whole.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// How busy the machine was before the run, for the reader to judge it by.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    match load.split_whitespace().next() {
+        Some(load) => format!("Processes that wanted to run in the minute before: {load}."),
+        None => String::new(),
+    }
 }
 
 impl Topic {

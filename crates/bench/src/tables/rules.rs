@@ -1,16 +1,15 @@
 //! Compiling rules, and finding the one that a request meets.
 
-use std::hint::black_box;
-
 use anyhow::Context;
 use tidegate_engine::Snapshot;
 
+use super::engine::matching;
 use crate::contestant::Terms;
 use crate::goal::Goal;
 use crate::keys::Draw;
-use crate::race::{Entrant, Plan, Race};
+use crate::race::{Plan, Race};
 use crate::requests::RequestSequence;
-use crate::rule_text::{DOMAIN, Limits, compiled, entries, rule_text};
+use crate::rule_text::{DOMAIN, Limits, compiled, rule_text};
 use crate::scale::Scale;
 use crate::spread::Spread;
 use crate::stopwatch::Stopwatch;
@@ -90,15 +89,17 @@ fn compile(rules: u64, times: usize) -> anyhow::Result<(Snapshot, f64)> {
 }
 
 fn race(snapshots: &[(u64, Snapshot)], asked: Asked, scale: Scale) -> anyhow::Result<Race> {
-    let mut entrants = Vec::new();
-    for (rules, snapshot) in snapshots {
+    let sequences: Vec<RequestSequence> = snapshots
+        .iter()
+        .map(|(rules, _)| {
+            let rule_of = |user| asked.rule_of(user, *rules);
+            RequestSequence::new(Draw::uniform(*rules), scale.drawn, rule_of)
+        })
+        .collect();
+    let mut entrants = Vec::with_capacity(snapshots.len());
+    for ((rules, snapshot), sequence) in snapshots.iter().zip(&sequences) {
         let domain = snapshot.domain(DOMAIN).context("the rules have another domain")?;
-        let users = Draw::uniform(*rules);
-        let requests = RequestSequence::new(users, scale.drawn, |user| asked.rule_of(user, *rules));
-        entrants.push(Entrant::new(count(*rules), move |place, operations| {
-            let asked = requests.from(place).take(operations);
-            asked.filter(|asked| black_box(domain.find(&entries(asked))).is_some()).count()
-        }));
+        entrants.push(matching(count(*rules), domain, sequence));
     }
     let Scale { rounds, operations, .. } = scale;
     Race::run(&entrants, Plan { rounds, operations, threads: 1, terms: Terms::AdmitAll })
