@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use governor::clock::DefaultClock;
 use governor::state::keyed::DashMapStateStore;
@@ -21,8 +21,10 @@ use tidegate_engine::{KeyedLimiter, Limit, MemoryConfig, Period, SystemClock, To
 use crate::keys::KeyBuffer;
 use crate::stopwatch::time_of_day;
 
-/// So large a burst is not used up by any run.
-const BURST: u32 = 1_000_000_000;
+/// So large a burst is not used up by any run. With one token a minute it is
+/// 57 years' worth; our buckets hold no more than 73.
+const BURST: u32 = 30_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Room for 10M keys and more.
 const BUDGET_BYTES: usize = 1024 * 1024 * 1024;
@@ -35,6 +37,20 @@ pub(crate) trait Contestant: Sync {
     /// is used: it is shown to the compiler's blind spot, by reference so that
     /// large answers are not copied for it.
     fn admits(&self, key: &KeyBuffer) -> bool;
+
+    /// How many keys it holds, where it says so.
+    fn keys(&self) -> Option<usize>;
+}
+
+/// Makes sure that no key was dropped: a smaller table would be measured than is meant.
+///
+/// # Errors
+/// When a contestant holds fewer keys than it was given, or more.
+pub(crate) fn ensure_holds(contestant: &dyn Contestant, keys: u64) -> anyhow::Result<()> {
+    match contestant.keys() {
+        Some(held) if held as u64 != keys => bail!("{held} keys are held, not {keys}"),
+        _ => Ok(()),
+    }
 }
 
 /// The contestants by name.
@@ -56,10 +72,10 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The contestant with room for 10M keys, all of which it admits; each
-    /// run's is like that of the run before.
+    /// The contestant with room for 10M keys, all of which it admits and keeps;
+    /// each run's is like that of the run before.
     pub(crate) fn spacious(self) -> anyhow::Result<Box<dyn Contestant>> {
-        let terms = Terms::AdmitAll;
+        let terms = Terms::Keep;
         Ok(match self {
             Name::Tidegate => Box::new(Ours::spacious(terms)?),
             Name::Governor => {
@@ -72,36 +88,47 @@ impl Name {
 }
 
 /// What a contestant shall do with all requests of a run.
+///
+/// A bucket that is full again is idle, and we drop idle keys where the peers
+/// keep them. So one token must take longer to come back than keys are inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terms {
-    /// One a second, and a burst that lasts; no key becomes idle.
-    AdmitAll,
-    /// One a day, two at once: all but the first two are refused. Not one at
-    /// once, because throttlecrab then forgets the key at once and refuses nothing.
-    RefuseAll,
+    /// One a minute, and a burst that lasts.
+    Admit,
+    /// One a day, two at once, for keys that are asked for once: none becomes idle.
+    Keep,
+    /// The same, for keys that are asked for often: all but the first two are
+    /// refused. Not one at once, because throttlecrab then forgets the key at
+    /// once and refuses nothing.
+    Refuse,
 }
 
 impl Terms {
     const fn burst(self) -> u32 {
         match self {
-            Terms::AdmitAll => BURST,
-            Terms::RefuseAll => 2,
+            Terms::Admit => BURST,
+            Terms::Keep | Terms::Refuse => 2,
         }
     }
 
     const fn interval(self) -> Duration {
         match self {
-            Terms::AdmitAll => Duration::from_secs(1),
-            Terms::RefuseAll => DAY,
+            Terms::Admit => MINUTE,
+            Terms::Keep | Terms::Refuse => DAY,
         }
     }
 
     /// How often a new key must be asked for until it is in the state to be measured.
     pub(crate) const fn first(self) -> u32 {
         match self {
-            Terms::AdmitAll => 1,
-            Terms::RefuseAll => self.burst(),
+            Terms::Admit | Terms::Keep => 1,
+            Terms::Refuse => self.burst(),
         }
+    }
+
+    /// Whether requests for known keys are admitted.
+    pub(crate) const fn admits_known(self) -> bool {
+        !matches!(self, Terms::Refuse)
     }
 }
 
@@ -128,8 +155,8 @@ impl Ours {
 
 fn limit(terms: Terms) -> Limit {
     let period = match terms {
-        Terms::AdmitAll => Period::SECOND,
-        Terms::RefuseAll => Period::DAY,
+        Terms::Admit => Period::MINUTE,
+        Terms::Keep | Terms::Refuse => Period::DAY,
     };
     Limit::new(TokenBucket::new(1, period, terms.burst().into()))
 }
@@ -139,6 +166,10 @@ impl Contestant for Ours {
     fn admits(&self, key: &KeyBuffer) -> bool {
         let decision = self.0.check(key.as_str());
         black_box(&decision).is_admitted()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        Some(self.0.store().stats().keys)
     }
 }
 
@@ -167,6 +198,10 @@ impl<S: BuildHasher + Clone + Sync + Send> Contestant for Governor<S> {
     fn admits(&self, key: &KeyBuffer) -> bool {
         let answer = self.0.check_key(key.as_string());
         black_box(&answer).is_ok()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        Some(self.0.len())
     }
 }
 
@@ -200,6 +235,10 @@ impl Contestant for Throttlecrab {
         drop(limiter);
         matches!(black_box(&answer), Ok((true, _)))
     }
+
+    fn keys(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Decides nothing: what remains is the cost of making keys.
@@ -210,7 +249,11 @@ impl Contestant for Nobody {
     #[inline]
     fn admits(&self, key: &KeyBuffer) -> bool {
         black_box(key.as_str());
-        self.0 == Terms::AdmitAll
+        self.0.admits_known()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -234,18 +277,34 @@ mod tests {
 
     #[test]
     fn every_contestant_admits_all_where_it_shall() {
-        for contestant in all(Terms::AdmitAll) {
+        for contestant in all(Terms::Admit) {
             assert!(answers(&*contestant).into_iter().all(|admitted| admitted));
-        }
-        for name in Name::value_variants() {
-            let contestant = name.spacious().unwrap();
-            assert!(answers(&*contestant).into_iter().all(|admitted| admitted), "{name}");
         }
     }
 
     #[test]
+    fn every_contestant_admits_and_keeps_keys_that_are_asked_for_once() {
+        for name in Name::value_variants() {
+            let contestant = name.spacious().unwrap();
+            let mut key = KeyBuffer::default();
+            for number in 0..1_000 {
+                key.number(number, 16);
+                assert!(contestant.admits(&key), "{name}");
+            }
+            ensure_holds(&*contestant, 1_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_contestant_that_lost_keys_is_found_out() {
+        let contestant = Name::Tidegate.spacious().unwrap();
+        let error = ensure_holds(&*contestant, 1).unwrap_err();
+        assert_eq!(error.to_string(), "0 keys are held, not 1");
+    }
+
+    #[test]
     fn every_contestant_refuses_all_but_the_first_two_where_it_shall() {
-        for contestant in all(Terms::RefuseAll) {
+        for contestant in all(Terms::Refuse) {
             let answers = answers(&*contestant);
             let (first, rest) = answers.split_at(2);
             assert_eq!(first, [true, true]);

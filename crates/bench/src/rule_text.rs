@@ -28,10 +28,10 @@ impl Limits {
             Limits::One => "            rate_limit: {unit: second, requests_per_unit: 10}\n",
             Limits::Two => concat!(
                 "            limits:\n",
-                "              - {name: short, algorithm: token_bucket, unit: second, ",
-                "requests_per_unit: 1, burst: 1000000000}\n",
-                "              - {name: long, algorithm: token_bucket, per: 10s, ",
-                "requests_per_unit: 20, burst: 1000000000}\n",
+                "              - {name: short, algorithm: token_bucket, unit: minute, ",
+                "requests_per_unit: 1, burst: 30000000}\n",
+                "              - {name: long, algorithm: token_bucket, per: 10m, ",
+                "requests_per_unit: 10, burst: 30000000}\n",
             ),
         }
     }

@@ -28,10 +28,10 @@ pub(super) fn table() -> anyhow::Result<Table> {
         "4. Allocations (`allocations`)",
         &["who", "allocations in 10,000 admitted requests", "goal"],
     );
-    let ours = keyed(&Ours::new(Terms::AdmitAll)?);
+    let ours = keyed(&Ours::new(Terms::Admit)?);
     let verdicts = verdicts()?;
-    let governor = keyed(&Governor::new(Terms::AdmitAll)?);
-    let throttlecrab = keyed(&Throttlecrab::new(Terms::AdmitAll));
+    let governor = keyed(&Governor::new(Terms::Admit)?);
+    let throttlecrab = keyed(&Throttlecrab::new(Terms::Admit));
     for (who, count, goal) in [
         ("tidegate `KeyedLimiter::check`", ours, Some(GOAL)),
         ("tidegate `Engine::check_now`", verdicts, Some(GOAL)),

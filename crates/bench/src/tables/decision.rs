@@ -1,6 +1,8 @@
 //! One decision by one limit, for keys that exist.
 
-use crate::contestant::{Contestant, Governor, Name, Nobody, Ours, Terms, Throttlecrab};
+use crate::contestant::{
+    Contestant, Governor, Name, Nobody, Ours, Terms, Throttlecrab, ensure_holds,
+};
 use crate::goal::Goal;
 use crate::keys::{Draw, KEY_BYTES, KeyBuffer, KeySequence};
 use crate::race::{Entrant, Plan, Race};
@@ -22,39 +24,33 @@ const HOT: Goal = Goal::at_most(0.5);
 const LARGE: Goal = Goal::at_most(0.4);
 
 const CASES: [Case; 5] = [
-    Case {
-        name: "1 key",
-        keys: 1,
-        draw: Draw::uniform,
-        terms: Terms::AdmitAll,
-        goals: [USUAL, HOT],
-    },
+    Case { name: "1 key", keys: 1, draw: Draw::uniform, terms: Terms::Admit, goals: [USUAL, HOT] },
     Case {
         name: "1k keys",
         keys: 1_000,
         draw: Draw::uniform,
-        terms: Terms::AdmitAll,
+        terms: Terms::Admit,
         goals: [USUAL, USUAL],
     },
     Case {
         name: "1M keys, uniform",
         keys: 1_000_000,
         draw: Draw::uniform,
-        terms: Terms::AdmitAll,
+        terms: Terms::Admit,
         goals: [LARGE, LARGE],
     },
     Case {
         name: "1M keys, Zipf 1.0",
         keys: 1_000_000,
         draw: Draw::zipf,
-        terms: Terms::AdmitAll,
+        terms: Terms::Admit,
         goals: [USUAL, USUAL],
     },
     Case {
         name: "1k keys, all refused",
         keys: 1_000,
         draw: Draw::uniform,
-        terms: Terms::RefuseAll,
+        terms: Terms::Refuse,
         goals: [USUAL, USUAL],
     },
 ];
@@ -113,6 +109,8 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
                 goal.judge(ratio.median),
             ]);
         }
+        ensure_holds(&ours, case.keys)?;
+        ensure_holds(&governor, case.keys)?;
     }
     table.note(
         "Nanoseconds per decision and thread, reading the clock and making the key included. \
@@ -121,7 +119,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// Makes all keys known, and uses up what [`Terms::RefuseAll`] admits of each.
+/// Makes all keys known, and uses up what [`Terms::Refuse`] admits of each.
 fn insert_all(contestant: &dyn Contestant, case: &Case) {
     let mut key = KeyBuffer::default();
     for number in 0..case.keys {

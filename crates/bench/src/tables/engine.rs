@@ -3,9 +3,10 @@
 //! The peer does less: it has no rules, is told the two keys, and charges the
 //! first limit even when the second refuses.
 
+use std::collections::HashSet;
 use std::hint::black_box;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tidegate_engine::{Descriptor, Engine, MemoryConfig, MemoryStore, Request, SystemClock};
 use tidegate_rules::Domain;
 
@@ -63,7 +64,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
 }
 
 fn race(users: u64, scale: Scale) -> anyhow::Result<Race> {
-    let terms = Terms::AdmitAll;
+    let terms = Terms::Admit;
     let sequence = RequestSequence::new(Draw::uniform(users), scale.drawn, |user| user % RULES);
     let engine = engine()?;
     let governors = [Governor::new(terms)?, Governor::new(terms)?];
@@ -84,7 +85,12 @@ fn race(users: u64, scale: Scale) -> anyhow::Result<Race> {
         entrant.warm_up(scale.drawn);
     }
     let Scale { rounds, operations, .. } = scale;
-    Race::run(&entrants, Plan { rounds, operations, threads: 1, terms })
+    let race = Race::run(&entrants, Plan { rounds, operations, threads: 1, terms })?;
+    drop(entrants);
+    let drawn: HashSet<u64> = Draw::uniform(users).take(scale.drawn).collect();
+    let (held, expected) = (engine.store().stats().keys, drawn.len() * 2);
+    ensure!(held == expected, "the engine holds {held} keys, not {expected}");
+    Ok(race)
 }
 
 /// Two limiters, each asked for the user of every request.

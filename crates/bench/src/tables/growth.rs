@@ -11,7 +11,7 @@ use std::io::Write;
 use anyhow::ensure;
 
 use crate::child;
-use crate::contestant::Name;
+use crate::contestant::{Name, ensure_holds};
 use crate::goal::Goal;
 use crate::keys::{KEY_BYTES, KeyBuffer};
 use crate::scale::Scale;
@@ -137,6 +137,7 @@ pub(crate) fn measure(name: Name, keys: u64) -> anyhow::Result<()> {
         ensure!(admitted, "{name} refused key {number}");
         *time = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX).to_le_bytes();
     }
+    ensure_holds(&*contestant, keys)?;
     std::io::stdout().lock().write_all(times.as_flattened())?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::fs;
 use anyhow::{Context, ensure};
 
 use crate::child;
-use crate::contestant::Name;
+use crate::contestant::{Name, ensure_holds};
 use crate::goal::Goal;
 use crate::keys::KeyBuffer;
 use crate::scale::Scale;
@@ -76,7 +76,7 @@ pub(crate) fn measure(name: Name, keys: u64, key_bytes: usize) -> anyhow::Result
         ensure!(contestant.admits(&key), "{name} refused key {number}");
     }
     let after = resident_bytes()?;
-    drop(contestant);
+    ensure_holds(&*contestant, keys)?;
     println!("{}", after.saturating_sub(before));
     Ok(())
 }

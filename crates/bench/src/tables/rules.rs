@@ -102,7 +102,7 @@ fn race(snapshots: &[(u64, Snapshot)], asked: Asked, scale: Scale) -> anyhow::Re
         entrants.push(matching(count(*rules), domain, sequence));
     }
     let Scale { rounds, operations, .. } = scale;
-    Race::run(&entrants, Plan { rounds, operations, threads: 1, terms: Terms::AdmitAll })
+    Race::run(&entrants, Plan { rounds, operations, threads: 1, terms: Terms::Admit })
 }
 
 #[cfg(test)]
