@@ -1,0 +1,314 @@
+//! Who is measured: our limiter and its peers, behind one small trait.
+//!
+//! Each reads its own clock for each decision and hands out its whole answer.
+//! Keys of peers are `String`s, as their interfaces ask for.
+
+use std::fmt;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use governor::clock::DefaultClock;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
+use throttlecrab::PeriodicStore;
+use tidegate_engine::{KeyedLimiter, Limit, MemoryConfig, Period, SystemClock, TokenBucket};
+
+use crate::keys::KeyBuffer;
+use crate::stopwatch::time_of_day;
+
+/// So large a burst is not used up by any run. With one token a minute it is
+/// 57 years' worth; our buckets hold no more than 73.
+const BURST: u32 = 30_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+/// Room for 10M keys and more.
+const BUDGET_BYTES: usize = 1024 * 1024 * 1024;
+/// So that tables grow at the same inserts in every run.
+const SEED: u64 = 7;
+
+/// A limiter for many keys.
+pub(crate) trait Contestant: Sync {
+    /// Decides one request. All of the answer is made, though only a bit of it
+    /// is used: it is shown to the compiler's blind spot, by reference so that
+    /// large answers are not copied for it.
+    fn admits(&self, key: &KeyBuffer) -> bool;
+
+    /// How many keys it holds, where it says so.
+    fn keys(&self) -> Option<usize>;
+}
+
+/// Makes sure that no key was dropped: a smaller table would be measured than is meant.
+///
+/// # Errors
+/// When a contestant holds fewer keys than it was given, or more.
+pub(crate) fn ensure_holds(contestant: &dyn Contestant, keys: u64) -> anyhow::Result<()> {
+    match contestant.keys() {
+        Some(held) if held as u64 != keys => bail!("{held} keys are held, not {keys}"),
+        _ => Ok(()),
+    }
+}
+
+/// The contestants by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    Tidegate,
+    Governor,
+    Throttlecrab,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(match self {
+            Name::Tidegate => "tidegate",
+            Name::Governor => "governor",
+            Name::Throttlecrab => "throttlecrab",
+        })
+    }
+}
+
+impl Name {
+    /// The contestant with room for 10M keys, all of which it admits and keeps;
+    /// each run's is like that of the run before.
+    pub(crate) fn spacious(self) -> anyhow::Result<Box<dyn Contestant>> {
+        let terms = Terms::Keep;
+        Ok(match self {
+            Name::Tidegate => Box::new(Ours::spacious(terms)?),
+            Name::Governor => {
+                let hasher = BuildHasherDefault::<DefaultHasher>::default();
+                Box::new(Governor::with_hasher(terms, hasher)?)
+            }
+            Name::Throttlecrab => Box::new(Throttlecrab::new(terms)),
+        })
+    }
+}
+
+/// What a contestant shall do with all requests of a run.
+///
+/// A bucket that is full again is idle, and we drop idle keys where the peers
+/// keep them. So one token must take longer to come back than keys are inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// One a minute, and a burst that lasts.
+    Admit,
+    /// One a day, two at once, for keys that are asked for once: none becomes idle.
+    Keep,
+    /// The same, for keys that are asked for often: all but the first two are
+    /// refused. Not one at once, because throttlecrab then forgets the key at
+    /// once and refuses nothing.
+    Refuse,
+}
+
+impl Terms {
+    const fn burst(self) -> u32 {
+        match self {
+            Terms::Admit => BURST,
+            Terms::Keep | Terms::Refuse => 2,
+        }
+    }
+
+    const fn interval(self) -> Duration {
+        match self {
+            Terms::Admit => MINUTE,
+            Terms::Keep | Terms::Refuse => DAY,
+        }
+    }
+
+    /// How often a new key must be asked for until it is in the state to be measured.
+    pub(crate) const fn first(self) -> u32 {
+        match self {
+            Terms::Admit | Terms::Keep => 1,
+            Terms::Refuse => self.burst(),
+        }
+    }
+
+    /// Whether requests for known keys are admitted.
+    pub(crate) const fn admits_known(self) -> bool {
+        !matches!(self, Terms::Refuse)
+    }
+}
+
+/// Our limiter.
+#[derive(Debug)]
+pub(crate) struct Ours(KeyedLimiter);
+
+impl Ours {
+    /// As anyone gets it who does not say otherwise.
+    pub(crate) fn new(terms: Terms) -> anyhow::Result<Self> {
+        Ok(Ours(KeyedLimiter::new(limit(terms))?))
+    }
+
+    /// With a large budget and a fixed seed.
+    fn spacious(terms: Terms) -> anyhow::Result<Self> {
+        let memory = MemoryConfig {
+            budget_bytes: BUDGET_BYTES,
+            seed: Some(SEED),
+            ..MemoryConfig::default()
+        };
+        Ok(Ours(KeyedLimiter::with(limit(terms), memory, SystemClock::new())?))
+    }
+}
+
+fn limit(terms: Terms) -> Limit {
+    let period = match terms {
+        Terms::Admit => Period::MINUTE,
+        Terms::Keep | Terms::Refuse => Period::DAY,
+    };
+    Limit::new(TokenBucket::new(1, period, terms.burst().into()))
+}
+
+impl Contestant for Ours {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        let decision = self.0.check(key.as_str());
+        black_box(&decision).is_admitted()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        Some(self.0.store().stats().keys)
+    }
+}
+
+/// governor's limiter for many keys, as its users get it.
+#[derive(Debug)]
+pub(crate) struct Governor<S: BuildHasher + Clone = RandomState>(
+    RateLimiter<String, DashMapStateStore<String, S>, DefaultClock>,
+);
+
+impl Governor {
+    pub(crate) fn new(terms: Terms) -> anyhow::Result<Self> {
+        Self::with_hasher(terms, RandomState::new())
+    }
+}
+
+impl<S: BuildHasher + Clone + Default> Governor<S> {
+    fn with_hasher(terms: Terms, hasher: S) -> anyhow::Result<Self> {
+        let quota = Quota::with_period(terms.interval()).context("the interval is zero")?;
+        let quota = quota.allow_burst(NonZeroU32::new(terms.burst()).context("the burst is zero")?);
+        Ok(Governor(RateLimiter::dashmap_with_hasher(quota, hasher)))
+    }
+}
+
+impl<S: BuildHasher + Clone + Sync + Send> Contestant for Governor<S> {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        let answer = self.0.check_key(key.as_string());
+        black_box(&answer).is_ok()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+/// throttlecrab's library. It wants to be borrowed mutably, so it is in a lock.
+pub(crate) struct Throttlecrab {
+    limiter: Mutex<throttlecrab::RateLimiter<PeriodicStore>>,
+    burst: i64,
+    period_secs: i64,
+}
+
+impl fmt::Debug for Throttlecrab {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Throttlecrab").field("burst", &self.burst).finish_non_exhaustive()
+    }
+}
+
+impl Throttlecrab {
+    pub(crate) fn new(terms: Terms) -> Self {
+        let limiter = Mutex::new(throttlecrab::RateLimiter::new(PeriodicStore::new()));
+        let period_secs = i64::try_from(terms.interval().as_secs()).unwrap_or(i64::MAX);
+        Throttlecrab { limiter, burst: terms.burst().into(), period_secs }
+    }
+}
+
+impl Contestant for Throttlecrab {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        let mut limiter = self.limiter.lock();
+        let now = time_of_day();
+        let answer = limiter.rate_limit(key.as_str(), self.burst, 1, self.period_secs, 1, now);
+        drop(limiter);
+        matches!(black_box(&answer), Ok((true, _)))
+    }
+
+    fn keys(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Decides nothing: what remains is the cost of making keys.
+#[derive(Debug)]
+pub(crate) struct Nobody(pub(crate) Terms);
+
+impl Contestant for Nobody {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        black_box(key.as_str());
+        self.0.admits_known()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(terms: Terms) -> Vec<Box<dyn Contestant>> {
+        vec![
+            Box::new(Ours::new(terms).unwrap()),
+            Box::new(Governor::new(terms).unwrap()),
+            Box::new(Throttlecrab::new(terms)),
+        ]
+    }
+
+    fn answers(contestant: &dyn Contestant) -> Vec<bool> {
+        let mut key = KeyBuffer::default();
+        key.fill("somebody");
+        (0..1_000).map(|_| contestant.admits(&key)).collect()
+    }
+
+    #[test]
+    fn every_contestant_admits_all_where_it_shall() {
+        for contestant in all(Terms::Admit) {
+            assert!(answers(&*contestant).into_iter().all(|admitted| admitted));
+        }
+    }
+
+    #[test]
+    fn every_contestant_admits_and_keeps_keys_that_are_asked_for_once() {
+        for name in Name::value_variants() {
+            let contestant = name.spacious().unwrap();
+            let mut key = KeyBuffer::default();
+            for number in 0..1_000 {
+                key.number(number, 16);
+                assert!(contestant.admits(&key), "{name}");
+            }
+            ensure_holds(&*contestant, 1_000).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_contestant_that_lost_keys_is_found_out() {
+        let contestant = Name::Tidegate.spacious().unwrap();
+        let error = ensure_holds(&*contestant, 1).unwrap_err();
+        assert_eq!(error.to_string(), "0 keys are held, not 1");
+    }
+
+    #[test]
+    fn every_contestant_refuses_all_but_the_first_two_where_it_shall() {
+        for contestant in all(Terms::Refuse) {
+            let answers = answers(&*contestant);
+            let (first, rest) = answers.split_at(2);
+            assert_eq!(first, [true, true]);
+            assert!(rest.iter().all(|admitted| !admitted));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How much is measured.
+
+use std::fmt;
+
+/// The counts of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Rounds that count; one more comes before them.
+    pub(crate) rounds: usize,
+    /// Operations of one thread in one round.
+    pub(crate) operations: usize,
+    /// How many keys or requests are drawn ahead.
+    pub(crate) drawn: usize,
+    /// The sizes of the tables whose memory is measured; all contestants do
+    /// the first, the two fastest the rest.
+    pub(crate) memory_keys: &'static [u64],
+    /// Keys that the growing table ends with.
+    pub(crate) growth_keys: u64,
+    /// How often a rule file is compiled.
+    pub(crate) compilations: usize,
+    pub(crate) size: Size,
+}
+
+/// The two sizes of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Full,
+    Quick,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(match self {
+            Size::Full => "full",
+            Size::Quick => "quick",
+        })
+    }
+}
+
+impl Scale {
+    pub(crate) const FULL: Scale = Scale {
+        rounds: 9,
+        operations: 1_000_000,
+        drawn: 4_000_000,
+        memory_keys: &[1_000_000, 10_000_000],
+        growth_keys: 10_000_000,
+        compilations: 5,
+        size: Size::Full,
+    };
+
+    pub(crate) const QUICK: Scale = Scale {
+        rounds: 7,
+        operations: 200_000,
+        drawn: 1_000_000,
+        memory_keys: &[1_000_000],
+        growth_keys: 1_000_000,
+        compilations: 3,
+        size: Size::Quick,
+    };
+}

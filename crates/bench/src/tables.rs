@@ -1,0 +1,75 @@
+//! The tables, one topic each.
+
+mod allocations;
+mod decision;
+mod engine;
+pub(crate) mod growth;
+pub(crate) mod memory;
+mod rules;
+
+use std::{fs, thread};
+
+use clap::ValueEnum;
+
+use crate::scale::Scale;
+use crate::stopwatch::Stopwatch;
+use crate::table::Table;
+
+/// What a table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Topic {
+    /// One decision, many keys.
+    Decision,
+    /// Memory per key.
+    Memory,
+    /// Rules, matching and several limits: a whole verdict.
+    Engine,
+    /// Allocations of an admitted request.
+    Allocations,
+    /// The worst insert while a table grows.
+    Growth,
+    /// Compiling and matching rules.
+    Rules,
+}
+
+/// Prints the tables that were asked for, or all of them.
+///
+/// # Errors
+/// When something could not be measured; a missed goal is none.
+pub(crate) fn print(only: &[Topic], scale: Scale) -> anyhow::Result<()> {
+    let whole = Stopwatch::start();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("A {} run on {cores} cores. {}\n", scale.size, load());
+    for topic in Topic::value_variants() {
+        if !only.is_empty() && !only.contains(topic) {
+            continue;
+        }
+        let stopwatch = Stopwatch::start();
+        println!("{}", topic.measure(scale)?);
+        eprintln!("{topic:?}: {:.0} s", stopwatch.elapsed().as_secs_f64());
+    }
+    eprintln!("all: {:.0} s", whole.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// How busy the machine was before the run, for the reader to judge it by.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    match load.split_whitespace().next() {
+        Some(load) => format!("Processes that wanted to run in the minute before: {load}."),
+        None => String::new(),
+    }
+}
+
+impl Topic {
+    fn measure(self, scale: Scale) -> anyhow::Result<Table> {
+        match self {
+            Topic::Decision => decision::table(scale),
+            Topic::Memory => memory::table(scale),
+            Topic::Engine => engine::table(scale),
+            Topic::Allocations => allocations::table(),
+            Topic::Growth => growth::table(scale),
+            Topic::Rules => rules::table(scale),
+        }
+    }
+}

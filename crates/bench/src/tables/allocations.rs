@@ -1,0 +1,75 @@
+//! How often an admitted request of a known key asks the allocator.
+//!
+//! The counting allocator serves the whole program, as only one can. It hands
+//! every call through to the system's and adds some nanoseconds to it, which
+//! of the timed contestants only one that allocates notices.
+
+use std::alloc::System;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use super::engine;
+use crate::contestant::{Contestant, Governor, Ours, Terms, Throttlecrab};
+use crate::goal::Goal;
+use crate::keys::{Draw, KeyBuffer, KeySequence};
+use crate::requests::RequestSequence;
+use crate::table::Table;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const REQUESTS: usize = 10_000;
+const KEYS: u64 = 1_000;
+const GOAL: Goal = Goal::at_most(0.0);
+
+pub(super) fn table() -> anyhow::Result<Table> {
+    eprintln!("allocations");
+    let mut table = Table::new(
+        "4. Allocations (`allocations`)",
+        &["who", "allocations in 10,000 admitted requests", "goal"],
+    );
+    let ours = keyed(&Ours::new(Terms::Admit)?);
+    let verdicts = verdicts()?;
+    let governor = keyed(&Governor::new(Terms::Admit)?);
+    let throttlecrab = keyed(&Throttlecrab::new(Terms::Admit));
+    for (who, count, goal) in [
+        ("tidegate `KeyedLimiter::check`", ours, Some(GOAL)),
+        ("tidegate `Engine::check_now`", verdicts, Some(GOAL)),
+        ("governor", governor, None),
+        ("throttlecrab", throttlecrab, None),
+    ] {
+        let judged = goal.map_or_else(String::new, |goal| goal.judge(count as f64));
+        table.row([who.to_owned(), count.to_string(), judged]);
+    }
+    Ok(table)
+}
+
+fn keyed(contestant: &impl Contestant) -> usize {
+    let sequence = KeySequence::new(Draw::uniform(KEYS), REQUESTS);
+    let mut buffer = KeyBuffer::default();
+    in_second_pass(|| {
+        for key in sequence.from(0).take(REQUESTS) {
+            buffer.fill(key);
+            contestant.admits(&buffer);
+        }
+    })
+}
+
+fn verdicts() -> anyhow::Result<usize> {
+    let engine = engine::engine()?;
+    let sequence = RequestSequence::new(Draw::uniform(KEYS), REQUESTS, |user| user % engine::RULES);
+    Ok(in_second_pass(|| {
+        for asked in sequence.from(0).take(REQUESTS) {
+            engine::admits(&engine, &asked);
+        }
+    }))
+}
+
+/// How often the second pass allocates: in the first, keys become known.
+fn in_second_pass(mut pass: impl FnMut()) -> usize {
+    pass();
+    let region = Region::new(ALLOCATOR);
+    pass();
+    let change = region.change();
+    change.allocations + change.reallocations
+}

@@ -1,0 +1,125 @@
+//! Compiling rules, and finding the one that a request meets.
+
+use anyhow::Context;
+use tidegate_engine::Snapshot;
+
+use super::engine::matching;
+use crate::contestant::Terms;
+use crate::goal::Goal;
+use crate::keys::Draw;
+use crate::race::{Plan, Race};
+use crate::requests::RequestSequence;
+use crate::rule_text::{DOMAIN, Limits, compiled, rule_text};
+use crate::scale::Scale;
+use crate::spread::Spread;
+use crate::stopwatch::Stopwatch;
+use crate::table::{Table, count, ns};
+
+const SIZES: [u64; 3] = [10, 10_000, 100_000];
+const COMPILE: Goal = Goal::at_most_of(2.0, " s");
+/// "The same", with room for what the machine does.
+const SAME: Goal = Goal::at_most_of(1.2, " × ten rules");
+/// Of so many rules each size is asked where few are asked for.
+const FEW: u64 = 10;
+
+/// How many of the rules are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    /// The same number whatever the size, spread over all of them.
+    Few,
+    /// Each one as often as any other, so that large sizes leave the processor's caches.
+    All,
+}
+
+impl Asked {
+    const fn rule_of(self, user: u64, rules: u64) -> u64 {
+        match self {
+            Asked::Few => (user % FEW) * (rules / FEW),
+            Asked::All => user % rules,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Asked::Few => "match, ten rules asked for",
+            Asked::All => "match, all rules asked for",
+        }
+    }
+}
+
+pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
+    let columns = ["what", "rules", "time", "/ ten rules", "goal"];
+    let mut table = Table::new("6. Rules (`rules`)", &columns);
+    let mut snapshots = Vec::new();
+    for rules in SIZES {
+        eprintln!("rules: compiling {}", count(rules));
+        let (snapshot, seconds) = compile(rules, scale.compilations)?;
+        let judged = if rules == 100_000 { COMPILE.judge(seconds) } else { String::new() };
+        let time = format!("{:.1} ms", seconds * 1e3);
+        table.row(["compile".to_owned(), count(rules), time, String::new(), judged]);
+        snapshots.push((rules, snapshot));
+    }
+    for asked in [Asked::Few, Asked::All] {
+        eprintln!("rules: {}", asked.title());
+        let race = race(&snapshots, asked, scale)?;
+        for (place, (rules, _)) in snapshots.iter().enumerate() {
+            let ratio = race.ratio(place, 0);
+            let judged = if place == 0 { String::new() } else { SAME.judge(ratio.median) };
+            let time = format!("{} ns", ns(race.nanos(place)));
+            table.row([asked.title().to_owned(), count(*rules), time, ratio.to_string(), judged]);
+        }
+    }
+    table.note("Rules stand at the third level; a match is by three entries. Reading the request is included.");
+    Ok(table)
+}
+
+/// The compiled rules, and the median of the seconds that it takes.
+fn compile(rules: u64, times: usize) -> anyhow::Result<(Snapshot, f64)> {
+    let text = rule_text(rules, Limits::One);
+    let mut snapshot = None;
+    let mut seconds = Vec::with_capacity(times);
+    for _ in 0..times {
+        let text = text.clone();
+        let stopwatch = Stopwatch::start();
+        let compiled = compiled(text)?;
+        seconds.push(stopwatch.elapsed().as_secs_f64());
+        snapshot = Some(compiled);
+    }
+    Ok((snapshot.context("nothing was compiled")?, Spread::of(seconds).median))
+}
+
+fn race(snapshots: &[(u64, Snapshot)], asked: Asked, scale: Scale) -> anyhow::Result<Race> {
+    let sequences: Vec<RequestSequence> = snapshots
+        .iter()
+        .map(|(rules, _)| {
+            let rule_of = |user| asked.rule_of(user, *rules);
+            RequestSequence::new(Draw::uniform(*rules), scale.drawn, rule_of)
+        })
+        .collect();
+    let mut entrants = Vec::with_capacity(snapshots.len());
+    for ((rules, snapshot), sequence) in snapshots.iter().zip(&sequences) {
+        let domain = snapshot.domain(DOMAIN).context("the rules have another domain")?;
+        entrants.push(matching(count(*rules), domain, sequence));
+    }
+    let Scale { rounds, operations, .. } = scale;
+    Race::run(&entrants, Plan { rounds, operations, threads: 1, terms: Terms::Admit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rules_are_ten_spread_over_all_of_them() {
+        let rules: Vec<u64> = (0..10).map(|user| Asked::Few.rule_of(user, 100_000)).collect();
+        assert_eq!((rules[0], rules[1], rules[9]), (0, 10_000, 90_000));
+        assert_eq!(Asked::Few.rule_of(3, 10), 3);
+    }
+
+    #[test]
+    fn a_rule_file_is_compiled_and_timed() {
+        let (snapshot, seconds) = compile(1_000, 1).unwrap();
+        assert_eq!(snapshot.limits().len(), 1_000);
+        assert!(seconds > 0.0);
+    }
+}
