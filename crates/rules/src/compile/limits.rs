@@ -32,6 +32,7 @@ pub(super) struct RuleContext<'c> {
 struct Owner {
     home: (usize, NodeId),
     rule: RuleId,
+    name: Option<NameId>,
     spot: Spot,
 }
 
@@ -94,9 +95,11 @@ impl LimitsBuild {
         let identity = context
             .identity
             .of_limit(text.name.as_deref(), ordinal, algorithm);
+        let name = self.name(text);
         let owner = Owner {
             home: context.home,
             rule,
+            name,
             spot: text.spot,
         };
         self.own(identity, owner, problems);
@@ -104,7 +107,7 @@ impl LimitsBuild {
         let limit = RuleLimit {
             id,
             rule,
-            name: self.name(text),
+            name,
             limit: terms.limit.clone(),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
@@ -138,11 +141,13 @@ impl LimitsBuild {
     }
 
     fn replaces(&mut self, text: &LimitText) -> Box<[NameId]> {
-        let replaced: Box<[NameId]> = text.replaces.iter().map(|name| self.intern(name)).collect();
-        let spot = text.spot;
-        self.replaced
-            .extend(replaced.iter().map(|name| (spot, *name)));
-        replaced
+        let mut replaced = Vec::new();
+        for name in &text.replaces {
+            let id = self.intern(&name.what);
+            self.replaced.push((name.spot, id));
+            replaced.push(id);
+        }
+        replaced.into()
     }
 
     fn intern(&mut self, name: &str) -> NameId {
@@ -158,7 +163,10 @@ impl LimitsBuild {
         let Some(other) = self.owners.insert(identity, owner) else {
             return;
         };
-        if other.home == owner.home && other.rule != owner.rule {
+        let other_plan = other.home == owner.home && other.rule != owner.rule;
+        // Equal names in one list have their own message.
+        let equal_names = other.rule == owner.rule && owner.name.is_some();
+        if other_plan || equal_names {
             return;
         }
         let fault = Fault::new(
