@@ -93,10 +93,7 @@ fn every_crate_uses_only_what_the_design_allows() {
             .unwrap_or_else(|| panic!("crates/{name} is not in the design: add it to EDGES"));
         for used in dependencies(&name) {
             let ours = used.strip_prefix("tidegate-");
-            assert!(
-                ours.is_none_or(|ours| allowed.contains(&ours)),
-                "{name} may not use {used}"
-            );
+            assert!(ours.is_none_or(|ours| allowed.contains(&ours)), "{name} may not use {used}");
         }
     }
 }
@@ -134,11 +131,8 @@ fn every_source_file_belongs_to_a_module_tree() {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
         let directory = path.parent().unwrap_or(Path::new(""));
-        let parents = [
-            directory.with_extension("rs"),
-            directory.join("lib.rs"),
-            directory.join("main.rs"),
-        ];
+        let parents =
+            [directory.with_extension("rs"), directory.join("lib.rs"), directory.join("main.rs")];
         let declared = parents.iter().filter(|parent| parent.is_file()).any(|parent| {
             read(parent).lines().any(|line| line.trim_end().ends_with(&format!("mod {name};")))
         });
@@ -149,7 +143,8 @@ fn every_source_file_belongs_to_a_module_tree() {
 #[test]
 fn nothing_is_left_open() {
     // Put together here, so that this file does not find itself.
-    let marks = [["TO", "DO"], ["FIX", "ME"], ["todo", "!("], ["unimplemented", "!("], ["#[ign", "ore"]];
+    let marks =
+        [["TO", "DO"], ["FIX", "ME"], ["todo", "!("], ["unimplemented", "!("], ["#[ign", "ore"]];
     for path in all_rust_files() {
         let text = read(&path);
         for mark in marks.map(|parts| parts.concat()) {

@@ -98,7 +98,7 @@ pub(crate) enum Limits {
 pub(crate) struct LimitText {
     pub(crate) spot: Spot,
     pub(crate) name: Option<String>,
-    pub(crate) replaces: Vec<String>,
+    pub(crate) replaces: Vec<Placed<String>>,
     /// None when unlimited.
     pub(crate) terms: Option<Terms>,
 }

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::choices::AlgorithmName;
+use crate::choices::{AlgorithmName, Unit};
 use crate::vocabulary::{KEYS, Key, Place, Shape, keys_of};
 
 /// A length of time, as in `document`'s parser.
@@ -64,7 +64,7 @@ fn tolerate_misplaced(place: Place, properties: &mut Map<String, Value>) {
         properties.entry(key.name).or_insert_with(|| {
             json!({
                 "deprecated": true,
-                "description": format!("Has no effect in {}: it belongs in {home}.", place.title()),
+                "description": format!("Has no effect {}: it belongs {home}.", place.title()),
             })
         });
     }
@@ -86,8 +86,14 @@ fn shape(key: &Key) -> Value {
         Shape::Count { least, most } => {
             json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
         }
-        Shape::Choice(words) => json!({"enum": words}),
-        Shape::AnyCaseChoice(words) => json!({"type": "string", "pattern": any_case(words)}),
+        Shape::Choice(words) => {
+            // To older YAML an unquoted `off` is a boolean.
+            let as_boolean = words.contains(&"off").then_some(Value::Bool(false));
+            let words = words.iter().map(|word| Value::from(*word));
+            json!({"enum": words.chain(as_boolean).collect::<Vec<_>>()})
+        }
+        // Which words are right depends on `unlimited`; see the conditions.
+        Shape::AnyCaseChoice(words) => json!({"type": ["string", "null"], "examples": words}),
         Shape::Duration => json!({"type": "string", "pattern": DURATION_PATTERN}),
         Shape::Percent => json!({"type": "string", "pattern": "^[0-9]+%$"}),
         Shape::One(place) => json!({"anyOf": [reference(place), {"type": "null"}]}),
@@ -154,12 +160,13 @@ fn descriptor_conditions() -> Vec<Value> {
 }
 
 fn limit_conditions() -> Vec<Value> {
+    let unit = json!({"type": "string", "pattern": any_case(Unit::WORDS)});
     vec![
         not_together("unit", "per"),
         json!({
             "if": {"required": ["unlimited"], "properties": {"unlimited": {"const": true}}},
-            "then": {},
-            "else": {"anyOf": [
+            "then": {"properties": {"unit": {"not": unit}}},
+            "else": {"properties": {"unit": unit}, "anyOf": [
                 {"required": ["unit"]},
                 {"required": ["per"]},
                 {"required": ["algorithm"], "properties": {"algorithm": {"const": "concurrency"}}},

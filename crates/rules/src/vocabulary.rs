@@ -32,17 +32,17 @@ impl Place {
         Place::Soft,
     ];
 
-    /// What messages call it.
+    /// Where that is, for messages.
     pub(crate) const fn title(self) -> &'static str {
         match self {
-            Place::Root => "the top level of the file",
-            Place::Descriptor => "a descriptor",
-            Place::Limit => "a limit (`rate_limit` or an item of `limits`)",
-            Place::Replaced => "an item of `replaces`",
-            Place::Plan => "a plan",
-            Place::PlanChoice => "`plan`",
-            Place::Address => "`address`",
-            Place::Soft => "`soft`",
+            Place::Root => "at the top level of the file",
+            Place::Descriptor => "in a descriptor",
+            Place::Limit => "in a limit (`rate_limit` or an item of `limits`)",
+            Place::Replaced => "in an item of `replaces`",
+            Place::Plan => "in a plan",
+            Place::PlanChoice => "in `plan`",
+            Place::Address => "in `address`",
+            Place::Soft => "in `soft`",
         }
     }
 
@@ -251,10 +251,10 @@ pub(crate) fn suggestion(place: Place, written: &str) -> String {
     }
     if let Some(word) = closest(written, KEYS.iter().map(|key| key.name)) {
         let home = places_of(word).next().map_or("", |key| key.place.title());
-        return format!("did you mean `{word}`, which belongs in {home}?");
+        return format!("did you mean `{word}`, which belongs {home}?");
     }
     let all: Vec<&str> = words().collect();
-    format!("{} can have {}", place.title(), crate::diagnostics::one_of(&all))
+    format!("known {} are {}", place.title(), all.join(", "))
 }
 
 #[cfg(test)]

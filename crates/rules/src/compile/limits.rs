@@ -32,6 +32,7 @@ pub(super) struct RuleContext<'c> {
 struct Owner {
     home: (usize, NodeId),
     rule: RuleId,
+    name: Option<NameId>,
     spot: Spot,
 }
 
@@ -92,13 +93,14 @@ impl LimitsBuild {
         let id = LimitId::at(self.limits.len());
         let algorithm = terms.limit.algorithm();
         let identity = context.identity.of_limit(text.name.as_deref(), ordinal, algorithm);
-        let owner = Owner { home: context.home, rule, spot: text.spot };
+        let name = self.name(text);
+        let owner = Owner { home: context.home, rule, name, spot: text.spot };
         self.own(identity, owner, problems);
         let descriptor = context.descriptor;
         let limit = RuleLimit {
             id,
             rule,
-            name: self.name(text),
+            name,
             limit: terms.limit.clone(),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
@@ -126,10 +128,13 @@ impl LimitsBuild {
     }
 
     fn replaces(&mut self, text: &LimitText) -> Box<[NameId]> {
-        let replaced: Box<[NameId]> = text.replaces.iter().map(|name| self.intern(name)).collect();
-        let spot = text.spot;
-        self.replaced.extend(replaced.iter().map(|name| (spot, *name)));
-        replaced
+        let mut replaced = Vec::new();
+        for name in &text.replaces {
+            let id = self.intern(&name.what);
+            self.replaced.push((name.spot, id));
+            replaced.push(id);
+        }
+        replaced.into()
     }
 
     fn intern(&mut self, name: &str) -> NameId {
@@ -145,7 +150,10 @@ impl LimitsBuild {
         let Some(other) = self.owners.insert(identity, owner) else {
             return;
         };
-        if other.home == owner.home && other.rule != owner.rule {
+        let other_plan = other.home == owner.home && other.rule != owner.rule;
+        // Equal names in one list have their own message.
+        let equal_names = other.rule == owner.rule && owner.name.is_some();
+        if other_plan || equal_names {
             return;
         }
         let fault = Fault::new("identity_collision", "two limits would share their counters")

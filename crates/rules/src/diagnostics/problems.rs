@@ -88,6 +88,11 @@ impl<'a> Problems<'a> {
         }
     }
 
+    /// Whether further errors are only counted, so that their hints need not be found.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.errors >= PROBLEMS_MAX
+    }
+
     pub(crate) const fn has_errors(&self) -> bool {
         self.errors > 0
     }

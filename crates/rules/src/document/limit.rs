@@ -7,7 +7,7 @@ use tidegate_algorithms::{
 };
 
 use super::reader::{Field, Fields, Reader};
-use super::{LimitText, Terms};
+use super::{LimitText, Placed, Terms};
 use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, Unit, WhenOver};
 use crate::diagnostics::{Fault, Spot, closest, one_of};
 use crate::vocabulary::Place;
@@ -57,7 +57,11 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<LimitText>
     Some(LimitText { spot: fields.spot, name, replaces, terms })
 }
 
-fn replaces(reader: &mut Reader<'_, '_>, fields: &Fields, own: Option<&str>) -> Vec<String> {
+fn replaces(
+    reader: &mut Reader<'_, '_>,
+    fields: &Fields,
+    own: Option<&str>,
+) -> Vec<Placed<String>> {
     let Some(list) = fields.get("replaces") else {
         return Vec::new();
     };
@@ -82,7 +86,7 @@ fn replaces(reader: &mut Reader<'_, '_>, fields: &Fields, own: Option<&str>) -> 
                 .compat("replaces should not contain name of same descriptor");
             reader.error(item, fault);
         } else {
-            names.push(name);
+            names.push(Placed { what: name, spot: reader.yaml.spot(item) });
         }
     }
     names

@@ -63,8 +63,16 @@ impl<'y, 'p> Reader<'y, 'p> {
     /// Says that a value is not what its key takes.
     pub(crate) fn wrong_kind(&mut self, id: NodeId, name: &str, expected: &str) {
         let found = self.yaml.describe(id);
-        let fault = Fault::new("wrong_type", format!("`{name}` takes {expected}, not {found}"))
-            .compat(format!("error loading config file: {found} where {expected} is expected"));
+        let message = format!("`{name}` takes {expected}, not {found}");
+        let mut fault = Fault::new("wrong_type", message);
+        if vocabulary::places_of(name).any(|key| key.upstream) {
+            fault = fault
+                .compat(format!("error loading config file: {found} where {expected} is expected"));
+        }
+        let unquoted = self.yaml.scalar(id).map(|scalar| Plain::of(&scalar.text));
+        if found == "text" && matches!(unquoted, Some(Plain::Integer(_) | Plain::Bool(_))) {
+            fault = fault.hint("remove the quotes");
+        }
         self.error(id, fault);
     }
 
@@ -157,18 +165,18 @@ impl<'y, 'p> Reader<'y, 'p> {
         match home {
             // Upstream does not look where its keys stand; it ignores them there.
             Some(key) if key.upstream && place.is_upstream() => {
-                let message = format!("`{name}` has no effect in {}", place.title());
+                let message = format!("`{name}` has no effect {}", place.title());
                 let fault = Fault::new("misplaced_key", message)
-                    .hint(format!("it belongs in {}", key.place.title()));
+                    .hint(format!("it belongs {}", key.place.title()));
                 self.warn(key_id, fault);
                 if name != "metadata" {
                     self.check_ignored(value);
                 }
             }
             Some(key) => {
-                let message = format!("`{name}` does not belong in {}", place.title());
+                let message = format!("`{name}` does not belong {}", place.title());
                 let fault = Fault::new("misplaced_key", message)
-                    .hint(format!("it belongs in {}", key.place.title()))
+                    .hint(format!("it belongs {}", key.place.title()))
                     .compat(format!("config error, unknown key '{name}'"));
                 self.error(key_id, fault);
             }
@@ -177,8 +185,9 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     fn unknown_key(&mut self, place: Place, name: &str, key_id: NodeId) {
+        let hint = (!self.problems.is_full()).then(|| vocabulary::suggestion(place, name));
         let fault = Fault::new("unknown_key", format!("unknown key `{name}`"))
-            .hint(vocabulary::suggestion(place, name))
+            .maybe_hint(hint)
             .compat(format!("config error, unknown key '{name}'"));
         self.error(key_id, fault);
     }
@@ -267,8 +276,16 @@ impl<'y, 'p> Reader<'y, 'p> {
         Some(Placed { what: scalar.text.clone().into_owned(), spot: yaml.spot(id) })
     }
 
+    /// Upstream takes no number with a fraction, and none of more than 64 bits.
     fn refuse_fraction(&mut self, id: NodeId) {
-        let fault = Fault::new("fraction", "a number with a fraction has no meaning here")
+        let text = self.yaml.scalar(id).map_or("", |scalar| &*scalar.text);
+        let whole = text.bytes().all(|byte| byte.is_ascii_digit());
+        let message = if whole {
+            "a number this large has no meaning here"
+        } else {
+            "a number with a fraction has no meaning here"
+        };
+        let fault = Fault::new("not_whole", message)
             .hint("quote it if it should be text")
             .compat("error checking config");
         self.error(id, fault);
@@ -298,31 +315,25 @@ impl<'y, 'p> Reader<'y, 'p> {
             _ => (0, u64::MAX),
         };
         let plain = self.yaml.scalar(field.value).map(Scalar::plain);
-        match plain {
-            Some(Plain::Integer(number)) => {
-                let number = u64::try_from(number).ok();
-                let within = number.filter(|number| (least..=most).contains(number));
-                if within.is_none() {
-                    let bounds = if most == u64::MAX {
-                        format!("at least {least}")
-                    } else {
-                        format!("between {least} and {most}")
-                    };
-                    let fault = Fault::new("out_of_range", format!("`{name}` must be {bounds}"))
-                        .compat("error checking config");
-                    self.error(field.value, fault);
-                }
-                within
-            }
-            Some(Plain::Float(_)) => {
-                self.refuse_fraction(field.value);
-                None
-            }
+        let number = match plain {
+            Some(Plain::Integer(number)) => u64::try_from(number).ok(),
+            // A whole number of more than 64 bits reads like one with a fraction.
+            Some(Plain::Float(_)) => None,
             _ => {
                 self.wrong_kind(field.value, name, "a whole number");
-                None
+                return None;
             }
+        };
+        let within = number.filter(|number| (least..=most).contains(number));
+        if within.is_none() {
+            let message = format!("`{name}` must be a whole number between {least} and {most}");
+            let mut fault = Fault::new("out_of_range", message);
+            if field.key.upstream {
+                fault = fault.compat("error checking config");
+            }
+            self.error(field.value, fault);
         }
+        within
     }
 
     /// One word of a closed set.
@@ -356,17 +367,20 @@ impl<'y, 'p> Reader<'y, 'p> {
     ) -> Option<Placed<tidegate_algorithms::Period>> {
         let field = fields.get(name)?;
         let written = self.text(field)?;
-        let period = parse_duration(&written.what).and_then(|length| {
-            tidegate_algorithms::Period::new(length).map_err(|error| error.to_string())
-        });
-        match period {
-            Ok(what) => Some(Placed { what, spot: written.spot }),
+        let length = match parse_duration(&written.what) {
+            Ok(length) => length,
             Err(message) => {
                 let fault = Fault::new("invalid_duration", message)
                     .hint("write a whole number and `ms`, `s`, `m`, `h`, `d` or `w`, such as `5m`");
                 self.error(field.value, fault);
-                None
+                return None;
             }
-        }
+        };
+        let Ok(what) = tidegate_algorithms::Period::new(length) else {
+            let message = format!("`{name}` must be between 1ms and 366d");
+            self.error(field.value, Fault::new("out_of_range", message));
+            return None;
+        };
+        Some(Placed { what, spot: written.spot })
     }
 }

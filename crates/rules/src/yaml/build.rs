@@ -159,9 +159,7 @@ impl<'s> Build<'s> {
             Kind::Sequence(open.children.into())
         };
         self.nodes[index].kind = kind;
-        if spot.start > self.nodes[index].spot.start {
-            self.nodes[index].spot.end = spot.start;
-        }
+        self.nodes[index].spot.end = spot.end.max(self.nodes[index].spot.end);
         self.report_duplicates(open.id, problems);
         self.attach(open.id);
     }
