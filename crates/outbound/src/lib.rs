@@ -1,1 +1,1 @@
-//! DOC
+//! Calls that leave at the pace their receiver allows.
