@@ -74,7 +74,8 @@ impl<'v> Notice<'v> {
     }
 
     /// The limit to tell of where there is room for one: the one whose refusal
-    /// lasts, or else the one with the least remaining.
+    /// lasts, or else the one with the least remaining, limits of requests in
+    /// flight after all others.
     pub fn tightest(&self) -> Option<&Policy<'v>> {
         self.policies.iter().min_by_key(|policy| policy.looseness())
     }
@@ -108,7 +109,7 @@ impl<'v> Notice<'v> {
         match self.retry_after_seconds() {
             Some(1) => format!("{policy}. Try again in 1 second."),
             Some(seconds) => format!("{policy}. Try again in {seconds} seconds."),
-            None => format!("{policy}. The request asks for more than that at once."),
+            None => format!("{policy}. The request asks for more than it can ever admit."),
         }
     }
 

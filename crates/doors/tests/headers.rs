@@ -133,6 +133,16 @@ fn concurrency_has_a_unit_instead_of_a_window_and_a_short_wait() {
 }
 
 #[test]
+fn slots_in_flight_are_told_in_plain_numbers_only_when_they_refuse_or_stand_alone() {
+    let engine = user_limits(
+        "{algorithm: concurrency, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}",
+    );
+    assert_eq!(fields(HeaderSet::default(), &check(&engine, 1))[1], "x-ratelimit-remaining: 8");
+    let refused = fields(HeaderSet::default(), &check(&engine, 1));
+    assert_eq!(refused[1..3], ["x-ratelimit-limit: 1", "x-ratelimit-remaining: 0"]);
+}
+
+#[test]
 fn several_limits_are_listed_and_the_tightest_is_told_in_plain_numbers() {
     let engine = user_limits(
         "{name: second, unit: second, requests_per_unit: 3}, {unit: hour, requests_per_unit: 2}, \

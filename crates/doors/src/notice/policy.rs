@@ -98,6 +98,7 @@ impl<'v> Policy<'v> {
     /// Orders limits by how urgent they are to tell, the most urgent first: a
     /// refusal that counts by itself, the longest first; alternatives that all
     /// refuse, the shortest first, because one will do; then what remains.
+    /// Slots in flight come last: they come back, so few of them is no news.
     pub(super) fn looseness(&self) -> (u8, u64) {
         let wait = match self.retry() {
             Retry::Now => 0,
@@ -107,7 +108,8 @@ impl<'v> Policy<'v> {
         match (self.violated, self.ruling.role) {
             (true, Role::Alternative) => (1, wait),
             (true, _) => (0, u64::MAX - wait),
-            (false, _) => (2, self.decision().remaining),
+            (false, _) if !self.is_concurrency() => (2, self.decision().remaining),
+            (false, _) => (3, self.decision().remaining),
         }
     }
 
