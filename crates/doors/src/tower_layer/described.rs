@@ -40,8 +40,8 @@ impl Described {
     #[must_use]
     pub fn descriptor<K, V>(self, entries: impl IntoIterator<Item = (K, V)>) -> Self
     where
-        K: Into<CompactString>,
-        V: Into<CompactString>,
+        K: AsRef<str>,
+        V: AsRef<str>,
     {
         self.add(entries, None)
     }
@@ -54,8 +54,8 @@ impl Described {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Self
     where
-        K: Into<CompactString>,
-        V: Into<CompactString>,
+        K: AsRef<str>,
+        V: AsRef<str>,
     {
         self.add(entries, Some(cost))
     }
@@ -82,10 +82,13 @@ impl Described {
 
     fn add<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>, cost: Option<u64>) -> Self
     where
-        K: Into<CompactString>,
-        V: Into<CompactString>,
+        K: AsRef<str>,
+        V: AsRef<str>,
     {
-        self.entries.extend(entries.into_iter().map(|(key, value)| (key.into(), value.into())));
+        for (key, value) in entries {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            self.entries.push((CompactString::new(key), CompactString::new(value)));
+        }
         self.descriptors.push(Part { end: self.entries.len(), cost });
         self
     }
