@@ -1,0 +1,24 @@
+//! The door for services in this process: a tower layer.
+//!
+//! It limits any service of HTTP requests (axum, hyper, tonic). A request is
+//! described by a closure, decided on the calling thread before its body is
+//! read, and refused, delayed or passed on. Slots of concurrency limits are
+//! held until the answer's body has ended or was dropped, whatever happens on
+//! the way: an error, a panic, a client that goes away.
+//!
+//! Rules, counters and switches belong to the engine, which the layer shares
+//! with everyone who has a handle to it.
+
+mod described;
+mod settings;
+
+mod answer;
+mod body;
+mod future;
+mod service;
+
+pub use body::LimitedBody;
+pub use described::Described;
+pub use future::RateLimitFuture;
+pub use service::RateLimit;
+pub use settings::{HeadersOn, LimitError, RateLimitLayer};

@@ -1,0 +1,129 @@
+//! The way of one request through the limited service.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tidegate_engine::Nanos;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+
+use super::body::{Held, LimitedBody};
+use crate::headers::Fields;
+
+/// What a request that may pass takes along: its slots, and the fields for its answer.
+#[derive(Debug)]
+pub(super) struct Passage {
+    held: Held,
+    fields: Fields,
+}
+
+impl Passage {
+    pub(super) const fn new(held: Held, fields: Fields) -> Self {
+        Passage { held, fields }
+    }
+
+    /// Of a request that is not limited.
+    pub(super) fn free() -> Self {
+        Passage { held: Held::nothing(), fields: Fields::default() }
+    }
+
+    fn hand_over<R: Body>(self, answer: Response<R>) -> Response<LimitedBody<R>> {
+        let mut answer = answer.map(|body| LimitedBody::of_service(body, self.held));
+        self.fields.add_to(answer.headers_mut());
+        answer
+    }
+}
+
+pin_project! {
+    /// The answer to come. Dropping it gives the request up: its slots come
+    /// back; its place in a leaky bucket's queue stays empty.
+    pub struct RateLimitFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        stage: Stage<S, B, S::Future>,
+        passage: Option<Passage>,
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    enum Stage<S, B, F> {
+        Refused { answer: Option<Response<Bytes>> },
+        Waiting { #[pin] turn: Sleep, service: S, request: Option<Request<B>> },
+        Running { #[pin] answer: F },
+    }
+}
+
+impl<S, B> RateLimitFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) const fn refused(answer: Response<Bytes>) -> Self {
+        RateLimitFuture { stage: Stage::Refused { answer: Some(answer) }, passage: None }
+    }
+
+    pub(super) fn waiting(after: Nanos, service: S, request: Request<B>, passage: Passage) -> Self {
+        let turn = sleep(Duration::from(after));
+        let stage = Stage::Waiting { turn, service, request: Some(request) };
+        RateLimitFuture { stage, passage: Some(passage) }
+    }
+
+    pub(super) const fn running(answer: S::Future, passage: Passage) -> Self {
+        RateLimitFuture { stage: Stage::Running { answer }, passage: Some(passage) }
+    }
+}
+
+impl<S, B, R> Future for RateLimitFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    type Output = Result<Response<LimitedBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            match this.stage.as_mut().project() {
+                StageProjection::Refused { answer } => {
+                    let answer = answer.take().expect("a future is not polled after its end");
+                    return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
+                }
+                StageProjection::Waiting { turn, service, request } => {
+                    ready!(turn.poll(context));
+                    let request = request.take().expect("the service is called once");
+                    let answer = service.call(request);
+                    this.stage.set(Stage::Running { answer });
+                }
+                StageProjection::Running { answer } => {
+                    let answer = ready!(answer.poll(context));
+                    // Taken before the error is returned: the slots come back with it.
+                    let passage = this.passage.take().unwrap_or_else(Passage::free);
+                    return Poll::Ready(answer.map(|answer| passage.hand_over(answer)));
+                }
+            }
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for RateLimitFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match &self.stage {
+            Stage::Refused { .. } => "refused",
+            Stage::Waiting { .. } => "waiting",
+            Stage::Running { .. } => "running",
+        };
+        f.debug_struct("RateLimitFuture").field("stage", &stage).finish_non_exhaustive()
+    }
+}
