@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tidegate_algorithms::{Clock, Holder, Outcome, Timestamp};
 use tidegate_rules::{RuleLimit, Snapshot};
 use tidegate_stores::{
@@ -28,7 +27,7 @@ use crate::observer::Observer;
 use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::Switch;
-use crate::verdict::{Ruling, Verdict};
+use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
 
 /// Decides requests by the rules of a snapshot, with counters in a store.
 pub struct Engine<S = MemoryStore, C = SystemClock> {
@@ -191,69 +190,34 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn gather<'s>(&self, loaded: &'s Loaded, request: &Request<'_>) -> Gathered<'s> {
-        gather(loaded, &self.fingerprinter, request, || {
-            Holder(self.holders.fetch_add(1, Ordering::Relaxed))
-        })
-    }
-
-    /// The verdict of what the store answered.
-    #[inline]
-    fn conclude(
-        &self,
-        loaded: Guard<Arc<Loaded>>,
-        rulings: SmallVec<[Ruling; 4]>,
-        met: SmallVec<[Option<tidegate_rules::RuleId>; 4]>,
-    ) -> Verdict {
-        let said = rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
-        let outcome = if passes(said) { Outcome::Admitted } else { Outcome::Refused };
-        let verdict =
-            Verdict { loaded, outcome, rulings, met, undecided: None, switched_off: false };
-        self.tell(&verdict);
-        verdict
+    fn gather<'s>(&self, loaded: &'s Loaded, request: &Request<'_>, met: &mut Met) -> Gathered<'s> {
+        let holder = || Holder(self.holders.fetch_add(1, Ordering::Relaxed));
+        gather(loaded, &self.fingerprinter, request, holder, met)
     }
 
     /// The verdict of a request that could not be decided.
     #[cold]
     fn give_up(&self, request: &Request<'_>, undecided: Undecided) -> Verdict {
-        let loaded = self.loaded.load();
+        let mut verdict = Verdict::admitting(self.loaded.load());
         // What broke may break again: without rules the failure mode alone decides.
-        let denials = catch_unwind(AssertUnwindSafe(|| {
-            let request = Request {
-                descriptors: request
-                    .descriptors
-                    .get(..DESCRIPTORS_MAX)
-                    .unwrap_or(request.descriptors),
-                ..*request
-            };
-            let gathered = self.gather(&loaded, &request);
+        let said = catch_unwind(AssertUnwindSafe(|| {
+            let known = request.descriptors.get(..DESCRIPTORS_MAX).unwrap_or(request.descriptors);
+            let request = Request { descriptors: known, ..*request };
+            let gathered = self.gather(&verdict.loaded, &request, &mut Met::new());
             let enforced = gathered.checks.iter().zip(&gathered.meanings);
             let enforced = enforced.filter(|(check, _)| check.role != Role::Observed);
             enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
         }));
-        let outcome = self.failure_mode.outcome(denials.unwrap_or_default().into_iter());
-        let verdict = Verdict {
-            loaded,
-            outcome,
-            rulings: SmallVec::new(),
-            met: SmallVec::new(),
-            undecided: Some(undecided),
-            switched_off: false,
-        };
+        verdict.outcome = self.failure_mode.outcome(said.unwrap_or_default().into_iter());
+        verdict.undecided = Some(undecided);
         self.tell(&verdict);
         verdict
     }
 
     #[cold]
     fn pass(&self) -> Verdict {
-        let verdict = Verdict {
-            loaded: self.loaded.load(),
-            outcome: Outcome::Admitted,
-            rulings: SmallVec::new(),
-            met: SmallVec::new(),
-            undecided: None,
-            switched_off: true,
-        };
+        let mut verdict = Verdict::admitting(self.loaded.load());
+        verdict.switched_off = true;
         self.tell(&verdict);
         verdict
     }
@@ -282,10 +246,14 @@ impl<C: Clock> Engine<MemoryStore, C> {
         if request.descriptors.len() > DESCRIPTORS_MAX {
             return self.give_up(request, too_many(request));
         }
-        match catch_unwind(AssertUnwindSafe(|| self.decide_now(verb, request))) {
-            Ok(verdict) => verdict,
-            Err(payload) => self.give_up(request, Undecided::panicked(&*payload)),
+        // Filled where it is returned: a verdict is large enough for its moves to cost.
+        let mut verdict = Verdict::admitting(self.loaded.load());
+        let filled = catch_unwind(AssertUnwindSafe(|| self.fill_now(&mut verdict, verb, request)));
+        if let Err(payload) = filled {
+            return self.give_up(request, Undecided::panicked(&*payload));
         }
+        self.tell(&verdict);
+        verdict
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
@@ -296,17 +264,14 @@ impl<C: Clock> Engine<MemoryStore, C> {
     }
 
     #[inline]
-    fn decide_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
-        let loaded = self.loaded.load();
-        let (rulings, met) = {
-            let gathered = self.gather(&loaded, request);
-            let mut answers = Answers::new();
-            if !gathered.checks.is_empty() {
-                self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
-            }
-            (rulings(&gathered, &answers), gathered.met)
-        };
-        self.conclude(loaded, rulings, met)
+    fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
+        let gathered = self.gather(&verdict.loaded, request, &mut verdict.met);
+        if gathered.checks.is_empty() {
+            return;
+        }
+        let mut answers = Answers::new();
+        self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
+        verdict.outcome = conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
     }
 }
 
@@ -339,21 +304,22 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
 
     async fn decide(&self, verb: Verb, request: &Request<'_>) -> Result<Verdict, Undecided> {
         // Held over an await, so counted as a holder rather than guarded.
-        let loaded = self.loaded.load_full();
-        let (rulings, met) = {
-            let gathered = self.gather(&loaded, request);
+        let mut verdict = Verdict::admitting(Guard::from_inner(self.loaded.load_full()));
+        let gathered = self.gather(&verdict.loaded, request, &mut verdict.met);
+        if !gathered.checks.is_empty() {
             let mut answers = Answers::new();
-            if !gathered.checks.is_empty() {
-                let batch = batch(verb, &gathered, self.clock.now());
-                self.store.apply(&batch, &mut answers).await?;
-            }
+            let batch = batch(verb, &gathered, self.clock.now());
+            self.store.apply(&batch, &mut answers).await?;
             if answers.len() != gathered.checks.len() {
                 let reason = "it did not answer every check".to_owned();
                 return Err(StoreError::Unavailable { reason }.into());
             }
-            (rulings(&gathered, &answers), gathered.met)
-        };
-        Ok(self.conclude(Guard::from_inner(loaded), rulings, met))
+            verdict.outcome =
+                conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
+        }
+        drop(gathered);
+        self.tell(&verdict);
+        Ok(verdict)
     }
 }
 
@@ -374,21 +340,28 @@ fn batch<'a>(verb: Verb, gathered: &'a Gathered<'_>, now: Timestamp) -> Batch<'a
     Batch { verb, charge: gathered.charge, now, checks: &gathered.checks }
 }
 
+/// Turns answers into rulings, and says what they come to.
 #[inline]
-fn rulings(gathered: &Gathered<'_>, answers: &Answers) -> SmallVec<[Ruling; 4]> {
-    gathered
-        .checks
-        .iter()
-        .zip(&gathered.meanings)
-        .zip(answers)
-        .map(|((check, meaning), answer)| Ruling {
+fn conclude(
+    gathered: &Gathered<'_>,
+    answers: &Answers,
+    rulings: &mut Rulings,
+    held: &mut Vec<Held>,
+) -> Outcome {
+    for ((check, meaning), answer) in gathered.checks.iter().zip(&gathered.meanings).zip(answers) {
+        let limit = meaning.limit.id;
+        rulings.push(Ruling {
             descriptor: meaning.descriptor,
-            limit: meaning.limit.id,
+            limit,
             decision: answer.decision,
             basis: answer.basis,
             role: check.role,
-            key: check.key,
-            holder: check.holder,
-        })
-        .collect()
+        });
+        let cost = answer.decision.taken;
+        if check.holder != Holder::default() && cost > 0 {
+            held.push(Held { limit, key: check.key, holder: check.holder, cost });
+        }
+    }
+    let said = rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
+    if passes(said) { Outcome::Admitted } else { Outcome::Refused }
 }

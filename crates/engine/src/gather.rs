@@ -2,12 +2,13 @@
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, Holder};
-use tidegate_rules::{Found, KeyValue, Mode, NameId, RuleId, RuleLimit};
+use tidegate_rules::{Found, KeyValue, Mode, NameId, RuleLimit};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::loaded::Loaded;
 use crate::request::Request;
+use crate::verdict::Met;
 
 /// A request's descriptors beyond this many are not looked at; see
 /// [`Undecided::TooManyDescriptors`](crate::Undecided::TooManyDescriptors).
@@ -20,14 +21,12 @@ pub(crate) struct Gathered<'s> {
     pub(crate) checks: SmallVec<[Check<'s>; 4]>,
     /// In the order of the checks.
     pub(crate) meanings: SmallVec<[Meaning<'s>; 4]>,
-    /// The rule that each descriptor met.
-    pub(crate) met: SmallVec<[Option<RuleId>; 4]>,
 }
 
 /// What a check stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning<'s> {
-    pub(crate) descriptor: usize,
+    pub(crate) descriptor: u32,
     pub(crate) limit: &'s RuleLimit,
 }
 
@@ -37,15 +36,15 @@ pub(crate) fn gather<'s>(
     fingerprinter: &Fingerprinter,
     request: &Request<'_>,
     holder: impl Fn() -> Holder,
+    met: &mut Met,
 ) -> Gathered<'s> {
     let mut gathered = Gathered {
         charge: Charge::AllOrNothing,
         checks: SmallVec::new(),
         meanings: SmallVec::new(),
-        met: SmallVec::new(),
     };
     let Some(domain) = loaded.snapshot().domain(request.domain) else {
-        gathered.met.resize(request.descriptors.len(), None);
+        met.resize(request.descriptors.len(), None);
         return gathered;
     };
     gathered.charge = match domain.charge() {
@@ -53,9 +52,9 @@ pub(crate) fn gather<'s>(
         tidegate_rules::Charge::Always => Charge::Always,
     };
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
-    for (index, descriptor) in request.descriptors.iter().enumerate() {
+    for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let found = domain.find(descriptor.entries);
-        gathered.met.push(found.as_ref().map(|found| found.rule.id()));
+        met.push(found.as_ref().map(|found| found.rule.id()));
         let Some(found) = found else { continue };
         if let Some(exemption) = found.rule.exemption() {
             replaced.extend_from_slice(&exemption.replaces);

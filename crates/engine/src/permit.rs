@@ -3,42 +3,25 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Clock, Holder};
-use tidegate_rules::LimitId;
-use tidegate_stores::{Answers, Batch, Charge, Check, Key, MemoryStore, Role, Verb};
+use tidegate_algorithms::Clock;
+use tidegate_stores::{Answers, Batch, Charge, Check, MemoryStore, Role, Verb};
 
 use crate::engine::Engine;
 use crate::loaded::Loaded;
-use crate::verdict::Verdict;
+use crate::verdict::{Held, Verdict};
 
 /// The slots that an admitted request holds. Dropping it gives them back.
 #[must_use = "the slots are given back when the permit is dropped"]
 pub struct Permit<C: Clock> {
     engine: Arc<Engine<MemoryStore, C>>,
     loaded: Option<Arc<Loaded>>,
-    slots: SmallVec<[Slot; 1]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    limit: LimitId,
-    key: Key,
-    holder: Holder,
-    cost: u64,
+    slots: Vec<Held>,
 }
 
 impl<C: Clock> Permit<C> {
     /// Everything that the verdict holds.
     pub(crate) fn of(engine: &Arc<Engine<MemoryStore, C>>, verdict: &Verdict) -> Self {
-        let slots: SmallVec<[Slot; 1]> = verdict
-            .held()
-            .map(|ruling| Slot {
-                limit: ruling.limit,
-                key: ruling.key,
-                holder: ruling.holder,
-                cost: ruling.decision.taken,
-            })
-            .collect();
+        let slots = verdict.held.clone();
         let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
         Permit { engine: Arc::clone(engine), loaded, slots }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Decision, Holder, Nanos, Outcome, Retry};
+use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{Basis, Key, Role};
 
@@ -17,17 +17,33 @@ use crate::loaded::Loaded;
 pub struct Verdict {
     pub(crate) loaded: Guard<Arc<Loaded>>,
     pub(crate) outcome: Outcome,
-    pub(crate) rulings: SmallVec<[Ruling; 4]>,
-    pub(crate) met: SmallVec<[Option<RuleId>; 4]>,
+    pub(crate) rulings: Rulings,
+    pub(crate) met: Met,
+    /// The slots of concurrency limits that the request holds.
+    pub(crate) held: Vec<Held>,
     pub(crate) undecided: Option<Undecided>,
     pub(crate) switched_off: bool,
+}
+
+/// The decisions of a verdict; two limits are common, more take an allocation.
+pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
+/// The rule that each descriptor met.
+pub(crate) type Met = SmallVec<[Option<RuleId>; 4]>;
+
+/// Slots of a concurrency limit that must be given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) limit: LimitId,
+    pub(crate) key: Key,
+    pub(crate) holder: Holder,
+    pub(crate) cost: u64,
 }
 
 /// One limit's decision within a verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling {
     /// Which of the request's descriptors met the limit.
-    pub descriptor: usize,
+    pub descriptor: u32,
     /// The limit.
     pub limit: LimitId,
     /// What it decided.
@@ -36,8 +52,6 @@ pub struct Ruling {
     pub basis: Basis,
     /// What the decision means for the request.
     pub role: Role,
-    pub(crate) key: Key,
-    pub(crate) holder: Holder,
 }
 
 /// The limit that refused a request, in words.
@@ -54,6 +68,20 @@ pub struct Refusal<'v> {
 }
 
 impl Verdict {
+    /// Admits, and says nothing more yet.
+    #[inline]
+    pub(crate) fn admitting(loaded: Guard<Arc<Loaded>>) -> Self {
+        Verdict {
+            loaded,
+            outcome: Outcome::Admitted,
+            rulings: SmallVec::new(),
+            met: SmallVec::new(),
+            held: Vec::new(),
+            undecided: None,
+            switched_off: false,
+        }
+    }
+
     /// Admitted or refused.
     pub const fn outcome(&self) -> Outcome {
         self.outcome
@@ -149,16 +177,6 @@ impl Verdict {
     /// The rule of a ruling of this verdict.
     pub fn rule(&self, ruling: &Ruling) -> Option<&Rule> {
         self.snapshot().rule(self.limit(ruling)?.rule)
-    }
-
-    /// The rulings that hold slots which must be given back.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Ruling> {
-        self.rulings.iter().filter(|ruling| {
-            ruling.decision.taken > 0
-                && self.limit(ruling).is_some_and(|limit| {
-                    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
-                })
-        })
     }
 
     /// A required limit that refuses, the one to wait longest for; or else, of

@@ -99,7 +99,7 @@ pub struct Answer {
 }
 
 /// The answers to a batch, in the order of its checks.
-pub type Answers = SmallVec<[Answer; 4]>;
+pub type Answers = SmallVec<[Answer; 2]>;
 
 /// Whether a request passes, given what each of its checks said: every
 /// required one admits, and so does an alternative, if there are any.

@@ -11,20 +11,23 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// 128 bits that stand for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u128);
+pub struct Fingerprint {
+    low: u64,
+    high: u64,
+}
 
 impl Fingerprint {
     /// The bits that tell keys of one shard apart.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the fingerprint apart")]
     pub(crate) const fn stored(self) -> (u64, u32) {
-        (self.0 as u64, (self.0 >> 64) as u32)
+        (self.low, self.high as u32)
     }
 
     /// The bits that choose the shard.
     #[inline]
     pub(crate) const fn shard_bits(self) -> u32 {
-        (self.0 >> 96) as u32
+        (self.high >> 32) as u32
     }
 
     /// The fingerprint of the same key under one of several limits. Stays in
@@ -33,9 +36,9 @@ impl Fingerprint {
     #[must_use]
     pub const fn under(self, limit: u64) -> Self {
         // Two odd multipliers spread the identity over all 96 stored bits.
-        let low = limit.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let high = limit.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32;
-        Fingerprint(self.0 ^ (low as u128) ^ ((high as u128) << 64))
+        let low = self.low ^ limit.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let high = self.high ^ (limit.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32);
+        Fingerprint { low, high }
     }
 }
 
@@ -58,7 +61,9 @@ impl Fingerprinter {
 
     /// The fingerprint of `value` within a group (a rule).
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the hash apart")]
     pub fn of(&self, group: u64, value: &[u8]) -> Fingerprint {
-        Fingerprint(xxh3_128_with_seed(value, self.seed ^ group))
+        let bits = xxh3_128_with_seed(value, self.seed ^ group);
+        Fingerprint { low: bits as u64, high: (bits >> 64) as u64 }
     }
 }

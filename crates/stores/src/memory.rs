@@ -20,7 +20,7 @@ use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb, passes};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
-use shard::{Loaded, Shard};
+use shard::{InPlace, Loaded, Shard};
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -31,6 +31,8 @@ const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 65_536;
 /// Counters that new keys of one limit share in each shard of a full store.
 const SHARED_CELLS: u64 = 16;
+/// Checks that are decided in place at the most; longer requests take the general way.
+const IN_PLACE_MAX: usize = 4;
 /// How long to wait when a full store refuses: time for the sweep to free places.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 
@@ -161,6 +163,7 @@ impl MemoryStore {
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
         match (batch.verb, batch.checks) {
             (Verb::Check, [check]) => answers.push(self.check_one(check, batch.now)),
+            (Verb::Check, checks) if self.check_together_in_place(checks, batch, answers) => {}
             (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, answers),
             (verb, checks) => {
                 answers.extend(checks.iter().map(|check| self.act(verb, check, batch.now)));
@@ -318,6 +321,46 @@ impl MemoryStore {
         }
     }
 
+    /// Several known keys of one shard, all in their slots: the common case of
+    /// a rule with several limits. Says whether it was that case.
+    #[inline]
+    fn check_together_in_place(
+        &self,
+        checks: &[Check<'_>],
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+    ) -> bool {
+        let Some((first, others)) = checks.split_first() else { return true };
+        let index = self.shard_of(first.key.fingerprint);
+        let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
+        if checks.len() > IN_PLACE_MAX || others.iter().any(elsewhere) || has_twins(checks) {
+            return false;
+        }
+        let mut shard = self.shards[index].0.lock();
+        let mut judged: SmallVec<[InPlace; IN_PLACE_MAX]> = SmallVec::new();
+        for check in checks {
+            let ask = ask(check, batch.now);
+            match shard.judge_in_place(check.key.fingerprint, check.limit, ask) {
+                Some(one) => judged.push(one),
+                None => return false,
+            }
+        }
+        let said = checks.iter().zip(&judged);
+        let pass = passes(said.map(|(check, one)| (check.role, one.decision.is_admitted())))
+            || batch.charge == Charge::Always;
+        for (check, one) in checks.iter().zip(&judged) {
+            let mut decision = one.decision;
+            if pass || !decision.is_admitted() {
+                shard.set_in_place(one);
+            } else {
+                let state = State::from(one.before);
+                decision = check.limit.uncharged(&state, ask(check, batch.now), decision);
+            }
+            answers.push(Answer { decision, basis: Basis::Exact });
+        }
+        true
+    }
+
     /// Judges several keys as one: all shards are locked, in one order for
     /// every caller, until the last key is given back.
     fn judge_together(&self, checks: &[Check<'_>], batch: &Batch<'_>, answers: &mut Answers) {
@@ -422,6 +465,14 @@ impl CounterStore for MemoryStore {
         self.apply_now(batch, answers);
         Ok(())
     }
+}
+
+/// Whether a key stands twice.
+#[inline]
+fn has_twins(checks: &[Check<'_>]) -> bool {
+    checks.iter().enumerate().any(|(at, check)| {
+        checks[..at].iter().any(|other| other.key.fingerprint == check.key.fingerprint)
+    })
 }
 
 /// A key of several that are judged together.

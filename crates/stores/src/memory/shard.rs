@@ -35,6 +35,15 @@ pub(super) struct Loaded {
     slot: Option<usize>,
 }
 
+/// What a check of a known key does to its slot.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    slot: usize,
+    pub(super) before: SmallState,
+    after: Packed,
+    pub(super) decision: Decision,
+}
+
 /// The table was full, and the key is not in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
@@ -65,14 +74,29 @@ impl Shard {
         limit: &Limit,
         ask: Ask,
     ) -> Option<Decision> {
+        let judged = self.judge_in_place(key, limit, ask)?;
+        self.slots[judged.slot].set(judged.after);
+        Some(judged.decision)
+    }
+
+    /// Says what a check in place would do, and does nothing.
+    #[inline(always)]
+    pub(super) fn judge_in_place(
+        &self,
+        key: Fingerprint,
+        limit: &Limit,
+        ask: Ask,
+    ) -> Option<InPlace> {
         let slot = self.find(key)?;
-        let slot = &mut self.slots[slot];
-        let Packed::Small(state) = slot.packed() else {
-            return None;
-        };
-        let (decision, next) = limit.check_small(state, ask)?;
-        slot.set(Packed::of(next)?);
-        Some(decision)
+        let Packed::Small(before) = self.slots[slot].packed() else { return None };
+        let (decision, after) = limit.check_small(before, ask)?;
+        Some(InPlace { slot, before, after: Packed::of(after)?, decision })
+    }
+
+    /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
+    #[inline(always)]
+    pub(super) fn set_in_place(&mut self, judged: &InPlace) {
+        self.slots[judged.slot].set(judged.after);
     }
 
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.
