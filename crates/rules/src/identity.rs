@@ -25,24 +25,22 @@ impl Identity {
         identity
     }
 
-    /// The identity one level further down.
-    pub(crate) fn below(&self, key: &str, values: &Values) -> Self {
-        let mut identity = self.clone();
-        identity.part("key", key);
+    /// Goes one level further down.
+    pub(crate) fn below(&mut self, key: &str, values: &Values) {
+        self.part("key", key);
         match values {
-            Values::Any => identity.part("varies", ""),
-            Values::Exactly(value) => identity.part("value", value),
-            Values::Like(pattern) => identity.part("pattern", pattern),
+            Values::Any => self.part("varies", ""),
+            Values::Exactly(value) => self.part("value", value),
+            Values::Like(pattern) => self.part("pattern", pattern),
             Values::Within(ranges) => {
                 // The order of ranges in a file means nothing.
                 let mut ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
                 ranges.sort_unstable();
                 for range in ranges {
-                    identity.part("cidr", &range);
+                    self.part("cidr", &range);
                 }
             }
         }
-        identity
     }
 
     /// The identity of a limit here: by its name, or else by its place among the rule's limits.

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use serde::Serialize;
 use smallvec::SmallVec;
 use tidegate_algorithms::Limit;
@@ -72,24 +73,52 @@ pub struct Exemption {
 /// One level of a rule's path, as metrics show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// The key.
-    pub key: Box<str>,
-    /// What is shown of the value.
-    pub shown: Shown,
+    key: CompactString,
+    shown: ShownText,
+}
+
+/// [`Shown`], owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShownText {
+    KeyOnly,
+    Written(CompactString),
+    Shared(CompactString),
+    Requested,
 }
 
 /// What a metric shows of a level's value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'l> {
     /// Nothing.
     KeyOnly,
     /// The value, pattern or ranges of the rule.
-    Written(Box<str>),
+    Written(&'l str),
     /// The pattern or ranges of the rule, also where the metric is detailed,
     /// because their values share one counter.
-    Shared(Box<str>),
+    Shared(&'l str),
     /// The value of the request.
     Requested,
+}
+
+impl Level {
+    pub(crate) fn new(key: &str, shown: ShownText) -> Self {
+        Level { key: key.into(), shown }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What is shown of the value.
+    pub fn shown(&self) -> Shown<'_> {
+        match &self.shown {
+            ShownText::KeyOnly => Shown::KeyOnly,
+            ShownText::Written(text) => Shown::Written(text),
+            ShownText::Shared(text) => Shown::Shared(text),
+            ShownText::Requested => Shown::Requested,
+        }
+    }
 }
 
 impl Rule {
@@ -155,7 +184,7 @@ impl Rule {
             }
             out.write_str(&level.key)?;
             let requested = entries.get(at).map_or("", |entry| entry.value);
-            let value = match &level.shown {
+            let value = match level.shown() {
                 Shown::Shared(written) => written,
                 _ if self.detailed_metric => requested,
                 Shown::Requested => requested,

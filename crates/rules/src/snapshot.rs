@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use ipnet::IpNet;
@@ -114,9 +115,11 @@ pub struct Domain {
     /// By node: what applies there.
     pub(crate) ends: Vec<End>,
     /// By node: its own part of the path, for explanations.
-    pub(crate) labels: Vec<Box<str>>,
+    pub(crate) labels: Vec<CompactString>,
     /// The place of each plan among the rules of a node whose plan the value names.
     pub(crate) plans: IndexMap<Arc<str>, (), FixedState>,
+    /// Where the value names the plan.
+    pub(crate) choices: Vec<PlanChoice>,
     /// The rules of the whole snapshot.
     pub(crate) rules: Arc<[Rule]>,
 }
@@ -131,17 +134,22 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// What applies to a request whose last entry led to a node.
+/// What applies to a request whose last entry led to a node. Small for the
+/// same reason as the tree's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Nothing,
     Rule(RuleId),
-    /// One rule for each plan of the domain, from `first` on, in the order of the plans.
-    Plans {
-        first: RuleId,
-        /// The place of the plan for values that name none.
-        default: Option<u32>,
-    },
+    /// The value names the plan; the place in [`Domain::choices`].
+    Choice(u32),
+}
+
+/// One rule for each plan of a domain, in the order of the plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlanChoice {
+    pub(crate) first: RuleId,
+    /// The place of the plan for values that name none.
+    pub(crate) default: Option<usize>,
 }
 
 /// The rule that a request met.
@@ -200,7 +208,7 @@ impl Domain {
 
     /// Whether the value at a node names the plan.
     pub(crate) fn names_plans(&self, node: NodeId) -> bool {
-        matches!(self.ends.get(node.index()), Some(End::Plans { .. }))
+        matches!(self.ends.get(node.index()), Some(End::Choice(_)))
     }
 
     /// The rule that applies at a node when the last entry has this value.
@@ -209,9 +217,10 @@ impl Domain {
         let rule = match *self.ends.get(node.index())? {
             End::Nothing => return None,
             End::Rule(rule) => rule.index(),
-            End::Plans { first, default } => {
+            End::Choice(at) => {
+                let choice = self.choices.get(at as usize)?;
                 let named = self.plans.get_index_of(value);
-                first.index() + named.or(default.map(|at| at as usize))?
+                choice.first.index() + named.or(choice.default)?
             }
         };
         self.rules.get(rule)

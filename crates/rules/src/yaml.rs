@@ -30,6 +30,8 @@ pub(crate) struct NodeId(u32);
 #[derive(Debug)]
 pub(crate) struct Yaml<'s> {
     nodes: Vec<Node<'s>>,
+    /// The children of every collection, those of one side by side.
+    children: Vec<NodeId>,
     root: Option<NodeId>,
 }
 
@@ -44,8 +46,16 @@ pub(crate) struct Node<'s> {
 #[derive(Debug)]
 pub(crate) enum Kind<'s> {
     Scalar(Scalar<'s>),
-    Sequence(Box<[NodeId]>),
-    Mapping(Box<[(NodeId, NodeId)]>),
+    Sequence(Children),
+    /// Keys and values in turn.
+    Mapping(Children),
+}
+
+/// Where a collection's children are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Children {
+    start: u32,
+    count: u32,
 }
 
 /// A scalar's text, and how it was written.
@@ -72,6 +82,22 @@ impl<'s> Yaml<'s> {
 
     pub(crate) fn node(&self, id: NodeId) -> &Node<'s> {
         &self.nodes[id.0 as usize]
+    }
+
+    /// A list's items.
+    pub(crate) fn items(&self, children: Children) -> &[NodeId] {
+        let start = children.start as usize;
+        let items = self.children.get(start..start + children.count as usize);
+        items.unwrap_or_default()
+    }
+
+    /// A mapping's keys and values.
+    pub(crate) fn pairs(
+        &self,
+        children: Children,
+    ) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
+        let pairs = self.items(children).chunks_exact(2);
+        pairs.map(|pair| (pair[0], pair[1]))
     }
 
     pub(crate) fn spot(&self, id: NodeId) -> Spot {

@@ -7,7 +7,8 @@ use support::{compiled, entries, try_compile};
 
 /// The code of the first problem of a text.
 fn refused(text: &str) -> &'static str {
-    try_compile(text).unwrap_err().problems()[0].code
+    let report = try_compile(text).expect_err("the text is wrong");
+    report.problems()[0].code
 }
 
 const TEN_MEGABYTES: usize = 10_000_000;

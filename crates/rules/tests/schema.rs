@@ -9,7 +9,7 @@ use std::path::Path;
 use cases::cases;
 use jsonschema::Validator;
 use serde_json::Value;
-use tidegate_rules::schema;
+use tidegate_rules::{Options, Source, compile, schema};
 
 fn validator() -> Validator {
     jsonschema::draft202012::new(&schema()).expect("the schema is a schema")
@@ -63,6 +63,51 @@ fn refuses_every_file_of_the_wrong_structure() {
         .map(|case| case.name)
         .collect();
     assert_eq!(accepted, Vec::<String>::new());
+}
+
+/// The reference for people.
+fn reference() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules-reference.md");
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_reference_explains_every_key_too() {
+    let reference = reference();
+    for (place, definition) in schema()["$defs"].as_object().unwrap() {
+        for (key, property) in definition["properties"].as_object().unwrap() {
+            if property["deprecated"] == true {
+                continue;
+            }
+            // In a table, or in the short form of an example.
+            let explained = [format!("| `{key}` |"), format!("{key}: ")];
+            let found = explained.iter().any(|text| reference.contains(text));
+            assert!(found, "{place}.{key}");
+        }
+    }
+}
+
+#[test]
+fn the_rules_in_the_reference_are_right() {
+    let reference = reference();
+    let blocks = reference.split("```yaml\n").skip(1);
+    let mut files = 0;
+    for block in blocks {
+        let block = block.split("```").next().unwrap_or_default();
+        let text = match block.split_once(':').map(|(key, _)| key) {
+            Some("rate_limit" | "limits") => {
+                let indented = block.trim_end().replace('\n', "\n    ");
+                format!("domain: d\ndescriptors:\n  - key: k\n    {indented}\n")
+            }
+            Some("descriptors") => format!("domain: d\n{block}"),
+            _ => block.to_owned(),
+        };
+        let compiled = compile(&[Source::new("reference", text)], &Options::default());
+        let snapshot = compiled.unwrap_or_else(|report| panic!("{report}"));
+        assert!(!snapshot.rules().is_empty() && snapshot.warnings().is_empty(), "{block}");
+        files += 1;
+    }
+    assert_eq!(files, 6);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use compact_str::{CompactString, format_compact};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 
@@ -9,10 +10,9 @@ use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
 use crate::choices::Charge;
 use crate::diagnostics::{Fault, Problems, Spot, closest};
 use crate::document::{Counting, Descriptor, LimitText, Limits, Placed, RuleFile, Values};
-use crate::identity::Identity;
 use crate::matching::{CountBy, NodeId, Taken, TreeBuilder};
-use crate::rule::{Level, Rule, Shown};
-use crate::snapshot::{Domain, End};
+use crate::rule::Rule;
+use crate::snapshot::{Domain, End, PlanChoice};
 
 /// A plan and where it is.
 #[derive(Debug)]
@@ -31,18 +31,13 @@ pub(super) struct DomainBuild {
     tree: TreeBuilder,
     /// By node.
     ends: Vec<End>,
-    labels: Vec<Box<str>>,
+    choices: Vec<PlanChoice>,
+    labels: Vec<CompactString>,
     spots: Vec<Spot>,
 }
 
-/// A node whose children are being added.
-#[derive(Debug)]
-struct Parent<'p> {
-    node: NodeId,
-    path: &'p str,
-    levels: &'p [Level],
-    identity: &'p Identity,
-}
+/// The descriptors from the top down to the one being added.
+type Trail<'d> = Vec<&'d Descriptor>;
 
 impl DomainBuild {
     pub(super) fn new(name: &str, number: usize) -> Self {
@@ -53,7 +48,8 @@ impl DomainBuild {
             plans: IndexMap::default(),
             tree: TreeBuilder::default(),
             ends: vec![End::Nothing],
-            labels: vec![Box::default()],
+            choices: Vec::new(),
+            labels: vec![CompactString::default()],
             spots: vec![Spot::default()],
         }
     }
@@ -104,77 +100,62 @@ impl DomainBuild {
         limits: &mut LimitsBuild,
         problems: &mut Problems<'_>,
     ) {
-        let identity = Identity::of_domain(&self.name);
-        let parent = Parent { node: NodeId::ROOT, path: "", levels: &[], identity: &identity };
+        let mut trail = Trail::new();
         for descriptor in descriptors {
-            self.descriptor(descriptor, &parent, limits, problems);
+            self.descriptor(descriptor, NodeId::ROOT, &mut trail, limits, problems);
         }
     }
 
     // Recursion ends with the file's nesting, which has a maximum.
-    fn descriptor(
+    fn descriptor<'d>(
         &mut self,
-        descriptor: &Descriptor,
-        parent: &Parent<'_>,
+        descriptor: &'d Descriptor,
+        parent: NodeId,
+        trail: &mut Trail<'d>,
         limits: &mut LimitsBuild,
         problems: &mut Problems<'_>,
     ) {
-        let label = label(descriptor);
-        let path: Arc<str> = if parent.path.is_empty() {
-            label.as_str().into()
-        } else {
-            format!("{}.{label}", parent.path).into()
-        };
-        let domain = Arc::clone(&self.name);
-        let composite = || format!("{domain}.{path}");
+        trail.push(descriptor);
         if let Some(spot) = descriptor.misused_share {
-            let fault = Fault::new(
-                "share_without_pattern",
-                "`share_threshold` needs a `value` with `*`, or a `cidr`",
-            )
-            .hint("a single value has one counter anyway: remove it")
-            .compat(format!(
-                "share_threshold can only be used with wildcard values (containing '*'), \
-                 but found key '{}'",
-                composite()
-            ));
-            problems.error(spot, fault);
+            problems.error(spot, self.misused_share(trail));
         }
-        let node = match self.declare(parent.node, descriptor) {
-            Ok(node) => node,
-            Err(Taken(first)) => {
-                let message = format!("`{path}` is declared twice");
-                let mut fault = Fault::new("duplicate_descriptor", message)
-                    .hint("put everything about it into one descriptor")
-                    .compat(format!("duplicate descriptor composite key '{}'", composite()));
-                if let Some(first) = self.spots.get(first.index()) {
-                    fault = fault.related(*first, "first declared here");
+        match self.declare(parent, descriptor) {
+            Ok(node) => {
+                let end = self.end(node, trail, limits, problems);
+                self.ends.push(end);
+                self.labels.push(label(descriptor));
+                self.spots.push(descriptor.spot);
+                for child in &descriptor.children {
+                    self.descriptor(child, node, trail, limits, problems);
                 }
-                problems.error(descriptor.spot, fault);
-                return;
             }
-        };
-        let identity = parent.identity.below(&descriptor.key, &descriptor.values);
-        let mut levels = parent.levels.to_vec();
-        levels.push(level(descriptor));
-        let levels: Arc<[Level]> = levels.into();
-        let metadata = descriptor.metadata.clone().map(Arc::new);
-        let context = RuleContext {
-            domain: &domain,
-            path: &path,
-            levels: &levels,
-            metadata: metadata.as_ref(),
-            descriptor,
-            identity: &identity,
-            home: (self.number, node),
-        };
-        let end = self.end(&context, limits, problems);
-        self.ends.push(end);
-        self.labels.push(label.into());
-        self.spots.push(descriptor.spot);
-        let parent = Parent { node, path: &path, levels: &levels, identity: &identity };
-        for child in &descriptor.children {
-            self.descriptor(child, &parent, limits, problems);
+            Err(taken) => problems.error(descriptor.spot, self.duplicate(taken, trail)),
+        }
+        trail.pop();
+    }
+
+    fn misused_share(&self, trail: &Trail<'_>) -> Fault {
+        Fault::new(
+            "share_without_pattern",
+            "`share_threshold` needs a `value` with `*`, or a `cidr`",
+        )
+        .hint("a single value has one counter anyway: remove it")
+        .compat(format!(
+            "share_threshold can only be used with wildcard values (containing '*'), \
+             but found key '{}.{}'",
+            self.name,
+            path(trail)
+        ))
+    }
+
+    fn duplicate(&self, taken: Taken, trail: &Trail<'_>) -> Fault {
+        let path = path(trail);
+        let fault = Fault::new("duplicate_descriptor", format!("`{path}` is declared twice"))
+            .hint("put everything about it into one descriptor")
+            .compat(format!("duplicate descriptor composite key '{}.{path}'", self.name));
+        match self.spots.get(taken.0.index()) {
+            Some(first) => fault.related(*first, "first declared here"),
+            None => fault,
         }
     }
 
@@ -196,41 +177,50 @@ impl DomainBuild {
         }
     }
 
-    /// What applies at a node.
+    /// What applies at the node of the last descriptor.
     fn end(
-        &self,
-        context: &RuleContext<'_>,
+        &mut self,
+        node: NodeId,
+        trail: &Trail<'_>,
         limits: &mut LimitsBuild,
         problems: &mut Problems<'_>,
     ) -> End {
-        match &context.descriptor.limits {
+        let Some(descriptor) = trail.last() else {
+            return End::Nothing;
+        };
+        let (domain, home) = (Arc::clone(&self.name), (self.number, node));
+        let context = || RuleContext::new(&domain, home, trail, descriptor);
+        match &descriptor.limits {
             Limits::None => End::Nothing,
             Limits::Own(own) if own.is_empty() => End::Nothing,
             Limits::Own(own) => {
                 refuse_equal_names(own, problems);
-                End::Rule(limits.rule(context, None, own, problems))
+                End::Rule(limits.rule(&context(), None, own, problems))
             }
             Limits::Plan(name) => match self.plan(name, problems) {
                 Some((_, plan, build)) => {
-                    End::Rule(limits.rule(context, Some(plan), &build.limits, problems))
+                    End::Rule(limits.rule(&context(), Some(plan), &build.limits, problems))
                 }
                 None => End::Nothing,
             },
             Limits::PlanNamedByValue { default } => {
                 let default = default.as_ref().map(|name| self.plan(name, problems));
                 let mut first = None;
+                let context = context();
                 for (name, plan) in &self.plans {
-                    let rule = limits.rule(context, Some(name), &plan.limits, problems);
+                    let rule = limits.rule(&context, Some(name), &plan.limits, problems);
                     first.get_or_insert(rule);
                 }
                 let Some(first) = first else {
                     let fault = Fault::new("unknown_plan", "the domain has no plans")
                         .hint("add `plans` at the top level of the file");
-                    problems.error(context.descriptor.spot, fault);
+                    problems.error(descriptor.spot, fault);
                     return End::Nothing;
                 };
-                let default = default.flatten().and_then(|(at, ..)| u32::try_from(at).ok());
-                End::Plans { first, default }
+                let default = default.flatten().map(|(at, ..)| at);
+                let at = u32::try_from(self.choices.len()).unwrap_or(u32::MAX);
+                self.choices.push(PlanChoice { first, default });
+                End::Choice(at)
             }
         }
     }
@@ -261,6 +251,7 @@ impl DomainBuild {
             charge: self.charge.map_or(Charge::AllOrNothing, |charge| charge.what),
             tree: self.tree.finish(),
             ends: self.ends,
+            choices: self.choices,
             labels: self.labels,
             plans: self.plans.into_keys().map(|name| (name, ())).collect(),
             rules: Arc::clone(rules),
@@ -269,34 +260,34 @@ impl DomainBuild {
 }
 
 /// A descriptor's own part of the path.
-fn label(descriptor: &Descriptor) -> String {
+pub(super) fn label(descriptor: &Descriptor) -> CompactString {
     let key = &descriptor.key;
     match written(&descriptor.values) {
-        Some(value) => format!("{key}_{value}"),
-        None => key.clone(),
+        Some(value) => format_compact!("{key}_{value}"),
+        None => key.into(),
     }
 }
 
 /// What the rule writer put down for the value.
-fn written(values: &Values) -> Option<String> {
+pub(super) fn written(values: &Values) -> Option<CompactString> {
     match values {
         Values::Any => None,
-        Values::Exactly(text) | Values::Like(text) => Some(text.clone()),
+        Values::Exactly(text) | Values::Like(text) => Some(text.into()),
         Values::Within(ranges) => {
             let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-            Some(ranges.join(","))
+            Some(ranges.join(",").into())
         }
     }
 }
 
-fn level(descriptor: &Descriptor) -> Level {
-    let written = written(&descriptor.values).map(String::into_boxed_str);
-    let shared = descriptor.counting == Counting::Together;
-    let shown = match (&descriptor.values, written) {
-        (Values::Like(_) | Values::Within(_), Some(text)) if shared => Shown::Shared(text),
-        _ if descriptor.value_to_metric => Shown::Requested,
-        (_, Some(text)) => Shown::Written(text),
-        (_, None) => Shown::KeyOnly,
-    };
-    Level { key: descriptor.key.as_str().into(), shown }
+/// The path of the last descriptor.
+pub(super) fn path(trail: &[&Descriptor]) -> String {
+    let mut path = String::new();
+    for descriptor in trail {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&label(descriptor));
+    }
+    path
 }

@@ -7,24 +7,60 @@ use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 use smallvec::SmallVec;
 
+use super::domain::{path, written};
 use crate::choices::Mode;
 use crate::diagnostics::{Fault, Problems, Spot};
-use crate::document::{Descriptor, LimitText};
+use crate::document::{Counting, Descriptor, LimitText, Values};
 use crate::identity::Identity;
 use crate::matching::NodeId;
-use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit};
+use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
 
 /// Everything about a node that its rules need.
 #[derive(Debug)]
 pub(super) struct RuleContext<'c> {
-    pub(super) domain: &'c Arc<str>,
-    pub(super) path: &'c Arc<str>,
-    pub(super) levels: &'c Arc<[Level]>,
-    pub(super) metadata: Option<&'c Arc<serde_json::Value>>,
-    pub(super) descriptor: &'c Descriptor,
-    pub(super) identity: &'c Identity,
+    domain: &'c Arc<str>,
     /// The domain's number and the node: plans of one node share identities.
-    pub(super) home: (usize, NodeId),
+    home: (usize, NodeId),
+    descriptor: &'c Descriptor,
+    path: Arc<str>,
+    levels: Arc<[Level]>,
+    metadata: Option<Arc<serde_json::Value>>,
+    identity: Identity,
+}
+
+impl<'c> RuleContext<'c> {
+    /// The context at a node that this trail of descriptors leads to.
+    pub(super) fn new(
+        domain: &'c Arc<str>,
+        home: (usize, NodeId),
+        trail: &[&Descriptor],
+        descriptor: &'c Descriptor,
+    ) -> Self {
+        let mut identity = Identity::of_domain(domain);
+        for descriptor in trail {
+            identity.below(&descriptor.key, &descriptor.values);
+        }
+        RuleContext {
+            domain,
+            home,
+            descriptor,
+            path: path(trail).into(),
+            levels: trail.iter().map(|descriptor| level(descriptor)).collect(),
+            metadata: descriptor.metadata.clone().map(Arc::new),
+            identity,
+        }
+    }
+}
+
+fn level(descriptor: &Descriptor) -> Level {
+    let shared = descriptor.counting == Counting::Together;
+    let shown = match (&descriptor.values, written(&descriptor.values)) {
+        (Values::Like(_) | Values::Within(_), Some(text)) if shared => ShownText::Shared(text),
+        _ if descriptor.value_to_metric => ShownText::Requested,
+        (_, Some(text)) => ShownText::Written(text),
+        (_, None) => ShownText::KeyOnly,
+    };
+    Level::new(&descriptor.key, shown)
 }
 
 /// Who has an identity.
@@ -69,13 +105,13 @@ impl LimitsBuild {
         self.rules.push(Rule {
             id,
             domain: Arc::clone(context.domain),
-            path: Arc::clone(context.path),
+            path: Arc::clone(&context.path),
             plan: plan.map(Arc::clone),
             limits: ids,
             exemption,
-            metadata: context.metadata.map(Arc::clone),
+            metadata: context.metadata.clone(),
             detailed_metric: context.descriptor.detailed_metric,
-            levels: Arc::clone(context.levels),
+            levels: Arc::clone(&context.levels),
         });
         id
     }

@@ -110,7 +110,7 @@ fn cidrs(reader: &mut Reader<'_, '_>, field: Field) -> Vec<IpNet> {
     let yaml = reader.yaml;
     let alone = [field.value];
     let items: &[NodeId] = match &yaml.node(field.value).kind {
-        Kind::Sequence(items) => items,
+        Kind::Sequence(items) => yaml.items(*items),
         Kind::Scalar(_) | Kind::Mapping(_) => &alone,
     };
     if items.is_empty() {

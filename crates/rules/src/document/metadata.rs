@@ -32,7 +32,8 @@ fn value(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<Value> {
                 number
             }
         },
-        Kind::Sequence(items) => items
+        Kind::Sequence(items) => yaml
+            .items(*items)
             .iter()
             .map(|item| value(reader, *item))
             .collect::<Option<Vec<_>>>()

@@ -1,10 +1,13 @@
 //! Reading keys and values of a positioned tree, with faults collected.
 
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+
 use super::Placed;
 use super::duration::parse_duration;
 use crate::diagnostics::{Fault, Problems, Spot, closest, one_of};
 use crate::vocabulary::{self, Key, Place, Shape};
-use crate::yaml::{Kind, NodeId, Plain, Scalar, Yaml};
+use crate::yaml::{Children, Kind, NodeId, Plain, Scalar, Yaml};
 
 /// A file's tree, and where its faults go.
 #[derive(Debug)]
@@ -81,45 +84,46 @@ impl<'y, 'p> Reader<'y, 'p> {
     /// Own pairs come first and win; of several merged mappings the first wins.
     pub(crate) fn pairs(&mut self, id: NodeId) -> Vec<(NodeId, NodeId)> {
         let mut pairs = Vec::new();
-        self.collect_pairs(id, &mut pairs);
+        let Kind::Mapping(own) = self.yaml.node(id).kind else {
+            return pairs;
+        };
+        let yaml = self.yaml;
+        pairs.extend(yaml.pairs(own).filter(|(key, _)| !yaml.is_merge(*key)));
+        if pairs.len() * 2 < yaml.items(own).len() {
+            let text = |(key, _): &(NodeId, NodeId)| yaml.scalar(*key).map(|key| &*key.text);
+            let mut seen = pairs.iter().filter_map(text).collect();
+            self.merge(own, &mut pairs, &mut seen);
+        }
         pairs
     }
 
+    /// Adds the pairs that the merge keys of a mapping bring.
     // Recursion ends with the tree, which is never deeper than its maximum.
-    fn collect_pairs(&mut self, id: NodeId, pairs: &mut Vec<(NodeId, NodeId)>) {
+    fn merge(
+        &mut self,
+        own: Children,
+        pairs: &mut Vec<(NodeId, NodeId)>,
+        seen: &mut HashSet<&'y str, FixedState>,
+    ) {
         let yaml = self.yaml;
-        let Kind::Mapping(own) = &yaml.node(id).kind else {
-            return;
-        };
-        let inherited = pairs.len();
-        for (key, value) in own {
-            let taken = inherited > 0 && {
-                let text = yaml.scalar(*key).map(|key| &*key.text);
-                let same = |other: &(NodeId, NodeId)| {
-                    text.is_some() && yaml.scalar(other.0).map(|key| &*key.text) == text
-                };
-                pairs.iter().any(same)
+        for (_, value) in yaml.pairs(own).filter(|(key, _)| yaml.is_merge(*key)) {
+            let alone = [value];
+            let sources: &[NodeId] = match yaml.node(value).kind {
+                Kind::Sequence(items) => yaml.items(items),
+                Kind::Scalar(_) | Kind::Mapping(_) => &alone,
             };
-            if !taken && !yaml.is_merge(*key) {
-                pairs.push((*key, *value));
-            }
-        }
-        for (key, value) in own {
-            if !yaml.is_merge(*key) {
-                continue;
-            }
-            match &yaml.node(*value).kind {
-                Kind::Mapping(_) => self.collect_pairs(*value, pairs),
-                Kind::Sequence(items)
-                    if items
-                        .iter()
-                        .all(|item| matches!(yaml.node(*item).kind, Kind::Mapping(_))) =>
-                {
-                    for item in items {
-                        self.collect_pairs(*item, pairs);
+            for source in sources {
+                let Kind::Mapping(other) = yaml.node(*source).kind else {
+                    self.wrong_kind(*source, "<<", "a mapping or a list of mappings");
+                    continue;
+                };
+                for (key, value) in yaml.pairs(other) {
+                    let text = yaml.scalar(key).map_or("", |key| &*key.text);
+                    if !yaml.is_merge(key) && seen.insert(text) {
+                        pairs.push((key, value));
                     }
                 }
-                _ => self.wrong_kind(*value, "<<", "a mapping or a list of mappings"),
+                self.merge(other, pairs, seen);
             }
         }
     }
@@ -203,7 +207,7 @@ impl<'y, 'p> Reader<'y, 'p> {
                 }
             }
             Kind::Sequence(items) => {
-                for item in items {
+                for item in yaml.items(*items) {
                     if self.is_mapping(*item) {
                         self.check_ignored(*item);
                     }
@@ -246,7 +250,7 @@ impl<'y, 'p> Reader<'y, 'p> {
             self.wrong_kind(field.value, field.key.name, "a list of mappings");
             return Vec::new();
         };
-        items.iter().copied().filter(|item| self.is_mapping(*item)).collect()
+        yaml.items(*items).iter().copied().filter(|item| self.is_mapping(*item)).collect()
     }
 
     /// A mapping below this one.

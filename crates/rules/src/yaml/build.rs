@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use foldhash::fast::FixedState;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::{DEPTH_MAX, Kind, NODES_MAX, Node, NodeId, Scalar, Style, Yaml};
+use super::{Children, DEPTH_MAX, Kind, NODES_MAX, Node, NodeId, Scalar, Style, Yaml};
 use crate::diagnostics::{Fault, Problems, Spot};
 
 /// The parser may nest a little deeper than we allow, so that the message is ours.
 const PARSER_DEPTH_MAX: usize = DEPTH_MAX * 2;
 
 /// Up to this many pairs are compared with one another to find duplicates.
-const SMALL_MAPPING_MAX: usize = 16;
+const SMALL_MAPPING_MAX: u32 = 16;
 
 /// Reads the first document of a text.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -
             }
         }
     }
-    Some(Yaml { nodes: build.nodes, root: build.root })
+    Some(build.yaml)
 }
 
 enum Flow {
@@ -63,25 +63,28 @@ impl Stop {
 struct Open {
     id: NodeId,
     is_mapping: bool,
-    children: Vec<NodeId>,
+    /// Where its children begin among those not yet kept.
+    start: usize,
 }
 
 /// What walking a node would take, aliases included.
 #[derive(Clone, Copy)]
 struct Size {
-    nodes: usize,
-    depth: usize,
+    nodes: u32,
+    depth: u32,
 }
 
 struct Build<'s> {
     file: u32,
     text: &'s str,
-    nodes: Vec<Node<'s>>,
+    yaml: Yaml<'s>,
+    /// By node.
     sizes: Vec<Size>,
     open: Vec<Open>,
+    /// Children of open collections.
+    pending: Vec<NodeId>,
     /// Node by anchor; the parser numbers anchors from one.
     anchors: Vec<Option<NodeId>>,
-    root: Option<NodeId>,
     /// Nodes so far, aliases counted as what they stand for.
     total: usize,
     ended: bool,
@@ -92,11 +95,11 @@ impl<'s> Build<'s> {
         Build {
             file,
             text,
-            nodes: Vec::new(),
+            yaml: Yaml { nodes: Vec::new(), children: Vec::new(), root: None },
             sizes: Vec::new(),
             open: Vec::new(),
+            pending: Vec::new(),
             anchors: Vec::new(),
-            root: None,
             total: 0,
             ended: false,
         }
@@ -136,31 +139,35 @@ impl<'s> Build<'s> {
         if self.open.len() >= DEPTH_MAX {
             return Err(Stop::new(spot, too_deep()));
         }
-        let id = self.add(spot, Kind::Sequence(Box::default()))?;
+        let id = self.add(spot, Kind::Sequence(Children::default()))?;
         self.name(anchor, id);
-        self.open.push(Open { id, is_mapping, children: Vec::new() });
+        self.open.push(Open { id, is_mapping, start: self.pending.len() });
         Ok(())
     }
 
     fn end(&mut self, spot: Spot, problems: &mut Problems<'_>) {
         let Some(open) = self.open.pop() else { return };
         let mut size = Size { nodes: 1, depth: 1 };
-        for child in &open.children {
+        for child in self.pending.get(open.start..).unwrap_or_default() {
             let child = self.sizes[child.0 as usize];
             size.nodes = size.nodes.saturating_add(child.nodes);
             size.depth = size.depth.max(child.depth + 1);
         }
-        let index = open.id.0 as usize;
-        self.sizes[index] = size;
-        let kind = if open.is_mapping {
-            let pairs = open.children.chunks_exact(2);
-            Kind::Mapping(pairs.map(|pair| (pair[0], pair[1])).collect())
-        } else {
-            Kind::Sequence(open.children.into())
+        self.sizes[open.id.0 as usize] = size;
+        let before = self.yaml.children.len();
+        self.yaml.children.extend(self.pending.drain(open.start..));
+        // Both fit: a file has fewer children than nodes, and those are counted.
+        let children = Children {
+            start: u32::try_from(before).unwrap_or(u32::MAX),
+            count: u32::try_from(self.yaml.children.len() - before).unwrap_or(u32::MAX),
         };
-        self.nodes[index].kind = kind;
-        self.nodes[index].spot.end = spot.end.max(self.nodes[index].spot.end);
-        self.report_duplicates(open.id, problems);
+        let node = &mut self.yaml.nodes[open.id.0 as usize];
+        node.kind =
+            if open.is_mapping { Kind::Mapping(children) } else { Kind::Sequence(children) };
+        node.spot.end = spot.end.max(node.spot.end);
+        if open.is_mapping {
+            self.report_duplicates(children, problems);
+        }
         self.attach(open.id);
     }
 
@@ -176,7 +183,7 @@ impl<'s> Build<'s> {
             return Err(Stop::new(spot, fault));
         }
         let size = self.sizes[target.0 as usize];
-        if self.open.len() + size.depth > DEPTH_MAX {
+        if self.open.len() + size.depth as usize > DEPTH_MAX {
             return Err(Stop::new(spot, too_deep()));
         }
         self.count(spot, size.nodes)?;
@@ -186,16 +193,16 @@ impl<'s> Build<'s> {
 
     fn add(&mut self, spot: Spot, kind: Kind<'s>) -> Result<NodeId, Stop> {
         self.count(spot, 1)?;
-        let Ok(index) = u32::try_from(self.nodes.len()) else {
+        let Ok(index) = u32::try_from(self.yaml.nodes.len()) else {
             return Err(Stop::new(spot, too_large()));
         };
-        self.nodes.push(Node { spot, kind });
+        self.yaml.nodes.push(Node { spot, kind });
         self.sizes.push(Size { nodes: 1, depth: 0 });
         Ok(NodeId(index))
     }
 
-    fn count(&mut self, spot: Spot, nodes: usize) -> Result<(), Stop> {
-        self.total = self.total.saturating_add(nodes);
+    fn count(&mut self, spot: Spot, nodes: u32) -> Result<(), Stop> {
+        self.total = self.total.saturating_add(nodes as usize);
         if self.total > NODES_MAX {
             return Err(Stop::new(spot, too_large()));
         }
@@ -214,45 +221,36 @@ impl<'s> Build<'s> {
     }
 
     fn attach(&mut self, id: NodeId) {
-        match self.open.last_mut() {
-            Some(open) => open.children.push(id),
-            None => self.root = Some(id),
+        match self.open.last() {
+            Some(_) => self.pending.push(id),
+            None => self.yaml.root = Some(id),
         }
     }
 
-    fn report_duplicates(&self, id: NodeId, problems: &mut Problems<'_>) {
-        let Kind::Mapping(pairs) = &self.nodes[id.0 as usize].kind else {
-            return;
+    fn report_duplicates(&self, children: Children, problems: &mut Problems<'_>) {
+        let yaml = &self.yaml;
+        // A merge key may come more than once.
+        let text = |key: NodeId| {
+            let scalar = yaml.scalar(key).filter(|_| !yaml.is_merge(key))?;
+            Some(&*scalar.text)
         };
+        let keys = || yaml.pairs(children).map(|(key, _)| key);
         // Almost every mapping is small: comparing beats a table there.
-        let mut table: hashbrown::HashMap<&str, Spot, FixedState> = hashbrown::HashMap::default();
-        for (at, (key, _)) in pairs.iter().enumerate() {
-            let Some(text) = self.key_text(*key) else {
-                continue;
-            };
-            let first = if pairs.len() <= SMALL_MAPPING_MAX {
-                let mut before = pairs[..at].iter().map(|(key, _)| *key);
-                before
-                    .find(|other| self.key_text(*other) == Some(text))
-                    .map(|other| self.nodes[other.0 as usize].spot)
+        let small = children.count <= SMALL_MAPPING_MAX * 2;
+        let mut table: hashbrown::HashMap<&str, NodeId, FixedState> = hashbrown::HashMap::default();
+        for (at, key) in keys().enumerate() {
+            let Some(written) = text(key) else { continue };
+            let first = if small {
+                keys().take(at).find(|other| text(*other) == Some(written))
             } else {
-                table.insert(text, self.nodes[key.0 as usize].spot)
+                table.insert(written, key)
             };
             if let Some(first) = first {
-                let fault = Fault::new("duplicate_key", format!("key `{text}` is given twice"))
-                    .related(first, "first given here")
+                let fault = Fault::new("duplicate_key", format!("key `{written}` is given twice"))
+                    .related(yaml.spot(first), "first given here")
                     .hint("keep one of the two");
-                problems.error(self.nodes[key.0 as usize].spot, fault);
+                problems.error(yaml.spot(key), fault);
             }
-        }
-    }
-
-    /// The text of a key that must be unique in its mapping.
-    fn key_text(&self, key: NodeId) -> Option<&str> {
-        match &self.nodes[key.0 as usize].kind {
-            Kind::Scalar(Scalar { text, style: Style::Plain }) if text == "<<" => None,
-            Kind::Scalar(scalar) => Some(&scalar.text),
-            Kind::Sequence(_) | Kind::Mapping(_) => None,
         }
     }
 
