@@ -32,11 +32,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let address = arguments.first().map_or("127.0.0.1:0", String::as_str);
     let listener = TcpListener::bind(address).await?;
-    println!("Try, more than three times:");
-    println!(
-        "  grpcurl -plaintext -H 'x-user: ada' -proto health.proto {} grpc.health.v1.Health/Check",
-        listener.local_addr()?
-    );
+    println!("Call grpc.health.v1.Health/Check at {} more than", listener.local_addr()?);
+    println!("three times, with the metadata `x-user: ada`; or run this with --demo.");
     serve(listener, pending()).await
 }
 

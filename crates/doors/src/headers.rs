@@ -7,15 +7,16 @@
 //! Field names are the same in any case, so the two sets that begin with
 //! `X-RateLimit` go together: they share their first two fields.
 
+mod number;
 mod structured;
 
-use std::fmt::Write;
-
-use bytes::BytesMut;
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use bytes::Bytes;
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use smallvec::SmallVec;
 use tidegate_engine::{Nanos, Timestamp};
 
 use crate::notice::{Notice, Policy};
+use number::write_number;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -109,7 +110,7 @@ impl HeaderSet {
             writer.field(POLICY, |out| structured::write_policies(out, notice));
             writer.field(RATE_LIMIT, |out| structured::write_available(out, notice));
         }
-        writer.fields
+        writer.finish()
     }
 
     /// The sets that tell of one limit, in plain numbers.
@@ -161,8 +162,9 @@ impl Fields {
     /// is: whoever is nearer to the resource knows better.
     pub fn add_to(self, headers: &mut HeaderMap) {
         for (name, value) in self.0 {
-            if !headers.contains_key(&name) {
-                headers.insert(name, value);
+            // An answer with tens of thousands of fields has no room for more.
+            if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
+                let _ = vacant.try_insert(value);
             }
         }
     }
@@ -175,28 +177,38 @@ impl Fields {
 
 /// Writes values one after the other into one buffer.
 struct Writer {
-    buffer: BytesMut,
-    fields: Fields,
+    buffer: Vec<u8>,
+    /// Each field with the end of its value.
+    ends: SmallVec<[(HeaderName, usize); FIELDS]>,
 }
 
 impl Writer {
     fn new() -> Self {
-        Writer {
-            buffer: BytesMut::with_capacity(BUFFER_BYTES),
-            fields: Fields(Vec::with_capacity(FIELDS)),
-        }
+        Writer { buffer: Vec::with_capacity(BUFFER_BYTES), ends: SmallVec::new() }
     }
 
     fn number(&mut self, name: HeaderName, number: u64) {
-        self.field(name, |out| write!(out, "{number}"));
+        self.field(name, |out| write_number(out, number));
     }
 
-    fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut BytesMut) -> std::fmt::Result) {
-        let written = write(&mut self.buffer);
-        let value = HeaderValue::from_maybe_shared(self.buffer.split().freeze());
-        // Everything written is printable, so nothing is left out in truth.
-        if let (Ok(()), Ok(value)) = (written, value) {
-            self.fields.0.push((name, value));
+    fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.buffer);
+        self.ends.push((name, self.buffer.len()));
+    }
+
+    /// The fields, whose values are parts of the one buffer.
+    fn finish(self) -> Fields {
+        let buffer = Bytes::from(self.buffer);
+        let mut begin = 0;
+        let mut fields = Vec::with_capacity(self.ends.len());
+        for (name, end) in self.ends {
+            let value = HeaderValue::from_maybe_shared(buffer.slice(begin..end));
+            begin = end;
+            // Everything written is printable, so nothing is left out in truth.
+            if let Ok(value) = value {
+                fields.push((name, value));
+            }
         }
+        Fields(fields)
     }
 }

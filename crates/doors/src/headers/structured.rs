@@ -1,71 +1,67 @@
 //! The IETF's fields: lists of strings with parameters, as RFC 9651 writes them.
 
-use std::fmt::{self, Write};
-
-use bytes::BytesMut;
-
+use super::number::write_number;
 use crate::notice::{Notice, Policy, PolicyName};
 
 /// Structured fields have integers of up to fifteen digits.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
 /// `RateLimit-Policy`: every limit, as its rule has it.
-pub(super) fn write_policies(out: &mut BytesMut, notice: &Notice<'_>) -> fmt::Result {
+pub(super) fn write_policies(out: &mut Vec<u8>, notice: &Notice<'_>) {
     let mut list = List::new(out);
     for policy in notice.policies() {
-        list.member(policy.name())?;
-        list.parameter("q", policy.quota())?;
+        list.member(policy.name());
+        list.parameter(b'q', policy.quota());
         if policy.is_concurrency() {
-            list.out.write_str(";qu=\"concurrent-requests\"")?;
+            list.out.extend_from_slice(b";qu=\"concurrent-requests\"");
         }
-        list.parameter("w", policy.window_seconds())?;
+        list.parameter(b'w', policy.window_seconds());
     }
-    Ok(())
 }
 
 /// `RateLimit`: what is left. A refusal tells only of the limits that refused,
 /// so that no window told ends after `Retry-After`.
-pub(super) fn write_available(out: &mut BytesMut, notice: &Notice<'_>) -> fmt::Result {
+pub(super) fn write_available(out: &mut Vec<u8>, notice: &Notice<'_>) {
     let mut list = List::new(out);
     let told = |policy: &&Policy<'_>| !notice.is_refusal() || policy.is_violated();
     for policy in notice.policies().iter().filter(told) {
-        list.member(policy.name())?;
-        list.parameter("r", policy.decision().remaining)?;
-        list.parameter("t", policy.effective_window_seconds())?;
+        list.member(policy.name());
+        list.parameter(b'r', policy.decision().remaining);
+        list.parameter(b't', policy.effective_window_seconds());
     }
-    Ok(())
 }
 
 /// A list that is being written.
 struct List<'b> {
-    out: &'b mut BytesMut,
+    out: &'b mut Vec<u8>,
     begun: bool,
 }
 
 impl<'b> List<'b> {
-    fn new(out: &'b mut BytesMut) -> Self {
+    fn new(out: &'b mut Vec<u8>) -> Self {
         List { out, begun: false }
     }
 
-    fn member(&mut self, name: PolicyName<'_>) -> fmt::Result {
-        self.out.write_str(if self.begun { ", \"" } else { "\"" })?;
+    fn member(&mut self, name: PolicyName<'_>) {
+        self.out.extend_from_slice(if self.begun { b", \"" } else { b"\"" });
         self.begun = true;
-        for text in name.chars() {
-            if matches!(text, '"' | '\\') {
-                self.out.write_char('\\')?;
+        for byte in name.bytes() {
+            if matches!(byte, b'"' | b'\\') {
+                self.out.push(b'\\');
             }
-            self.out.write_char(text)?;
+            self.out.push(byte);
         }
         if let Some(number) = name.number() {
-            write!(self.out, "#{number}")?;
+            self.out.push(b'#');
+            write_number(self.out, number);
         }
-        self.out.write_char('"')
+        self.out.push(b'"');
     }
 
-    fn parameter(&mut self, key: &str, number: impl Into<Option<u64>>) -> fmt::Result {
-        match number.into() {
-            Some(number) => write!(self.out, ";{key}={}", number.min(INTEGER_MAX)),
-            None => Ok(()),
+    fn parameter(&mut self, key: u8, number: impl Into<Option<u64>>) {
+        if let Some(number) = number.into() {
+            self.out.extend_from_slice(&[b';', key, b'=']);
+            write_number(self.out, number.min(INTEGER_MAX));
         }
     }
 }
@@ -80,11 +76,11 @@ mod tests {
 
     /// The field with these names and numbers, and what a parser reads in it.
     fn parsed(members: &[(String, usize, u64)]) -> Vec<(String, i64)> {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         let mut list = List::new(&mut out);
         for (text, ordinal, number) in members {
-            list.member(PolicyName::new(text, *ordinal)).unwrap();
-            list.parameter("r", *number).unwrap();
+            list.member(PolicyName::new(text, *ordinal));
+            list.parameter(b'r', *number);
         }
         let list: sfv::List = Parser::new(&out).parse().unwrap();
         let read = |entry: &ListEntry| {

@@ -141,18 +141,19 @@ pub struct PolicyName<'v> {
 }
 
 impl<'v> PolicyName<'v> {
-    /// The characters, printable ASCII all of them.
-    pub fn chars(&self) -> impl Iterator<Item = char> + use<'v> {
-        let printable = |text: char| if matches!(text, ' '..='~') { text } else { '?' };
+    /// The characters, printable ASCII all of them, without the number.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> + use<'v> {
+        let printable = |text: char| {
+            let byte = u8::try_from(text).unwrap_or(b'?');
+            if matches!(byte, b' '..=b'~') { byte } else { b'?' }
+        };
         self.text.chars().take(NAME_CHARS_MAX).map(printable)
     }
 
-    /// The number to write behind the name, if any.
-    pub(crate) const fn number(&self) -> Option<usize> {
-        match self.ordinal {
-            0 => None,
-            ordinal => Some(ordinal.saturating_add(1)),
-        }
+    /// The number behind the name, if any.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let number = u64::try_from(self.ordinal).unwrap_or(u64::MAX).saturating_add(1);
+        (number > 1).then_some(number)
     }
 
     #[cfg(test)]
@@ -163,7 +164,7 @@ impl<'v> PolicyName<'v> {
 
 impl fmt::Display for PolicyName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.chars().try_for_each(|text| f.write_char(text))?;
+        self.bytes().try_for_each(|byte| f.write_char(char::from(byte)))?;
         match self.number() {
             Some(number) => write!(f, "#{number}"),
             None => Ok(()),
