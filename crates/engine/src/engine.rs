@@ -195,10 +195,9 @@ impl<S, C: Clock> Engine<S, C> {
         gather(loaded, &self.fingerprinter, request, holder, met)
     }
 
-    /// The verdict of a request that could not be decided.
+    /// Makes it the verdict of a request that could not be decided.
     #[cold]
-    fn give_up(&self, request: &Request<'_>, undecided: Undecided) -> Verdict {
-        let mut verdict = Verdict::admitting(self.loaded.load());
+    fn give_up(&self, verdict: &mut Verdict, request: &Request<'_>, undecided: Undecided) {
         // What broke may break again: without rules the failure mode alone decides.
         let said = catch_unwind(AssertUnwindSafe(|| {
             let known = request.descriptors.get(..DESCRIPTORS_MAX).unwrap_or(request.descriptors);
@@ -209,17 +208,10 @@ impl<S, C: Clock> Engine<S, C> {
             enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
         }));
         verdict.outcome = self.failure_mode.outcome(said.unwrap_or_default().into_iter());
+        verdict.rulings.clear();
+        verdict.met.clear();
+        verdict.held.clear();
         verdict.undecided = Some(undecided);
-        self.tell(&verdict);
-        verdict
-    }
-
-    #[cold]
-    fn pass(&self) -> Verdict {
-        let mut verdict = Verdict::admitting(self.loaded.load());
-        verdict.switched_off = true;
-        self.tell(&verdict);
-        verdict
     }
 
     #[inline]
@@ -240,17 +232,12 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     /// Applies a verb to every limit that the request meets.
     pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
-        if self.is_switched_off() {
-            return self.pass();
-        }
-        if request.descriptors.len() > DESCRIPTORS_MAX {
-            return self.give_up(request, too_many(request));
-        }
-        // Filled where it is returned: a verdict is large enough for its moves to cost.
+        // One verdict, filled where it is returned: it is large enough for moves to cost.
         let mut verdict = Verdict::admitting(self.loaded.load());
-        let filled = catch_unwind(AssertUnwindSafe(|| self.fill_now(&mut verdict, verb, request)));
-        if let Err(payload) = filled {
-            return self.give_up(request, Undecided::panicked(&*payload));
+        if self.is_switched_off() {
+            verdict.switched_off = true;
+        } else if let Err(undecided) = self.try_fill_now(&mut verdict, verb, request) {
+            self.give_up(&mut verdict, request, undecided);
         }
         self.tell(&verdict);
         verdict
@@ -261,6 +248,18 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let verdict = self.check_now(request);
         let permit = Permit::of(self, &verdict);
         (verdict, permit)
+    }
+
+    #[inline]
+    fn try_fill_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<(), Undecided> {
+        check_size(request)?;
+        catch_unwind(AssertUnwindSafe(|| self.fill_now(verdict, verb, request)))
+            .map_err(|payload| Undecided::panicked(&*payload))
     }
 
     #[inline]
@@ -283,43 +282,54 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
 
     /// Applies a verb to every limit that the request meets.
     pub async fn apply(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        // Held over an await, so counted as a holder rather than guarded.
+        let mut verdict = Verdict::admitting(Guard::from_inner(self.loaded.load_full()));
         if self.is_switched_off() {
-            return self.pass();
+            verdict.switched_off = true;
+        } else if let Err(undecided) = self.try_fill(&mut verdict, verb, request).await {
+            self.give_up(&mut verdict, request, undecided);
         }
-        if request.descriptors.len() > DESCRIPTORS_MAX {
-            return self.give_up(request, too_many(request));
-        }
-        let mut decision = pin!(self.decide(verb, request));
+        self.tell(&verdict);
+        verdict
+    }
+
+    /// Fills a verdict; a panic on the way is an error.
+    async fn try_fill(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<(), Undecided> {
+        check_size(request)?;
+        let mut filling = pin!(self.fill(verdict, verb, request));
         let caught = std::future::poll_fn(|context| {
-            match catch_unwind(AssertUnwindSafe(|| decision.as_mut().poll(context))) {
+            match catch_unwind(AssertUnwindSafe(|| filling.as_mut().poll(context))) {
                 Ok(polled) => polled,
                 Err(payload) => std::task::Poll::Ready(Err(Undecided::panicked(&*payload))),
             }
         });
-        match caught.await {
-            Ok(verdict) => verdict,
-            Err(undecided) => self.give_up(request, undecided),
-        }
+        caught.await
     }
 
-    async fn decide(&self, verb: Verb, request: &Request<'_>) -> Result<Verdict, Undecided> {
-        // Held over an await, so counted as a holder rather than guarded.
-        let mut verdict = Verdict::admitting(Guard::from_inner(self.loaded.load_full()));
+    async fn fill(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<(), Undecided> {
         let gathered = self.gather(&verdict.loaded, request, &mut verdict.met);
-        if !gathered.checks.is_empty() {
-            let mut answers = Answers::new();
-            let batch = batch(verb, &gathered, self.clock.now());
-            self.store.apply(&batch, &mut answers).await?;
-            if answers.len() != gathered.checks.len() {
-                let reason = "it did not answer every check".to_owned();
-                return Err(StoreError::Unavailable { reason }.into());
-            }
-            verdict.outcome =
-                conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
+        if gathered.checks.is_empty() {
+            return Ok(());
         }
-        drop(gathered);
-        self.tell(&verdict);
-        Ok(verdict)
+        let mut answers = Answers::new();
+        let batch = batch(verb, &gathered, self.clock.now());
+        self.store.apply(&batch, &mut answers).await?;
+        if answers.len() != gathered.checks.len() {
+            let reason = "it did not answer every check".to_owned();
+            return Err(StoreError::Unavailable { reason }.into());
+        }
+        verdict.outcome = conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
+        Ok(())
     }
 }
 
@@ -332,8 +342,13 @@ impl<S, C> std::fmt::Debug for Engine<S, C> {
     }
 }
 
-const fn too_many(request: &Request<'_>) -> Undecided {
-    Undecided::TooManyDescriptors { descriptors: request.descriptors.len() }
+#[inline]
+const fn check_size(request: &Request<'_>) -> Result<(), Undecided> {
+    let descriptors = request.descriptors.len();
+    if descriptors > DESCRIPTORS_MAX {
+        return Err(Undecided::TooManyDescriptors { descriptors });
+    }
+    Ok(())
 }
 
 fn batch<'a>(verb: Verb, gathered: &'a Gathered<'_>, now: Timestamp) -> Batch<'a> {

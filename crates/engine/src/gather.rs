@@ -64,9 +64,13 @@ pub(crate) fn gather<'s>(
         let fingerprint = fingerprint(fingerprinter, first.identity, &found);
         for limit in limits {
             let Some(role) = role(loaded, limit, &found) else { continue };
-            replaced.extend_from_slice(&limit.replaces);
-            let cost = descriptor.cost.unwrap_or(request.cost).saturating_mul(limit.cost);
+            if !limit.replaces.is_empty() {
+                replaced.extend_from_slice(&limit.replaces);
+            }
             let held = matches!(limit.limit.algorithm(), Algorithm::Concurrency(_));
+            let asked = descriptor.cost.unwrap_or(request.cost);
+            // A request is one request in flight, however much else it costs.
+            let cost = if held { asked.min(1) } else { asked }.saturating_mul(limit.cost);
             gathered.checks.push(Check {
                 key: Key { fingerprint: fingerprint.under(limit.identity), group: limit.identity },
                 limit: &limit.limit,

@@ -337,26 +337,29 @@ impl MemoryStore {
             return false;
         }
         let mut shard = self.shards[index].0.lock();
-        let mut judged: SmallVec<[InPlace; IN_PLACE_MAX]> = SmallVec::new();
+        let start = answers.len();
+        let mut places: SmallVec<[InPlace; IN_PLACE_MAX]> = SmallVec::new();
         for check in checks {
             let ask = ask(check, batch.now);
-            match shard.judge_in_place(check.key.fingerprint, check.limit, ask) {
-                Some(one) => judged.push(one),
-                None => return false,
-            }
-        }
-        let said = checks.iter().zip(&judged);
-        let pass = passes(said.map(|(check, one)| (check.role, one.decision.is_admitted())))
-            || batch.charge == Charge::Always;
-        for (check, one) in checks.iter().zip(&judged) {
-            let mut decision = one.decision;
-            if pass || !decision.is_admitted() {
-                shard.set_in_place(one);
-            } else {
-                let state = State::from(one.before);
-                decision = check.limit.uncharged(&state, ask(check, batch.now), decision);
-            }
+            let judged = shard.judge_in_place(check.key.fingerprint, check.limit, ask);
+            let Some((decision, place)) = judged else {
+                answers.truncate(start);
+                return false;
+            };
             answers.push(Answer { decision, basis: Basis::Exact });
+            places.push(place);
+        }
+        let answers = &mut answers[start..];
+        let said = checks.iter().zip(&*answers);
+        let pass = passes(said.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
+            || batch.charge == Charge::Always;
+        for ((check, place), answer) in checks.iter().zip(&places).zip(answers) {
+            if pass || !answer.decision.is_admitted() {
+                shard.set_in_place(place);
+            } else {
+                let (state, ask) = (State::from(place.before), ask(check, batch.now));
+                answer.decision = check.limit.uncharged(&state, ask, answer.decision);
+            }
         }
         true
     }

@@ -41,7 +41,6 @@ pub(super) struct InPlace {
     slot: usize,
     pub(super) before: SmallState,
     after: Packed,
-    pub(super) decision: Decision,
 }
 
 /// The table was full, and the key is not in it.
@@ -74,9 +73,9 @@ impl Shard {
         limit: &Limit,
         ask: Ask,
     ) -> Option<Decision> {
-        let judged = self.judge_in_place(key, limit, ask)?;
-        self.slots[judged.slot].set(judged.after);
-        Some(judged.decision)
+        let (decision, place) = self.judge_in_place(key, limit, ask)?;
+        self.set_in_place(&place);
+        Some(decision)
     }
 
     /// Says what a check in place would do, and does nothing.
@@ -86,17 +85,17 @@ impl Shard {
         key: Fingerprint,
         limit: &Limit,
         ask: Ask,
-    ) -> Option<InPlace> {
+    ) -> Option<(Decision, InPlace)> {
         let slot = self.find(key)?;
         let Packed::Small(before) = self.slots[slot].packed() else { return None };
         let (decision, after) = limit.check_small(before, ask)?;
-        Some(InPlace { slot, before, after: Packed::of(after)?, decision })
+        Some((decision, InPlace { slot, before, after: Packed::of(after)? }))
     }
 
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
     #[inline(always)]
-    pub(super) fn set_in_place(&mut self, judged: &InPlace) {
-        self.slots[judged.slot].set(judged.after);
+    pub(super) fn set_in_place(&mut self, place: &InPlace) {
+        self.slots[place.slot].set(place.after);
     }
 
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.
