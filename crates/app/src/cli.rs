@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::output::ColorWhen;
+use crate::rules::load::DEFAULT_PATH;
 use crate::version;
 
 /// Keeps a service alive and fair under load: rate limits, concurrency limits
@@ -115,7 +116,7 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Rule files, directories that hold some, or `-` for standard input.
-    #[arg(value_name = "PATH", env = "TIDEGATE_RULES", default_value = "rules")]
+    #[arg(value_name = "PATH", env = "TIDEGATE_RULES", default_value = DEFAULT_PATH)]
     pub(crate) paths: Vec<PathBuf>,
     /// Take warnings for errors.
     #[arg(long)]
@@ -141,7 +142,7 @@ Exit codes: 0 the rules are right, 1 they have problems, 2 they cannot be read."
 pub(crate) struct ExplainArgs {
     /// A rule file, a directory that holds some, or `-` for standard input;
     /// can be given several times.
-    #[arg(long, value_name = "PATH", env = "TIDEGATE_RULES", default_value = "rules")]
+    #[arg(long, value_name = "PATH", env = "TIDEGATE_RULES", default_value = DEFAULT_PATH)]
     pub(crate) rules: Vec<PathBuf>,
     /// The domain; not needed when the rules have only one.
     #[arg(long)]

@@ -109,12 +109,6 @@ impl From<Complaint> for Failure {
     }
 }
 
-impl From<LoadError> for Failure {
-    fn from(error: LoadError) -> Self {
-        Failure::Load(error)
-    }
-}
-
 impl From<Report> for Failure {
     fn from(report: Report) -> Self {
         Failure::Rules(report)

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use anstream::AutoStream;
 use anstyle::Style;
 use clap::ValueEnum;
+use serde::Serialize;
 
 pub(crate) use problem::write_problems;
 pub(crate) use table::{Cell, Table};
@@ -59,6 +60,12 @@ impl<T: fmt::Display> fmt::Display for Painted<T> {
         let Painted(style, text) = self;
         write!(out, "{style}{text}{style:#}")
     }
+}
+
+/// Writes a value as a JSON document, its fields in the order of the type.
+pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
 }
 
 /// Standard output or standard error.

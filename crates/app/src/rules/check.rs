@@ -8,7 +8,7 @@ use tidegate_rules::{Options, Problem, Severity, Source, compile};
 use super::load;
 use crate::cli::{CheckArgs, Format};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, Painted, style, write_problems};
+use crate::output::{Output, Painted, style, write_json, write_problems};
 use crate::words::count;
 
 pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> Result<Exit, Failure> {
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> Result<Exit, Failure> {
     let check = Check::of(&sources, &options, strictness);
     match args.format {
         Format::Text => check.write_text(out)?,
-        Format::Json => writeln!(out, "{:#}", serde_json::json!(check))?,
+        Format::Json => write_json(out, &check)?,
     }
     Ok(if check.ok { Exit::Fine } else { Exit::Problems })
 }

@@ -18,7 +18,7 @@ use super::load;
 use crate::cli::{ExplainArgs, Format};
 use crate::descriptor::{self, BETWEEN, TypedDescriptor};
 use crate::exit::{Complaint, Exit, Failure};
-use crate::output::{Output, Painted, style};
+use crate::output::{Output, Painted, style, write_json};
 use crate::suggest::did_you_mean;
 use crate::words;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> Result<Exit, Failure>
     let explained = Explained::of(&snapshot, domain, descriptors);
     match args.format {
         Format::Text => explained.write_text(out)?,
-        Format::Json => writeln!(out, "{:#}", serde_json::json!(explained))?,
+        Format::Json => write_json(out, &explained)?,
     }
     Ok(Exit::Fine)
 }
@@ -124,7 +124,7 @@ struct ExplainedLimit {
     on_store_error: tidegate_rules::OnStoreError,
     /// The names of the limits that it replaces.
     replaces: Vec<String>,
-    /// Whether another limit of the same request takes its place.
+    /// Whether another rule of the same request takes its place.
     replaced: bool,
 }
 
@@ -198,9 +198,6 @@ impl ExplainedRule {
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        if let Some(plan) = &self.plan {
-            field(out, "plan", plan)?;
-        }
         if self.unlimited {
             field(out, "limits", "none: unlimited, and not counted")?;
             return Ok(());
@@ -248,7 +245,7 @@ impl ExplainedLimit {
             field(out, "", detail)?;
         }
         if self.replaced {
-            field(out, "", "does not apply: another limit of this request replaces it")?;
+            field(out, "", "does not apply: another rule of this request replaces it")?;
         }
         if !self.replaces.is_empty() {
             field(out, "", &format!("replaces {}", self.replaces.join(", ")))?;

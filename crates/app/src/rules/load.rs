@@ -3,10 +3,13 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tidegate_control::{FileSource, RuleSource};
+use tidegate_control::{Cause, Fault, FileSource, RuleSource};
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
 use crate::exit::{Complaint, Failure};
+
+/// Where rules are looked for when nobody says where.
+pub(crate) const DEFAULT_PATH: &str = "rules";
 
 /// What messages call standard input.
 const STDIN_NAME: &str = "<stdin>";
@@ -15,7 +18,15 @@ const STDIN_NAME: &str = "<stdin>";
 pub(crate) fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Failure> {
     let is_stdin = |path: &&PathBuf| path.as_path() == Path::new("-");
     let files = FileSource::new(paths.iter().filter(|path| !is_stdin(path)));
-    let mut sources = files.load()?;
+    let mut sources = files.load().map_err(|error| match error.faults() {
+        [Fault { cause: Cause::Missing, .. }] if paths == [Path::new(DEFAULT_PATH)] => {
+            let message = format!("there are no rules at `{DEFAULT_PATH}`");
+            let help = "give a path, or set TIDEGATE_RULES; \
+                        `tidegate demo --print-rules` prints rules to start from";
+            Failure::Usage(Complaint::new(message, help))
+        }
+        _ => Failure::Load(error),
+    })?;
     if paths.iter().any(|path| is_stdin(&path)) {
         let text = read_text(io::stdin().lock())?;
         sources.push(Source::new(STDIN_NAME, text));
