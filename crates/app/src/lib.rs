@@ -1,6 +1,6 @@
 //! The command line of Tidegate.
 //!
-//! A thin shell: [`cli`] says what can be typed, each command has a module of
+//! A thin shell: `cli` says what can be typed, each command has a module of
 //! its own, and everything that is decided is decided in the crates below.
 //! Only this crate reads arguments, the environment and the terminal.
 

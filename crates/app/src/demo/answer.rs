@@ -51,7 +51,7 @@ impl Answers {
         let show = all || changed || number == self.repeat;
         if show {
             if !self.shown {
-                self.table.row([Cell::new("…").styled(style::FAINT)]);
+                self.table.row([Cell::new("…").styled(style::FAINT).right()]);
             }
             self.rows(number, verdict);
         }
