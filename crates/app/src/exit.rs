@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use tidegate_control::LoadError;
 use tidegate_rules::Report;
 
-use crate::output::{Output, Painted, style, write_problems};
+use crate::output::{Clean, Output, Painted, style, write_problems};
 use crate::words::count;
 
 /// What the process tells the shell.
@@ -99,8 +99,8 @@ impl Failure {
 }
 
 fn complain(out: &mut impl Write, message: impl Display, help: &str) -> io::Result<()> {
-    writeln!(out, "{} {message}", Painted(style::ERROR, "error:"))?;
-    writeln!(out, "{} {help}", Painted(style::HELP, "help:"))
+    writeln!(out, "{} {}", Painted(style::ERROR, "error:"), Clean(message))?;
+    writeln!(out, "{} {}", Painted(style::HELP, "help:"), Clean(help))
 }
 
 impl From<Complaint> for Failure {

@@ -62,6 +62,21 @@ impl<T: fmt::Display> fmt::Display for Painted<T> {
     }
 }
 
+/// Foreign text without control characters: a rule file must not be able to
+/// move the cursor or rename the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clean<T>(pub(crate) T);
+
+impl<T: fmt::Display> fmt::Display for Clean<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        text.chars().try_for_each(|letter| match letter {
+            letter if letter.is_control() => write!(out, "{}", letter.escape_default()),
+            letter => fmt::Write::write_char(out, letter),
+        })
+    }
+}
+
 /// Writes a value as a JSON document, its fields in the order of the type.
 pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
@@ -170,6 +185,12 @@ mod tests {
         assert!(out.is_closed());
         out.write_all(b"three\n").unwrap();
         out.finish().unwrap();
+    }
+
+    #[test]
+    fn control_characters_of_foreign_text_are_written_out() {
+        let hostile = "a\u{1b}[2Jb\nc é";
+        assert_eq!(Clean(hostile).to_string(), r"a\u{1b}[2Jb\nc é");
     }
 
     #[test]

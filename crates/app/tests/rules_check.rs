@@ -152,3 +152,12 @@ fn a_file_full_of_faults_is_told_up_to_a_maximum() {
     assert_eq!(listed, 100);
     assert!(ran.stdout.contains("\nand "), "{}", ran.stdout);
 }
+
+#[test]
+fn a_rule_file_cannot_send_commands_to_the_terminal() {
+    let hostile = "domain: d\n\"\\e]0;owned\\a\": 1\n";
+    let ran = run_with(&["rules", "check", "--color", "always", "-"], hostile);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("unknown key"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("\u{1b}]"), "{}", ran.stdout);
+}

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tidegate_engine::{Algorithm, Nanos, Role, Ruling, Verdict};
 
-use crate::output::{Cell, Painted, Table, style};
+use crate::output::{Cell, Clean, Painted, Table, style};
 use crate::words;
 
 /// Up to this many repeated requests, each has a row. Of more only those are
@@ -97,7 +97,7 @@ impl Answers {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         self.table.write(out, "  ")?;
         if let Some(remark) = &self.remark {
-            writeln!(out, "  {}", Painted(style::FAINT, remark))?;
+            writeln!(out, "  {}", Painted(style::FAINT, Clean(remark)))?;
         }
         if self.repeat > ROWS_MAX {
             let (admitted, refused) = (self.admitted, self.refused);

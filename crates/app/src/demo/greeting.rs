@@ -7,7 +7,7 @@ use tidegate_rules::{Domain, Shown};
 
 use super::Manner;
 use super::session::Session;
-use crate::output::{Cell, Painted, Table, style};
+use crate::output::{Cell, Clean, Painted, Table, style};
 use crate::words::count;
 
 /// For the built-in rules: three things to try that show what limits do.
@@ -43,7 +43,7 @@ fn greet(
     tries: &[(&str, &str)],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let name = session.domain().map_or("", Domain::name);
+    let name = Clean(session.domain().map_or("", Domain::name));
     let rules = session.rules().count();
     let title = format!("Tidegate demo: {} of domain {name}", count(rules, "rule"));
     writeln!(out, "{}", Painted(style::STRONG, title))?;

@@ -15,7 +15,7 @@ use super::clock::DemoClock;
 use super::command::{self, Asked, COMMANDS, Command, Deed};
 use crate::descriptor::TypedDescriptor;
 use crate::exit::{Complaint, Failure};
-use crate::output::{Cell, Table, style};
+use crate::output::{Cell, Clean, Table, style};
 use crate::rules::explain::{Explained, choose_domain};
 use crate::suggest::did_you_mean;
 use crate::words;
@@ -124,12 +124,12 @@ impl Session {
                 Ok(domain) => {
                     self.domain = domain.name().to_owned();
                     let rules = words::count(self.rules().count(), "rule");
-                    writeln!(out, "  domain {name}: {rules}")?;
+                    writeln!(out, "  domain {}: {rules}", Clean(name))?;
                 }
                 Err(complaint) => return Ok(Err(complaint)),
             },
             Command::Mode { rule, mode } => match self.set_mode(&rule, mode) {
-                Ok(text) => writeln!(out, "  {text}")?,
+                Ok(text) => writeln!(out, "  {}", Clean(text))?,
                 Err(complaint) => return Ok(Err(complaint)),
             },
         }

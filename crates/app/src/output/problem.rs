@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use anstyle::Style;
 use tidegate_rules::{Problem, Related, Severity};
 
-use super::{Painted, style};
+use super::{Clean, Painted, style};
 
 /// Writes problems with a line between them, and how many were left out.
 pub(crate) fn write_problems(
@@ -29,12 +29,12 @@ pub(crate) fn write_problems(
 fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
     let Problem { file, line, column, severity, code, message, hint, snippet, related, .. } =
         problem;
-    let number = line.to_string();
+    let (file, number) = (Clean(file), line.to_string());
     let gutter = " ".repeat(number.len());
     let color = color_of(*severity);
     let bar = Painted(style::FAINT, "|");
     let title = Painted(color, format!("{severity}[{code}]"));
-    writeln!(out, "{title}: {}", Painted(style::STRONG, message))?;
+    writeln!(out, "{title}: {}", Painted(style::STRONG, Clean(message)))?;
     writeln!(out, "{gutter}{} {file}:{line}:{column}", Painted(style::FAINT, "-->"))?;
     writeln!(out, "{gutter} {bar}")?;
     let text = snippet.text.trim_end();
@@ -44,10 +44,10 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
     writeln!(out, "{gutter} {bar} {}{}", " ".repeat(snippet.indent), Painted(color, carets))?;
     let equals = Painted(style::FAINT, "=");
     if let Some(Related { file, line, column, message }) = related {
-        writeln!(out, "{gutter} {equals} {message}: {file}:{line}:{column}")?;
+        writeln!(out, "{gutter} {equals} {message}: {}:{line}:{column}", Clean(file))?;
     }
     if let Some(hint) = hint {
-        writeln!(out, "{gutter} {equals} {} {hint}", Painted(style::HELP, "hint:"))?;
+        writeln!(out, "{gutter} {equals} {} {}", Painted(style::HELP, "hint:"), Clean(hint))?;
     }
     Ok(())
 }

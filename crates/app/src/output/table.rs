@@ -1,10 +1,11 @@
 //! Small aligned tables.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::{Painted, style};
+use super::{Clean, Painted, style};
 
 /// What stands between two columns.
 const GAP: &str = "  ";
@@ -18,8 +19,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Cell { text: text.into(), style: style::PLAIN, right: false }
+    pub(crate) fn new(text: impl fmt::Display) -> Self {
+        Cell { text: Clean(text).to_string(), style: style::PLAIN, right: false }
     }
 
     /// The same in a style.

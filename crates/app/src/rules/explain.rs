@@ -18,7 +18,7 @@ use super::load;
 use crate::cli::{ExplainArgs, Format};
 use crate::descriptor::{self, BETWEEN, TypedDescriptor};
 use crate::exit::{Complaint, Exit, Failure};
-use crate::output::{Output, Painted, style, write_json};
+use crate::output::{Clean, Output, Painted, style, write_json};
 use crate::suggest::did_you_mean;
 use crate::words;
 
@@ -153,8 +153,8 @@ impl Explained {
             if at > 0 {
                 writeln!(out)?;
             }
-            let entries = Painted(style::STRONG, &descriptor.entries);
-            writeln!(out, "{entries} in domain {}", self.domain)?;
+            let entries = Painted(style::STRONG, Clean(&descriptor.entries));
+            writeln!(out, "{entries} in domain {}", Clean(&self.domain))?;
             descriptor.write_text(out)?;
         }
         if self.descriptors.len() > 1 {
@@ -269,16 +269,16 @@ impl ExplainedLimit {
 impl ExplainedDescriptor {
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for (at, level) in self.levels.iter().enumerate() {
-            writeln!(out, "  {}. {}={}", at + 1, level.key, level.value)?;
+            writeln!(out, "  {}. {}={}", at + 1, Clean(&level.key), Clean(&level.value))?;
             write_level(out, level)?;
         }
         let color = if self.rule.is_some() { style::GOOD } else { style::WARNING };
-        writeln!(out, "  {}", Painted(color, &self.ending))?;
+        writeln!(out, "  {}", Painted(color, Clean(&self.ending)))?;
         if let Some(rule) = &self.rule {
             rule.write_text(out)?;
         }
         if let Some(hint) = &self.hint {
-            writeln!(out, "  {} {hint}", Painted(style::HELP, "hint:"))?;
+            writeln!(out, "  {} {}", Painted(style::HELP, "hint:"), Clean(hint))?;
         }
         Ok(())
     }
@@ -288,7 +288,9 @@ fn write_level(out: &mut impl Write, level: &LevelExplanation) -> io::Result<()>
     if level.tried.is_empty() {
         return match level.known_keys.as_slice() {
             [] => writeln!(out, "     nothing is below the entry before"),
-            keys => writeln!(out, "     no such key here; there are: {}", keys.join(", ")),
+            keys => {
+                writeln!(out, "     no such key here; there are: {}", Clean(keys.join(", ")))
+            }
         };
     }
     for attempt in &level.tried {
@@ -296,7 +298,7 @@ fn write_level(out: &mut impl Write, level: &LevelExplanation) -> io::Result<()>
         let way = attempt.way.to_string();
         match (&level.matched, attempt.matched) {
             (Some(label), true) => {
-                let label = Painted(style::GOOD, format!("matches {label}"));
+                let label = Painted(style::GOOD, format!("matches {}", Clean(label)));
                 writeln!(out, "     {way:<15} {label}")?;
             }
             _ => writeln!(out, "     {way:<15} {}", Painted(style::FAINT, "no match"))?,
@@ -306,5 +308,5 @@ fn write_level(out: &mut impl Write, level: &LevelExplanation) -> io::Result<()>
 }
 
 fn field(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "    {} {text}", Painted(style::FAINT, format!("{name:<9}")))
+    writeln!(out, "    {} {}", Painted(style::FAINT, format!("{name:<9}")), Clean(text))
 }
