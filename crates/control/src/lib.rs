@@ -6,7 +6,5 @@
 
 mod source;
 
-pub use source::file::{
-    BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, FAULTS_MAX, FILES_MAX, FileSource, is_rule_file_name,
-};
+pub use source::file::{BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, FAULTS_MAX, FILES_MAX, FileSource};
 pub use source::{Cause, Fault, LoadError, RuleSource};

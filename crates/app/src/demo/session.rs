@@ -267,3 +267,47 @@ fn help(out: &mut impl Write) -> io::Result<()> {
     }
     table.write(out, "  ")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::QUICKSTART;
+    use super::*;
+
+    fn session() -> Session {
+        let sources = [Source::new("quickstart.yaml", QUICKSTART)];
+        Session::new(&sources, None, DemoClock::standing()).unwrap()
+    }
+
+    /// Lines that are nearly right.
+    fn line() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            "(wait|mode|peek|hold|reset|explain|domain|off|on|release|rules|--|--cost)",
+            "(user|path|plan|ip|mail)=(ada|/login|/reports/1|pro|10[.]0[.]0[.]1|::1|)",
+            "x[0-9]{1,3}",
+            "[0-9]{1,20}(ms|s|m|h|d)?",
+            "\\PC{0,8}",
+        ];
+        prop::collection::vec(word, 0..6).prop_map(|words| words.join(" "))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_line_is_carried_out_or_refused_in_words(
+            lines in prop::collection::vec(line(), 1..20),
+        ) {
+            let mut session = session();
+            for line in lines {
+                let mut out = Vec::new();
+                let answered = session.answer(&line, &mut out).unwrap();
+                let text = String::from_utf8(out).unwrap();
+                let plain = anstream::adapter::strip_str(&text).to_string();
+                let refused = plain.starts_with("error: ") && plain.contains("\nhelp: ");
+                prop_assert_eq!(answered == Answered::NotUnderstood, refused, "{}: {}", line, plain);
+            }
+        }
+    }
+}

@@ -65,7 +65,7 @@ impl RuleSource for FileSource {
 }
 
 /// Whether a directory's entry of this name is taken for a rule file.
-pub fn is_rule_file_name(name: &OsStr) -> bool {
+fn is_rule_file_name(name: &OsStr) -> bool {
     let extension = Path::new(name).extension();
     let yaml = extension.is_some_and(|extension| extension == "yaml" || extension == "yml");
     yaml && !is_hidden(name)
