@@ -1,1 +1,63 @@
-//! DOC
+//! The command line of Tidegate.
+//!
+//! A thin shell: `cli` says what can be typed, each command has a module of
+//! its own, and everything that is decided is decided in the crates below.
+//! Only this crate reads arguments, the environment and the terminal.
+
+mod cli;
+mod exit;
+
+mod output;
+mod suggest;
+mod words;
+
+mod descriptor;
+
+mod completions;
+mod demo;
+mod rules;
+mod version;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command, RulesCommand};
+use exit::{Exit, Failure};
+use output::Output;
+
+/// Runs the command that the arguments ask for.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to tell when the message itself cannot be written.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Unusable } else { Exit::Fine }.into();
+        }
+    };
+    let mut out = Output::stdout(cli.color);
+    let ran = command(cli.command, &mut out).and_then(|exit| {
+        out.finish()?;
+        Ok(exit)
+    });
+    match ran {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.tell(&mut Output::stderr(cli.color));
+            failure.exit().into()
+        }
+    }
+}
+
+fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
+        Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
+        Command::Rules { command: RulesCommand::Schema } => rules::schema::run(out),
+        Command::Demo(args) => demo::run(&args, out),
+        Command::Completions { shell } => completions::run(shell, out),
+        Command::Version => version::run(out),
+    }
+}

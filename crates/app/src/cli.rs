@@ -1,0 +1,228 @@
+//! What can be typed. The comments on the fields are the help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::output::ColorWhen;
+use crate::rules::load::DEFAULT_PATH;
+use crate::version;
+
+/// Keeps a service alive and fair under load: rate limits, concurrency limits
+/// and load shedding by rules.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version = version::text(), after_help = TOP_EXAMPLES)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// When to use colours.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) color: ColorWhen,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  tidegate demo                          try limits at a prompt, nothing to set up
+  tidegate rules check rules/            see whether rule files are right
+  tidegate rules explain user=ada        see which rule a request meets, and why
+  tidegate rules schema > schema.json    let your editor complete rule files
+
+Exit codes: 0 all is well, 1 the rules have problems, 2 the command or its input is unusable.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check, explain and describe rule files.
+    #[command(after_help = RULES_EXAMPLES)]
+    Rules {
+        #[command(subcommand)]
+        command: RulesCommand,
+    },
+    /// Try rules at a prompt: type requests, see what is admitted.
+    ///
+    /// Everything runs in this process and is gone when it ends. `wait` skips
+    /// time instead of sleeping. Commands can come from a pipe too; time then
+    /// stands still but for `wait`, so that a script always gives the same answers.
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
+    /// Print a completion script for a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the version.
+    #[command(after_help = VERSION_EXAMPLES)]
+    Version,
+}
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  tidegate rules check rules/
+  tidegate rules explain --rules rules/ --domain shop user=ada path=/login
+  tidegate rules schema";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  tidegate demo
+  tidegate demo --rules rules/ --domain shop
+  tidegate demo --print-rules > rules.yaml
+  printf 'user=ada x12\\nwait 1s\\nuser=ada\\n' | tidegate demo
+
+At the prompt, `help` lists the commands.";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+  tidegate completions zsh > ~/.zfunc/_tidegate
+  tidegate completions fish > ~/.config/fish/completions/tidegate.fish";
+
+const VERSION_EXAMPLES: &str = "\
+Examples:
+  tidegate version
+  tidegate --version";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// Say everything that is wrong with rule files, at once.
+    ///
+    /// Every problem comes with its file, line and column, the line itself and
+    /// what would be right. Warnings are shown; the rules can still be used.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Say which rule a request meets, and why.
+    ///
+    /// Shows what was tried at each level, the limits of the rule in words and
+    /// what its counters are kept by. Where nothing matches, says where
+    /// matching stopped and what would have matched.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Print the JSON Schema of rule files, for editors and other tools.
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema,
+}
+
+/// How to write the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON document.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Rule files, directories that hold some, or `-` for standard input.
+    #[arg(value_name = "PATH", env = "TIDEGATE_RULES", default_value = DEFAULT_PATH)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Take warnings for errors.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
+    /// Refuse a second file for a domain, as envoyproxy/ratelimit does.
+    #[arg(long)]
+    pub(crate) no_merge_domains: bool,
+    /// How to write the answer.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  tidegate rules check rules/
+  tidegate rules check api.yaml shop.yaml --deny-warnings
+  tidegate rules check --format json rules/ | jq '.problems[].message'
+  helm template . | tidegate rules check -
+
+Exit codes: 0 the rules are right, 1 they have problems, 2 they cannot be read.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// A rule file, a directory that holds some, or `-` for standard input;
+    /// can be given several times.
+    #[arg(long, value_name = "PATH", env = "TIDEGATE_RULES", default_value = DEFAULT_PATH)]
+    pub(crate) rules: Vec<PathBuf>,
+    /// The domain; not needed when the rules have only one.
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// A whole descriptor; can be given several times. Where a value has a
+    /// comma in it, give the entries as arguments instead.
+    #[arg(long, value_name = "KEY=VALUE,…", conflicts_with_all = ["entries", "more"])]
+    pub(crate) descriptor: Vec<String>,
+    /// How to write the answer.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// The entries of the request's descriptor, in order.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) entries: Vec<String>,
+    /// The next descriptors of the same request, each after `--`.
+    #[arg(last = true, value_name = "KEY=VALUE")]
+    pub(crate) more: Vec<String>,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tidegate rules explain user=ada path=/login
+  tidegate rules explain --rules shop.yaml --domain shop ip=10.1.2.3
+  tidegate rules explain user=ada -- ip=10.1.2.3
+  tidegate rules explain --descriptor user=ada,path=/login --descriptor ip=10.1.2.3
+  tidegate rules explain --format json user=ada
+
+Exit codes: 0 here is the answer, 1 the rules have problems, 2 the question is unusable.";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  tidegate rules schema > tidegate.schema.json
+
+In an editor with a YAML language server, the first line of a rule file:
+  # yaml-language-server: $schema=tidegate.schema.json";
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// A rule file or a directory that holds some, instead of the built-in
+    /// rules; can be given several times.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: Vec<PathBuf>,
+    /// The domain of the requests. Default: the first one of the rules.
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// Print the built-in rules and end.
+    #[arg(long, conflicts_with_all = ["rules", "domain"])]
+    pub(crate) print_rules: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_by_example() {
+        fn look(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Examples:\n  tidegate"), "{}", command.get_name());
+            command.get_subcommands().for_each(look);
+        }
+        look(&Cli::command());
+    }
+
+    #[test]
+    fn descriptors_after_the_first_stay_apart() {
+        let typed = ["tidegate", "rules", "explain", "a=1", "b=2", "--", "c=3", "--", "d=4"];
+        let Command::Rules { command: RulesCommand::Explain(args) } =
+            Cli::try_parse_from(typed).unwrap().command
+        else {
+            panic!("another command");
+        };
+        assert_eq!(args.entries, ["a=1", "b=2"]);
+        assert_eq!(args.more, ["c=3", "--", "d=4"]);
+    }
+}

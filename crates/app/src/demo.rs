@@ -1,0 +1,136 @@
+//! `tidegate demo`: the engine at a prompt.
+//!
+//! Reads commands from a terminal or a pipe and answers each before the next.
+//! On a terminal time goes on and `wait` skips some of it; in a pipe time
+//! stands still but for `wait`, so a script always gives the same answers.
+
+mod answer;
+mod clock;
+mod command;
+mod greeting;
+mod session;
+
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+use tidegate_engine::Source;
+
+use crate::cli::DemoArgs;
+use crate::exit::{Complaint, Exit, Failure};
+use crate::output::{Output, Painted, style};
+use crate::rules::load;
+use clock::DemoClock;
+use session::{Answered, Session};
+
+/// The rules that come with the demo.
+const QUICKSTART: &str = include_str!("demo/quickstart.yaml");
+
+/// The longest line that is read, in bytes.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
+    if args.print_rules {
+        out.write_all(QUICKSTART.as_bytes())?;
+        return Ok(Exit::Fine);
+    }
+    let sources = sources(args)?;
+    let stdin = io::stdin();
+    let manner = if stdin.is_terminal() { Manner::Prompt } else { Manner::Script };
+    let clock = match manner {
+        Manner::Prompt => DemoClock::flowing(),
+        Manner::Script => DemoClock::standing(),
+    };
+    let mut session = Session::new(&sources, args.domain.as_deref(), clock)?;
+    if args.rules.is_empty() {
+        greeting::quickstart(&session, manner, out)?;
+    } else {
+        greeting::own_rules(&session, manner, out)?;
+    }
+    converse(&mut session, stdin.lock(), manner, out)
+}
+
+/// How commands come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Typed, one after the other.
+    Prompt,
+    /// From a pipe or a file.
+    Script,
+}
+
+fn sources(args: &DemoArgs) -> Result<Vec<Source>, Failure> {
+    if args.rules.is_empty() {
+        return Ok(vec![Source::new("quickstart.yaml", QUICKSTART)]);
+    }
+    load::sources(&args.rules)
+}
+
+/// Answers one line after the other, to the end of the input.
+fn converse(
+    session: &mut Session,
+    mut input: impl BufRead,
+    manner: Manner,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let mut understood = true;
+    while !out.is_closed() {
+        if manner == Manner::Prompt {
+            write!(out, "{} ", Painted(style::STRONG, ">"))?;
+            out.flush()?;
+        }
+        let Some(line) = read_line(&mut input)? else {
+            if manner == Manner::Prompt {
+                writeln!(out)?;
+            }
+            break;
+        };
+        match session.answer(&line, out)? {
+            Answered::Done => {}
+            Answered::NotUnderstood => understood = false,
+            Answered::Quit => break,
+        }
+    }
+    // At a prompt a slip is part of the conversation; a script should be right.
+    Ok(if understood || manner == Manner::Prompt { Exit::Fine } else { Exit::Unusable })
+}
+
+/// The next line, if there is one.
+fn read_line(input: &mut impl BufRead) -> Result<Option<String>, Complaint> {
+    let mut bytes = Vec::new();
+    let read = input.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes);
+    if let Err(error) = read {
+        let message = format!("standard input cannot be read: {error}");
+        return Err(Complaint::new(message, "give the commands another way"));
+    }
+    if bytes.len() > LINE_BYTES_MAX {
+        let message = format!("a line is longer than {LINE_BYTES_MAX} bytes");
+        return Err(Complaint::new(message, "give one command on each line"));
+    }
+    let line = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((!bytes.is_empty()).then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::{Options, compile};
+
+    use super::*;
+
+    #[test]
+    fn the_built_in_rules_are_right_and_give_no_warning() {
+        let sources = [Source::new("quickstart.yaml", QUICKSTART)];
+        let snapshot = compile(&sources, &Options::default());
+        let snapshot = snapshot.unwrap_or_else(|report| panic!("{report}"));
+        assert!(snapshot.warnings().is_empty(), "{:?}", snapshot.warnings());
+    }
+
+    #[test]
+    fn lines_are_read_up_to_a_length() {
+        let mut input = "one\ntwo".as_bytes();
+        assert_eq!(read_line(&mut input).unwrap().as_deref(), Some("one\n"));
+        assert_eq!(read_line(&mut input).unwrap().as_deref(), Some("two"));
+        assert_eq!(read_line(&mut input).unwrap(), None);
+        let mut endless = io::BufReader::new(io::repeat(b'a'));
+        let message = read_line(&mut endless).unwrap_err().message;
+        assert_eq!(message, "a line is longer than 65536 bytes");
+    }
+}

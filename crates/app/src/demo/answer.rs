@@ -1,0 +1,165 @@
+//! Verdicts as a small table.
+
+use std::io::{self, Write};
+
+use tidegate_engine::{Algorithm, Nanos, Role, Ruling, Verdict};
+
+use crate::output::{Cell, Clean, Painted, Table, style};
+use crate::words;
+
+/// Up to this many repeated requests, each has a row. Of more only those are
+/// shown where the answer changes.
+const ROWS_MAX: u32 = 12;
+
+/// The answers to one line, collected.
+#[derive(Debug)]
+pub(super) struct Answers {
+    table: Table,
+    repeat: u32,
+    admitted: u32,
+    refused: u32,
+    /// Whether the request before was admitted.
+    before: Option<bool>,
+    /// Whether the request before has a row.
+    shown: bool,
+    /// Something to say below the table, of the last verdict.
+    remark: Option<String>,
+}
+
+impl Answers {
+    /// For a line that asks so many times.
+    pub(super) fn new(repeat: u32) -> Self {
+        let titles = ["#", "answer", "rule", "limit", "left", "retry after", ""];
+        Answers {
+            table: Table::titled(&titles),
+            repeat,
+            admitted: 0,
+            refused: 0,
+            before: None,
+            shown: true,
+            remark: None,
+        }
+    }
+
+    /// Takes the next verdict.
+    pub(super) fn take(&mut self, verdict: &Verdict) {
+        let admitted = verdict.is_admitted();
+        *(if admitted { &mut self.admitted } else { &mut self.refused }) += 1;
+        let number = self.admitted + self.refused;
+        let changed = self.before.is_none_or(|before| before != admitted);
+        let all = self.repeat <= ROWS_MAX;
+        let show = all || changed || number == self.repeat;
+        if show {
+            if !self.shown {
+                self.table.row([Cell::new("…").styled(style::FAINT).right()]);
+            }
+            self.rows(number, verdict);
+        }
+        self.shown = show;
+        self.before = Some(admitted);
+        self.remark = remark(verdict);
+    }
+
+    /// Says something below the table.
+    pub(super) fn remark(&mut self, text: &str) {
+        self.remark = Some(text.to_owned());
+    }
+
+    /// The row of a request: what its tightest limit says; and when it is
+    /// alone, a row for each other limit.
+    fn rows(&mut self, number: u32, verdict: &Verdict) {
+        let tightest = verdict.tightest().or_else(|| verdict.rulings().first());
+        let answer = if verdict.is_admitted() {
+            Cell::new("admitted").styled(style::GOOD)
+        } else {
+            Cell::new("refused").styled(style::BAD)
+        };
+        let mut row = vec![Cell::new(number.to_string()).right(), answer];
+        if let Some(ruling) = tightest {
+            row.extend(said(verdict, ruling));
+        }
+        self.table.row(row);
+        if self.repeat > 1 {
+            return;
+        }
+        let others = verdict
+            .rulings()
+            .iter()
+            .filter(|ruling| tightest.is_none_or(|tightest| !std::ptr::eq(*ruling, tightest)));
+        for ruling in others {
+            let answer = if ruling.decision.is_admitted() { "admits" } else { "refuses" };
+            let mut row = vec![Cell::new(""), Cell::new(answer).styled(style::FAINT)];
+            row.extend(said(verdict, ruling));
+            self.table.row(row);
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        self.table.write(out, "  ")?;
+        if let Some(remark) = &self.remark {
+            writeln!(out, "  {}", Painted(style::FAINT, Clean(remark)))?;
+        }
+        if self.repeat > ROWS_MAX {
+            let (admitted, refused) = (self.admitted, self.refused);
+            let requests = words::count(self.repeat as usize, "request");
+            writeln!(out, "  {requests}: {admitted} admitted, {refused} refused")?;
+        }
+        Ok(())
+    }
+}
+
+/// What one limit says: the rule, its terms, what is left, when to come back, and the rest.
+fn said(verdict: &Verdict, ruling: &Ruling) -> [Cell; 5] {
+    let decision = &ruling.decision;
+    let path = verdict.rule(ruling).map_or("", |rule| rule.path());
+    let terms = verdict.limit(ruling).map_or_else(String::new, words::terms);
+    let left = format!("{} of {}", decision.remaining, decision.limit);
+    let mut notes = Vec::new();
+    if ruling.role == Role::Observed {
+        notes.push(match decision.is_admitted() {
+            true => "in shadow".to_owned(),
+            false => "in shadow: would refuse".to_owned(),
+        });
+    }
+    if decision.is_admitted() && decision.delay > Nanos::ZERO {
+        notes.push(format!("waits {} for its turn", words::span(decision.delay)));
+    }
+    if decision.soft {
+        notes.push("on the soft allowance".to_owned());
+    }
+    [
+        Cell::new(path),
+        Cell::new(terms),
+        Cell::new(left).right(),
+        Cell::new(words::retry(decision.retry)).right(),
+        Cell::new(notes.join(", ")).styled(style::WARNING),
+    ]
+}
+
+/// What the table cannot say.
+fn remark(verdict: &Verdict) -> Option<String> {
+    if verdict.is_switched_off() {
+        return Some("switched off: nothing is limited or counted; `on` limits again".to_owned());
+    }
+    if let Some(undecided) = verdict.undecided() {
+        return Some(format!("not decided: {undecided}"));
+    }
+    if !verdict.rulings().is_empty() {
+        return None;
+    }
+    let mut met = verdict.met().flatten();
+    Some(match met.next() {
+        Some(rule) if rule.unlimited() => format!("rule {} is unlimited", rule.path()),
+        Some(rule) => format!("rule {} is switched off", rule.path()),
+        None => "no rule is met, so nothing limits this; `explain` says why".to_owned(),
+    })
+}
+
+/// Whether a verdict has slots of a concurrency limit in it.
+pub(super) fn holds_slots(verdict: &Verdict) -> bool {
+    verdict.rulings().iter().any(|ruling| {
+        verdict
+            .limit(ruling)
+            .is_some_and(|limit| matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)))
+    })
+}

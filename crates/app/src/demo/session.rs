@@ -1,0 +1,313 @@
+//! One conversation: an engine, the domain in use, and what was switched.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Nanos, Options, Permit, Request, Rule,
+    Snapshot, Source, Switch, Target, Verb, compile,
+};
+use tidegate_rules::Domain;
+
+use super::answer::{Answers, holds_slots};
+use super::clock::DemoClock;
+use super::command::{self, Asked, COMMANDS, Command, Deed};
+use crate::descriptor::TypedDescriptor;
+use crate::exit::{Complaint, Failure};
+use crate::output::{Cell, Clean, Table, style};
+use crate::rules::explain::{Explained, choose_domain};
+use crate::suggest::did_you_mean;
+use crate::words;
+
+/// The bytes for counters: plenty for what a person can type.
+const BUDGET_BYTES: usize = 16 * 1024 * 1024;
+
+/// The most requests that can be in flight at once.
+const IN_FLIGHT_MAX: usize = 10_000;
+
+/// What came of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    Done,
+    NotUnderstood,
+    Quit,
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub(super) struct Session {
+    engine: Arc<Engine<MemoryStore, DemoClock>>,
+    /// The rules once more, to look things up in: the engine keeps its own.
+    snapshot: Snapshot,
+    domain: String,
+    /// What was switched, by domain and path.
+    modes: HashMap<(String, String), Mode>,
+    in_flight: Vec<Permit<DemoClock>>,
+}
+
+impl Session {
+    /// A conversation about these rules.
+    pub(super) fn new(
+        sources: &[Source],
+        domain: Option<&str>,
+        clock: DemoClock,
+    ) -> Result<Self, Failure> {
+        let rules = || compile(sources, &Options::default());
+        let snapshot = rules()?;
+        let first = snapshot.domains().next().map(Domain::name);
+        let domain = choose_domain(&snapshot, domain.or(first))?.name().to_owned();
+        let config = MemoryConfig { budget_bytes: BUDGET_BYTES, ..MemoryConfig::default() };
+        let store = MemoryStore::new(config)
+            .map_err(|error| Complaint::new(error.to_string(), "free some memory"))?;
+        let standing = clock.is_standing();
+        let mut engine = Engine::new(store, clock).with_rules(rules()?);
+        if standing {
+            // The same script, the same answers.
+            engine = engine.with_seed(0);
+        }
+        let engine = Arc::new(engine);
+        Ok(Session { engine, snapshot, domain, modes: HashMap::new(), in_flight: Vec::new() })
+    }
+
+    pub(super) const fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The domain in use.
+    pub(super) fn domain(&self) -> Option<&Domain> {
+        self.snapshot.domain(&self.domain)
+    }
+
+    /// The rules of the domain in use.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.snapshot.rules().iter().filter(|rule| rule.domain() == self.domain)
+    }
+
+    /// Answers one line.
+    pub(super) fn answer(&mut self, line: &str, out: &mut impl Write) -> io::Result<Answered> {
+        let done = match command::parse(line) {
+            Ok(Command::Nothing) => return Ok(Answered::Done),
+            Ok(Command::Quit) => return Ok(Answered::Quit),
+            Ok(command) => self.carry_out(command, out)?,
+            Err(complaint) => Err(complaint),
+        };
+        let answered = match done {
+            Ok(()) => Answered::Done,
+            Err(complaint) => {
+                complaint.tell(out)?;
+                Answered::NotUnderstood
+            }
+        };
+        writeln!(out)?;
+        Ok(answered)
+    }
+
+    /// Does what a command says. The inner error is the command's, the outer
+    /// one the terminal's.
+    fn carry_out(
+        &mut self,
+        command: Command,
+        out: &mut impl Write,
+    ) -> io::Result<Result<(), Complaint>> {
+        match command {
+            Command::Nothing | Command::Quit => {}
+            Command::Request(asked) => self.request(&asked, out)?,
+            Command::Wait(span) => self.wait(span, out)?,
+            Command::Release => self.release(out)?,
+            Command::Off => self.switch(true, out)?,
+            Command::On => self.switch(false, out)?,
+            Command::Rules => self.list(out)?,
+            Command::Help => help(out)?,
+            Command::Explain(descriptors) => self.explain(descriptors, out)?,
+            Command::Domain(name) => match choose_domain(&self.snapshot, Some(&name)) {
+                Ok(domain) => {
+                    self.domain = domain.name().to_owned();
+                    let rules = words::count(self.rules().count(), "rule");
+                    writeln!(out, "  domain {}: {rules}", Clean(name))?;
+                }
+                Err(complaint) => return Ok(Err(complaint)),
+            },
+            Command::Mode { rule, mode } => match self.set_mode(&rule, mode) {
+                Ok(text) => writeln!(out, "  {}", Clean(text))?,
+                Err(complaint) => return Ok(Err(complaint)),
+            },
+        }
+        Ok(Ok(()))
+    }
+
+    fn request(&mut self, asked: &Asked, out: &mut impl Write) -> io::Result<()> {
+        let entries: Vec<_> = asked.descriptors.iter().map(TypedDescriptor::entries).collect();
+        let descriptors: Vec<_> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
+        let request = Request::new(&self.domain, &descriptors).with_cost(asked.cost);
+        let mut answers = Answers::new(asked.repeat);
+        let mut held = 0;
+        for _ in 0..asked.repeat {
+            let verdict = match asked.deed {
+                Deed::Peek => self.engine.apply_now(Verb::Peek, &request),
+                Deed::Reset => self.engine.apply_now(Verb::Reset, &request),
+                Deed::Check => self.engine.admit_now(&request).0,
+                Deed::Hold => {
+                    let (verdict, permit) = self.engine.admit_now(&request);
+                    if !permit.is_empty() && self.in_flight.len() < IN_FLIGHT_MAX {
+                        self.in_flight.push(permit);
+                        held += 1;
+                    }
+                    verdict
+                }
+            };
+            let pointless = asked.deed == Deed::Hold && !holds_slots(&verdict);
+            answers.take(&verdict);
+            if pointless {
+                answers.remark("no limit on requests at once is met: there is nothing to hold");
+            }
+        }
+        if asked.deed == Deed::Reset {
+            return self.reset_done(out, &request);
+        }
+        answers.write(out)?;
+        if held > 0 {
+            let held = words::count(held, "request");
+            let all = self.in_flight.len();
+            writeln!(out, "  {held} held, {all} in flight; `release` ends them")?;
+        }
+        Ok(())
+    }
+
+    fn reset_done(&self, out: &mut impl Write, request: &Request<'_>) -> io::Result<()> {
+        let mut answers = Answers::new(1);
+        answers.take(&self.engine.apply_now(Verb::Peek, request));
+        writeln!(out, "  forgotten; the next such request would get:")?;
+        answers.write(out)
+    }
+
+    fn wait(&self, span: Nanos, out: &mut impl Write) -> io::Result<()> {
+        self.engine.clock().skip(span);
+        writeln!(out, "  {} later", words::span(span))
+    }
+
+    fn release(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let ended = words::count(self.in_flight.len(), "request");
+        // Dropping a permit gives its slots back.
+        self.in_flight.clear();
+        writeln!(out, "  {ended} ended")
+    }
+
+    fn switch(&self, off: bool, out: &mut impl Write) -> io::Result<()> {
+        self.engine.switch_off(off);
+        let text =
+            if off { "everything is admitted, nothing is counted" } else { "limits hold again" };
+        writeln!(out, "  {text}")
+    }
+
+    fn set_mode(&mut self, path: &str, mode: Option<Mode>) -> Result<String, Complaint> {
+        let target = Target { domain: &self.domain, path, limit: None };
+        let switched = match mode {
+            Some(mode) => self.engine.set_switch(target, Switch { mode, enforce_percent: 100 }),
+            None => self.engine.unset_switch(target),
+        };
+        let Ok(limits) = switched else {
+            let paths: Vec<&str> = self.rules().map(Rule::path).collect();
+            let message = format!("no rule with limits is called `{path}`");
+            let otherwise = "`rules` lists the rules";
+            return Err(Complaint::new(message, did_you_mean(path, &paths, otherwise)));
+        };
+        let key = (self.domain.clone(), path.to_owned());
+        let limits = words::count(limits, "limit");
+        Ok(match mode {
+            Some(mode) => {
+                self.modes.insert(key, mode);
+                format!("{path}: {limits} switched to {}", mode.as_str())
+            }
+            None => {
+                self.modes.remove(&key);
+                format!("{path}: {limits} as in the rule file again")
+            }
+        })
+    }
+
+    fn list(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut table = Table::titled(&["rule", "plan", "limit", "mode"]);
+        for rule in self.rules() {
+            let path = Cell::new(rule.path()).styled(style::STRONG);
+            let plan = Cell::new(rule.plan().unwrap_or_default());
+            if rule.unlimited() {
+                table.row([path, plan, Cell::new("unlimited")]);
+                continue;
+            }
+            let key = (self.domain.clone(), rule.path().to_owned());
+            let switched = self.modes.get(&key).copied();
+            for (at, limit) in self.snapshot.limits_of(rule).iter().enumerate() {
+                let (path, plan) = match at {
+                    0 => (path.clone(), plan.clone()),
+                    _ => (Cell::new(""), Cell::new("")),
+                };
+                let mode = switched.unwrap_or(limit.mode);
+                let color = if mode == Mode::Enforce { style::PLAIN } else { style::WARNING };
+                let mode = Cell::new(mode.as_str()).styled(color);
+                table.row([path, plan, Cell::new(words::terms(limit)), mode]);
+            }
+        }
+        table.write(out, "  ")
+    }
+
+    fn explain(&self, descriptors: Vec<TypedDescriptor>, out: &mut impl Write) -> io::Result<()> {
+        match self.domain() {
+            Some(domain) => Explained::of(&self.snapshot, domain, descriptors).write_text(out),
+            None => Ok(()),
+        }
+    }
+}
+
+fn help(out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::titled(&["command", "", "does"]);
+    for (name, follows, does) in COMMANDS {
+        let name = Cell::new(*name).styled(style::HELP);
+        table.row([name, Cell::new(*follows), Cell::new(*does)]);
+    }
+    table.write(out, "  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::QUICKSTART;
+    use super::*;
+
+    fn session() -> Session {
+        let sources = [Source::new("quickstart.yaml", QUICKSTART)];
+        Session::new(&sources, None, DemoClock::standing()).unwrap()
+    }
+
+    /// Lines that are nearly right.
+    fn line() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            "(wait|mode|peek|hold|reset|explain|domain|off|on|release|rules|--|--cost)",
+            "(user|path|plan|ip|mail)=(ada|/login|/reports/1|pro|10[.]0[.]0[.]1|::1|)",
+            "x[0-9]{1,3}",
+            "[0-9]{1,20}(ms|s|m|h|d)?",
+            "\\PC{0,8}",
+        ];
+        prop::collection::vec(word, 0..6).prop_map(|words| words.join(" "))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_line_is_carried_out_or_refused_in_words(
+            lines in prop::collection::vec(line(), 1..20),
+        ) {
+            let mut session = session();
+            for line in lines {
+                let mut out = Vec::new();
+                let answered = session.answer(&line, &mut out).unwrap();
+                let text = String::from_utf8(out).unwrap();
+                let plain = anstream::adapter::strip_str(&text).to_string();
+                let refused = plain.starts_with("error: ") && plain.contains("\nhelp: ");
+                prop_assert_eq!(answered == Answered::NotUnderstood, refused, "{}: {}", line, plain);
+            }
+        }
+    }
+}

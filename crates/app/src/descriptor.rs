@@ -1,0 +1,116 @@
+//! Descriptors as people type them: `user=ada path=/login -- ip=10.1.2.3`.
+
+use std::fmt;
+
+use serde::Serialize;
+use tidegate_engine::{DESCRIPTORS_MAX, Entry};
+
+use crate::exit::Complaint;
+
+/// What stands between two descriptors.
+pub(crate) const BETWEEN: &str = "--";
+
+/// One key and value, as typed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TypedEntry {
+    key: String,
+    value: String,
+}
+
+/// The entries of one descriptor, as typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct TypedDescriptor {
+    entries: Vec<TypedEntry>,
+}
+
+impl TypedDescriptor {
+    /// The entries of the request.
+    pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
+        let entries = self.entries.iter();
+        entries.map(|TypedEntry { key, value }| Entry { key, value }).collect()
+    }
+}
+
+impl fmt::Display for TypedDescriptor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, TypedEntry { key, value }) in self.entries.iter().enumerate() {
+            let space = if at > 0 { " " } else { "" };
+            write!(out, "{space}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads descriptors with [`BETWEEN`] between them.
+///
+/// # Errors
+/// When one is empty, or an entry is none.
+pub(crate) fn parse<'t>(
+    typed: impl IntoIterator<Item = &'t str>,
+) -> Result<Vec<TypedDescriptor>, Complaint> {
+    let mut descriptors = vec![TypedDescriptor::default()];
+    for word in typed {
+        if word == BETWEEN {
+            descriptors.push(TypedDescriptor::default());
+        } else if let Some(last) = descriptors.last_mut() {
+            last.entries.push(parse_entry(word)?);
+        }
+    }
+    if descriptors.iter().any(|descriptor| descriptor.entries.is_empty()) {
+        return Err(Complaint::new(
+            "a descriptor has no entries",
+            "give at least one, such as `user=ada`",
+        ));
+    }
+    if descriptors.len() > DESCRIPTORS_MAX {
+        return Err(Complaint::new(
+            format!("{} descriptors are too many", descriptors.len()),
+            format!("a request may have {DESCRIPTORS_MAX}"),
+        ));
+    }
+    Ok(descriptors)
+}
+
+fn parse_entry(typed: &str) -> Result<TypedEntry, Complaint> {
+    match typed.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok(TypedEntry { key: key.to_owned(), value: value.to_owned() })
+        }
+        _ => Err(Complaint::new(
+            format!("`{typed}` is no entry"),
+            "write entries as KEY=VALUE, such as `user=ada`",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(typed: &[&str]) -> Result<Vec<String>, String> {
+        let parsed = parse(typed.iter().copied()).map_err(|complaint| complaint.message)?;
+        Ok(parsed.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn reads_entries_in_order_and_descriptors_apart() {
+        let typed = shown(&["user=ada", "path=/a=b", "--", "ip="]).unwrap();
+        assert_eq!(typed, ["user=ada path=/a=b", "ip="]);
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused() {
+        assert_eq!(shown(&["user"]).unwrap_err(), "`user` is no entry");
+        assert_eq!(shown(&["=ada"]).unwrap_err(), "`=ada` is no entry");
+        assert_eq!(shown(&[]).unwrap_err(), "a descriptor has no entries");
+        assert_eq!(shown(&["a=1", "--"]).unwrap_err(), "a descriptor has no entries");
+    }
+
+    #[test]
+    fn more_descriptors_than_a_request_may_have_are_refused() {
+        let typed = ["a=1", "--"].repeat(DESCRIPTORS_MAX);
+        let typed = [typed.as_slice(), &["a=1"]].concat();
+        assert_eq!(shown(&typed).unwrap_err(), "1001 descriptors are too many");
+    }
+}

@@ -1,0 +1,6 @@
+//! `tidegate rules`: check, explain and describe rule files.
+
+pub(crate) mod check;
+pub(crate) mod explain;
+pub(crate) mod load;
+pub(crate) mod schema;
