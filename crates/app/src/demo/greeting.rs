@@ -76,11 +76,11 @@ fn example_of(domain: &Domain, rule: &Rule) -> Option<String> {
         .levels()
         .iter()
         .map(|level| {
-            let value = match &level.shown {
+            let value = match level.shown() {
                 Shown::Written(text) | Shown::Shared(text) => text.replace('*', "1"),
                 Shown::KeyOnly | Shown::Requested => "ada".to_owned(),
             };
-            (level.key.to_string(), value)
+            (level.key().to_string(), value)
         })
         .collect();
     let entries: Vec<Entry<'_>> = typed.iter().map(|(key, value)| Entry { key, value }).collect();
