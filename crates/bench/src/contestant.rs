@@ -22,8 +22,8 @@ use crate::keys::KeyBuffer;
 use crate::stopwatch::time_of_day;
 
 /// So large a burst is not used up by any run. With one token a minute it is
-/// 57 years' worth; our buckets hold no more than 73.
-const BURST: u32 = 30_000_000;
+/// 68 years' worth; our buckets hold no more than 73.
+const BURST: u32 = 36_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Room for 10M keys and more.
