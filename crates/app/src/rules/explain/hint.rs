@@ -75,8 +75,8 @@ fn below<'s>(rules: impl Iterator<Item = &'s Rule>, path: &str) -> impl Iterator
 
 /// The value that a rule has at a level, if the level's key is the one meant.
 fn value_at<'s>(rule: &'s Rule, depth: usize, meant: &LevelExplanation) -> Option<&'s str> {
-    let level = rule.levels().get(depth).filter(|level| *level.key == *meant.key)?;
-    match &level.shown {
+    let level = rule.levels().get(depth).filter(|level| level.key() == meant.key)?;
+    match level.shown() {
         Shown::Written(text) | Shown::Shared(text) => Some(text),
         Shown::KeyOnly | Shown::Requested => None,
     }
