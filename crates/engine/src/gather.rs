@@ -15,7 +15,7 @@ use crate::verdict::Met;
 pub const DESCRIPTORS_MAX: usize = 1_000;
 
 /// The checks of a request, and what each stands for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gathered<'s> {
     pub(crate) charge: Charge,
     pub(crate) checks: SmallVec<[Check<'s>; 4]>,
@@ -37,15 +37,11 @@ pub(crate) fn gather<'s>(
     request: &Request<'_>,
     holder: impl Fn() -> Holder,
     met: &mut Met,
-) -> Gathered<'s> {
-    let mut gathered = Gathered {
-        charge: Charge::AllOrNothing,
-        checks: SmallVec::new(),
-        meanings: SmallVec::new(),
-    };
+    gathered: &mut Gathered<'s>,
+) {
     let Some(domain) = loaded.snapshot().domain(request.domain) else {
         met.resize(request.descriptors.len(), None);
-        return gathered;
+        return;
     };
     gathered.charge = match domain.charge() {
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
@@ -84,7 +80,6 @@ pub(crate) fn gather<'s>(
     if !replaced.is_empty() {
         gathered.drop_replaced(&replaced);
     }
-    gathered
 }
 
 impl Gathered<'_> {
