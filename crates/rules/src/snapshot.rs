@@ -1,6 +1,7 @@
 //! All rules, compiled: immutable, and cheap to ask.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -9,7 +10,7 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::address::parse_address;
+use crate::address::{Grouping, parse_address};
 use crate::choices::Charge;
 use crate::diagnostics::Problem;
 use crate::explain::{self, Explanation};
@@ -232,12 +233,15 @@ pub(crate) fn counted<'r>(step: &Step, value: &'r str) -> Option<KeyValue<'r>> {
     match step.edge.count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => {
-            // What is no address is still limited, under its own text.
-            let address = step.address.or_else(|| parse_address(value));
-            Some(address.map_or(KeyValue::Text(value), |address| {
-                KeyValue::Net(grouping.group(address))
-            }))
-        }
+        CountBy::Network(grouping) => Some(counted_by_network(step.address, grouping, value)),
+    }
+}
+
+#[inline(never)]
+fn counted_by_network(known: Option<IpAddr>, grouping: Grouping, value: &str) -> KeyValue<'_> {
+    match known.or_else(|| parse_address(value)) {
+        Some(address) => KeyValue::Net(grouping.group(address)),
+        // What is no address is still limited, under its own text.
+        None => KeyValue::Text(value),
     }
 }

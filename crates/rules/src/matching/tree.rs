@@ -162,7 +162,8 @@ impl Tree {
         slot.bare.map(bare_step)
     }
 
-    /// Patterns, ranges, bare key.
+    /// Patterns, ranges, bare key. Apart, so that the common way stays short.
+    #[inline(never)]
     fn step_by_form(&self, slot: &Slot, value: &str) -> Option<Step> {
         let patterns = numbered(&self.patterns, slot.patterns);
         if let Some(edge) = patterns.and_then(|patterns| patterns.find(value)) {
