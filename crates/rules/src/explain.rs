@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::matching::{NodeId, Via};
+use crate::matching::{Edge, End, Fork, Via};
 use crate::snapshot::{Domain, Entry, KeyValue, counted};
 
 /// How a descriptor was matched.
@@ -91,15 +91,16 @@ pub enum Ending {
 }
 
 pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
-    let mut node = NodeId::ROOT;
+    let mut fork = domain.tree.top();
+    let mut end = End::Nothing;
     let mut levels = Vec::new();
     let mut path = Vec::new();
     for entry in entries {
-        let (level, next) = explain_level(domain, node, *entry);
+        let (level, next) = explain_level(domain, fork, *entry);
         path.extend(level.matched.clone());
         levels.push(level);
         match next {
-            Some(next) => node = next,
+            Some(edge) => (fork, end) = (edge.below, edge.end),
             None => break,
         }
     }
@@ -110,13 +111,13 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
         Ending::NoEntries
     } else if !arrived {
         Ending::NoMatch
-    } else if let Some(rule) = domain.rule_at(node, value) {
+    } else if let Some(rule) = domain.rule_at(end, value) {
         Ending::Rule {
             path,
             plan: rule.plan().map(str::to_owned),
             limits: rule.limits().len(),
         }
-    } else if domain.names_plans(node) {
+    } else if matches!(end, End::Choice(_)) {
         Ending::NoSuchPlan { path }
     } else {
         Ending::NoLimitThere { path }
@@ -130,17 +131,17 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
 
 fn explain_level(
     domain: &Domain,
-    node: NodeId,
+    fork: Fork,
     entry: Entry<'_>,
-) -> (LevelExplanation, Option<NodeId>) {
-    let step = domain.tree.step(node, entry.key, entry.value);
+) -> (LevelExplanation, Option<Edge>) {
+    let step = domain.tree.step(fork, entry.key, entry.value);
     let matched_way = step.map(|step| match step.via {
         Via::Exact => Way::Exact,
         Via::Pattern => Way::Pattern,
         Via::Range(_) => Way::Cidr,
         Via::BareKey => Way::BareKey,
     });
-    let ways = domain.tree.ways(node, entry.key);
+    let ways = domain.tree.ways(fork, entry.key);
     let present = ways.map_or([false; 4], |ways| {
         [ways.exact, ways.patterns, ways.ranges, ways.bare]
     });
@@ -157,7 +158,7 @@ fn explain_level(
         Some(_) => Vec::new(),
         None => domain
             .tree
-            .keys_at(node)
+            .keys_at(fork)
             .into_iter()
             .map(str::to_owned)
             .collect(),
@@ -175,7 +176,7 @@ fn explain_level(
         }),
         known_keys,
     };
-    (level, step.map(|step| step.edge.child))
+    (level, step.map(|step| step.edge))
 }
 
 impl fmt::Display for Way {
