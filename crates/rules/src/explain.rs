@@ -32,6 +32,8 @@ pub struct LevelExplanation {
     pub tried: Vec<Attempt>,
     /// The part of the rule's path that matched.
     pub matched: Option<String>,
+    /// The address range that matched, which may be one of several in the rule.
+    pub range: Option<String>,
     /// What of the value tells counters apart.
     pub counted_by: Option<String>,
     /// The keys that this level knows, when the entry's key is none of them.
@@ -170,6 +172,10 @@ fn explain_level(
         value: entry.value.to_owned(),
         tried,
         matched: label.map(ToString::to_string),
+        range: step.and_then(|step| match step.via {
+            Via::Range(range) => Some(range.to_string()),
+            Via::Exact | Via::Pattern | Via::BareKey => None,
+        }),
         counted_by: counted_by.map(|value| match value {
             KeyValue::Text(text) => text.to_owned(),
             KeyValue::Net(net) => net.to_string(),
@@ -200,8 +206,9 @@ impl fmt::Display for Explanation {
                 writeln!(out, "   no such key here; known are: {known}")?;
             }
             for attempt in &level.tried {
-                let result = match (&level.matched, attempt.matched) {
-                    (Some(label), true) => format!("matches {label}"),
+                let result = match (&level.matched, attempt.matched, &level.range) {
+                    (Some(label), true, Some(range)) => format!("{range} matches {label}"),
+                    (Some(label), true, None) => format!("matches {label}"),
                     _ => "no match".to_owned(),
                 };
                 writeln!(out, "   {}: {result}", attempt.way)?;

@@ -238,9 +238,9 @@ fn explains_what_was_tried_at_each_level_and_why_it_ended_so() {
     );
     let unknown = text(LAYERED, &[("usr", "7")]);
     assert!(unknown.contains("known are: file, open, user"), "{unknown}");
-    let range = text(ADDRESSES, &[("ip", "10.9.9.9")]);
+    let range = text(ADDRESSES, &[("ip", "10.1.9.9")]);
     assert!(
-        range.contains("address ranges: matches ip_10.0.0.0/8"),
+        range.contains("address ranges: 10.1.0.0/16 matches ip_10.1.0.0/16,2001:db8::/32"),
         "{range}"
     );
     let plan = text(PLANS, &[("team", "7"), ("plan", "gold")]);
