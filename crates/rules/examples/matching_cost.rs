@@ -77,11 +77,12 @@ fn cost<const N: usize>(domain: &Domain, requests: &[[(&'static str, String); N]
         asked.push(Entry { key, value });
         rest = after;
     }
+    let all_match = asked.chunks_exact(N).all(|entries| domain.find(entries).is_some());
+    assert!(all_match, "there is a rule for every request");
     let run = || {
         let start = Instant::now();
         for entries in asked.chunks_exact(N).cycle().take(FINDS) {
-            let found = domain.find(black_box(entries)).expect("there is a rule");
-            black_box(&found);
+            black_box(&domain.find(black_box(entries)));
         }
         start.elapsed()
     };

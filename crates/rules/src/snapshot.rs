@@ -1,6 +1,7 @@
 //! All rules, compiled: immutable, and cheap to ask.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -9,12 +10,12 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::address::parse_address;
+use crate::address::{Grouping, parse_address};
 use crate::choices::Charge;
 use crate::diagnostics::Problem;
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
-use crate::matching::{CountBy, NodeId, Step, Tree};
+use crate::matching::{CountBy, End, Step, Tree};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 
 /// All rules of all domains, as of one moment.
@@ -112,8 +113,6 @@ pub struct Domain {
     pub(crate) name: Arc<str>,
     pub(crate) charge: Charge,
     pub(crate) tree: Tree,
-    /// By node: what applies there.
-    pub(crate) ends: Vec<End>,
     /// By node: its own part of the path, for explanations.
     pub(crate) labels: Vec<CompactString>,
     /// The place of each plan among the rules of a node whose plan the value names.
@@ -129,19 +128,9 @@ impl fmt::Debug for Domain {
         out.debug_struct("Domain")
             .field("name", &self.name)
             .field("charge", &self.charge)
-            .field("nodes", &self.ends.len())
+            .field("nodes", &self.labels.len())
             .finish_non_exhaustive()
     }
-}
-
-/// What applies to a request whose last entry led to a node. Small for the
-/// same reason as the tree's slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Nothing,
-    Rule(RuleId),
-    /// The value names the plan; the place in [`Domain::choices`].
-    Choice(u32),
 }
 
 /// One rule for each plan of a domain, in the order of the plans.
@@ -188,16 +177,18 @@ impl Domain {
     /// four values that tell counters apart.
     #[inline]
     pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
-        let mut node = NodeId::ROOT;
+        let mut fork = self.tree.top();
+        let mut end = End::Nothing;
         let mut values = SmallVec::new();
         for entry in entries {
-            let step = self.tree.step(node, entry.key, entry.value)?;
+            let step = self.tree.step(fork, entry.key, entry.value)?;
             if let Some(value) = counted(&step, entry.value) {
                 values.push(value);
             }
-            node = step.edge.child;
+            fork = step.edge.below;
+            end = step.edge.end;
         }
-        let rule = self.rule_at(node, entries.last()?.value)?;
+        let rule = self.rule_at(end, entries.last()?.value)?;
         Some(Found { rule, values })
     }
 
@@ -206,15 +197,10 @@ impl Domain {
         explain::explain(self, entries)
     }
 
-    /// Whether the value at a node names the plan.
-    pub(crate) fn names_plans(&self, node: NodeId) -> bool {
-        matches!(self.ends.get(node.index()), Some(End::Choice(_)))
-    }
-
-    /// The rule that applies at a node when the last entry has this value.
+    /// The rule that applies where the last entry has this value.
     #[inline]
-    pub(crate) fn rule_at(&self, node: NodeId, value: &str) -> Option<&Rule> {
-        let rule = match *self.ends.get(node.index())? {
+    pub(crate) fn rule_at(&self, end: End, value: &str) -> Option<&Rule> {
+        let rule = match end {
             End::Nothing => return None,
             End::Rule(rule) => rule.index(),
             End::Choice(at) => {
@@ -232,14 +218,15 @@ pub(crate) fn counted<'r>(step: &Step, value: &'r str) -> Option<KeyValue<'r>> {
     match step.edge.count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => {
-            // What is no address is still limited, under its own text.
-            let address = step.address.or_else(|| parse_address(value));
-            Some(
-                address.map_or(KeyValue::Text(value), |address| {
-                    KeyValue::Net(grouping.group(address))
-                }),
-            )
-        }
+        CountBy::Network(grouping) => Some(counted_by_network(step.address, grouping, value)),
+    }
+}
+
+#[inline(never)]
+fn counted_by_network(known: Option<IpAddr>, grouping: Grouping, value: &str) -> KeyValue<'_> {
+    match known.or_else(|| parse_address(value)) {
+        Some(address) => KeyValue::Net(grouping.group(address)),
+        // What is no address is still limited, under its own text.
+        None => KeyValue::Text(value),
     }
 }
