@@ -152,7 +152,7 @@ fn explain_level(
         None => domain.tree.keys_at(fork).into_iter().map(str::to_owned).collect(),
     };
     let label = step.and_then(|step| domain.labels.get(step.edge.child.index()));
-    let counted_by = step.and_then(|step| counted(&step, entry.value));
+    let counted_by = step.and_then(|step| counted(step.edge.count_by, entry.value));
     let level = LevelExplanation {
         key: entry.key.to_owned(),
         value: entry.value.to_owned(),

@@ -1,7 +1,6 @@
 //! All rules, compiled: immutable, and cheap to ask.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -15,7 +14,7 @@ use crate::choices::Charge;
 use crate::diagnostics::Problem;
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
-use crate::matching::{CountBy, End, Step, Tree};
+use crate::matching::{CountBy, End, Tree};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 
 /// All rules of all domains, as of one moment.
@@ -147,8 +146,11 @@ pub struct Found<'s, 'r> {
     /// The rule.
     pub rule: &'s Rule,
     /// The values that tell counters of this rule apart, in the order of the path.
-    pub values: SmallVec<[KeyValue<'r>; 4]>,
+    pub values: Values<'r>,
 }
+
+/// The values that tell a rule's counters apart; up to four without an allocation.
+pub type Values<'r> = SmallVec<[KeyValue<'r>; 4]>;
 
 /// A value of the request as far as it tells counters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,19 +179,29 @@ impl Domain {
     /// four values that tell counters apart.
     #[inline]
     pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
+        let mut values = Values::new();
+        let rule = self.find_rule(entries, &mut values)?;
+        Some(Found { rule, values })
+    }
+
+    /// The same as [`Domain::find`]; adds to `values`, which spares moving them.
+    #[inline]
+    pub fn find_rule<'s, 'r>(
+        &'s self,
+        entries: &[Entry<'r>],
+        values: &mut Values<'r>,
+    ) -> Option<&'s Rule> {
         let mut fork = self.tree.top();
         let mut end = End::Nothing;
-        let mut values = SmallVec::new();
         for entry in entries {
-            let step = self.tree.step(fork, entry.key, entry.value)?;
-            if let Some(value) = counted(&step, entry.value) {
+            let edge = self.tree.follow(fork, entry.key, entry.value)?;
+            if let Some(value) = counted(edge.count_by, entry.value) {
                 values.push(value);
             }
-            fork = step.edge.below;
-            end = step.edge.end;
+            fork = edge.below;
+            end = edge.end;
         }
-        let rule = self.rule_at(end, entries.last()?.value)?;
-        Some(Found { rule, values })
+        self.rule_at(end, entries.last()?.value)
     }
 
     /// Says how a request's descriptor is matched, level by level, and why it ends as it does.
@@ -214,17 +226,17 @@ impl Domain {
 }
 
 #[inline]
-pub(crate) fn counted<'r>(step: &Step, value: &'r str) -> Option<KeyValue<'r>> {
-    match step.edge.count_by {
+pub(crate) fn counted(count_by: CountBy, value: &str) -> Option<KeyValue<'_>> {
+    match count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => Some(counted_by_network(step.address, grouping, value)),
+        CountBy::Network(grouping) => Some(counted_by_network(grouping, value)),
     }
 }
 
 #[inline(never)]
-fn counted_by_network(known: Option<IpAddr>, grouping: Grouping, value: &str) -> KeyValue<'_> {
-    match known.or_else(|| parse_address(value)) {
+fn counted_by_network(grouping: Grouping, value: &str) -> KeyValue<'_> {
+    match parse_address(value) {
         Some(address) => KeyValue::Net(grouping.group(address)),
         // What is no address is still limited, under its own text.
         None => KeyValue::Text(value),

@@ -1,7 +1,6 @@
 //! The tree of descriptors, flattened.
 
 use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use compact_str::CompactString;
@@ -80,8 +79,6 @@ pub(crate) enum Via {
 pub(crate) struct Step {
     pub(crate) edge: Edge,
     pub(crate) via: Via,
-    /// The value as an address, where that had to be known.
-    pub(crate) address: Option<IpAddr>,
 }
 
 /// Up to this many keys of one node, and values of one key, are compared one
@@ -173,7 +170,7 @@ impl Tree {
     pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step> {
         let slot = self.slot(fork, key)?;
         if let Some(edge) = self.exact(slot, value) {
-            return Some(Step { edge, via: Via::Exact, address: None });
+            return Some(Step { edge, via: Via::Exact });
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
             return self.step_by_form(slot, value);
@@ -181,18 +178,31 @@ impl Tree {
         slot.bare.map(bare_step)
     }
 
+    /// The same as [`Tree::step`] without saying how: what a request needs.
+    #[inline]
+    pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<Edge> {
+        let slot = self.slot(fork, key)?;
+        if let Some(edge) = self.exact(slot, value) {
+            return Some(edge);
+        }
+        if slot.patterns.is_some() || slot.ranges.is_some() {
+            return self.step_by_form(slot, value).map(|step| step.edge);
+        }
+        slot.bare
+    }
+
     /// Patterns, ranges, bare key. Apart, so that the common way stays short.
     #[inline(never)]
     fn step_by_form(&self, slot: &Slot, value: &str) -> Option<Step> {
         let patterns = numbered(&self.patterns, slot.patterns);
         if let Some(edge) = patterns.and_then(|patterns| patterns.find(value)) {
-            return Some(Step { edge, via: Via::Pattern, address: None });
+            return Some(Step { edge, via: Via::Pattern });
         }
         let ranges = numbered(&self.ranges, slot.ranges);
         let found = ranges.and_then(|ranges| {
             let address = parse_address(value)?;
             let (range, edge) = ranges.find(address)?;
-            Some(Step { edge, via: Via::Range(range), address: Some(address) })
+            Some(Step { edge, via: Via::Range(range) })
         });
         found.or_else(|| slot.bare.map(bare_step))
     }
@@ -264,7 +274,7 @@ pub(crate) struct Ways {
 
 #[inline]
 fn bare_step(edge: Edge) -> Step {
-    Step { edge, via: Via::BareKey, address: None }
+    Step { edge, via: Via::BareKey }
 }
 
 /// Whether two texts are the same. Keys and values are mostly short: comparing
