@@ -12,4 +12,4 @@ mod range;
 mod tree;
 
 pub(crate) use build::{Taken, TreeBuilder};
-pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Step, Tree, Via};
+pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, Via};
