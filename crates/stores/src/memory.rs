@@ -20,7 +20,7 @@ use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb, passes};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
-use shard::{InPlace, Loaded, Shard};
+use shard::{Loaded, Place, Shard};
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -338,16 +338,14 @@ impl MemoryStore {
         }
         let mut shard = self.shards[index].0.lock();
         let start = answers.len();
-        let mut places: SmallVec<[InPlace; IN_PLACE_MAX]> = SmallVec::new();
-        for check in checks {
-            let ask = ask(check, batch.now);
-            let judged = shard.judge_in_place(check.key.fingerprint, check.limit, ask);
-            let Some((decision, place)) = judged else {
+        let mut places = [Place::default(); IN_PLACE_MAX];
+        for (check, place) in checks.iter().zip(&mut places) {
+            let (key, ask) = (check.key.fingerprint, ask(check, batch.now));
+            let Some(decision) = shard.judge_in_place(key, check.limit, ask, place) else {
                 answers.truncate(start);
                 return false;
             };
             answers.push(Answer { decision, basis: Basis::Exact });
-            places.push(place);
         }
         let answers = &mut answers[start..];
         let said = checks.iter().zip(&*answers);
@@ -357,7 +355,8 @@ impl MemoryStore {
             if pass || !answer.decision.is_admitted() {
                 shard.set_in_place(place);
             } else {
-                let (state, ask) = (State::from(place.before), ask(check, batch.now));
+                let (mut state, ask) = (shard.state_at(place), ask(check, batch.now));
+                check.limit.settle(&mut state, batch.now);
                 answer.decision = check.limit.uncharged(&state, ask, answer.decision);
             }
         }

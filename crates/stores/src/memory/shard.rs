@@ -36,11 +36,12 @@ pub(super) struct Loaded {
 }
 
 /// What a check of a known key does to its slot.
-#[derive(Debug)]
-pub(super) struct InPlace {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
     slot: usize,
-    pub(super) before: SmallState,
-    after: Packed,
+    /// The new state, as the slot keeps it.
+    word: u64,
+    aux: u32,
 }
 
 /// The table was full, and the key is not in it.
@@ -73,7 +74,8 @@ impl Shard {
         limit: &Limit,
         ask: Ask,
     ) -> Option<Decision> {
-        let (decision, place) = self.judge_in_place(key, limit, ask)?;
+        let mut place = Place::default();
+        let decision = self.judge_in_place(key, limit, ask, &mut place)?;
         self.set_in_place(&place);
         Some(decision)
     }
@@ -85,17 +87,28 @@ impl Shard {
         key: Fingerprint,
         limit: &Limit,
         ask: Ask,
-    ) -> Option<(Decision, InPlace)> {
+        place: &mut Place,
+    ) -> Option<Decision> {
         let slot = self.find(key)?;
         let Packed::Small(before) = self.slots[slot].packed() else { return None };
         let (decision, after) = limit.check_small(before, ask)?;
-        Some((decision, InPlace { slot, before, after: Packed::of(after)? }))
+        let (word, aux) = Packed::of(after)?.to_bits();
+        *place = Place { slot, word, aux };
+        Some(decision)
     }
 
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
     #[inline(always)]
-    pub(super) fn set_in_place(&mut self, place: &InPlace) {
-        self.slots[place.slot].set(place.after);
+    pub(super) fn set_in_place(&mut self, place: &Place) {
+        self.slots[place.slot].set_bits(place.word, place.aux);
+    }
+
+    /// What is in a place that [`Shard::judge_in_place`] found.
+    pub(super) fn state_at(&self, place: &Place) -> State {
+        match self.slots[place.slot].packed() {
+            Packed::Small(state) => state.into(),
+            Packed::Shelved(_) => State::Unused,
+        }
     }
 
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.

@@ -74,6 +74,13 @@ impl Slot {
         (self.word, self.aux) = packed.to_bits();
     }
 
+    /// Puts a state that is packed already.
+    #[inline]
+    pub(super) const fn set_bits(&mut self, word: u64, aux: u32) {
+        self.word = word;
+        self.aux = aux;
+    }
+
     /// What the slot holds; [`Packed::Shelved`] of nothing for an empty one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the packed form apart")]
@@ -121,7 +128,7 @@ impl Packed {
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "`of` has checked that the parts fit")]
-    fn to_bits(self) -> (u64, u32) {
+    pub(super) fn to_bits(self) -> (u64, u32) {
         let (kind, payload, aux) = match self {
             Packed::Small(SmallState::Bucket(bucket)) => {
                 let (full_at, part) = bucket.to_parts();
