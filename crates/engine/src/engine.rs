@@ -190,9 +190,15 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn gather<'s>(&self, loaded: &'s Loaded, request: &Request<'_>, met: &mut Met) -> Gathered<'s> {
+    fn gather<'s>(
+        &self,
+        loaded: &'s Loaded,
+        request: &Request<'_>,
+        met: &mut Met,
+        gathered: &mut Gathered<'s>,
+    ) {
         let holder = || Holder(self.holders.fetch_add(1, Ordering::Relaxed));
-        gather(loaded, &self.fingerprinter, request, holder, met)
+        gather(loaded, &self.fingerprinter, request, holder, met, gathered);
     }
 
     /// Makes it the verdict of a request that could not be decided.
@@ -202,7 +208,8 @@ impl<S, C: Clock> Engine<S, C> {
         let said = catch_unwind(AssertUnwindSafe(|| {
             let known = request.descriptors.get(..DESCRIPTORS_MAX).unwrap_or(request.descriptors);
             let request = Request { descriptors: known, ..*request };
-            let gathered = self.gather(&verdict.loaded, &request, &mut Met::new());
+            let mut gathered = Gathered::default();
+            self.gather(&verdict.loaded, &request, &mut Met::new(), &mut gathered);
             let enforced = gathered.checks.iter().zip(&gathered.meanings);
             let enforced = enforced.filter(|(check, _)| check.role != Role::Observed);
             enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
@@ -231,16 +238,21 @@ impl<C: Clock> Engine<MemoryStore, C> {
     }
 
     /// Applies a verb to every limit that the request meets.
+    #[inline]
     pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
-        // One verdict, filled where it is returned: it is large enough for moves to cost.
+        // Filled where it is returned: a verdict is large enough for its moves to cost.
         let mut verdict = Verdict::admitting(self.loaded.load());
+        self.answer_now(&mut verdict, verb, request);
+        verdict
+    }
+
+    fn answer_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
         if self.is_switched_off() {
             verdict.switched_off = true;
-        } else if let Err(undecided) = self.try_fill_now(&mut verdict, verb, request) {
-            self.give_up(&mut verdict, request, undecided);
+        } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
+            self.give_up(verdict, request, undecided);
         }
-        self.tell(&verdict);
-        verdict
+        self.tell(verdict);
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
@@ -264,7 +276,8 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     #[inline]
     fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
-        let gathered = self.gather(&verdict.loaded, request, &mut verdict.met);
+        let mut gathered = Gathered::default();
+        self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
         if gathered.checks.is_empty() {
             return;
         }
@@ -317,7 +330,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         verb: Verb,
         request: &Request<'_>,
     ) -> Result<(), Undecided> {
-        let gathered = self.gather(&verdict.loaded, request, &mut verdict.met);
+        let mut gathered = Gathered::default();
+        self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
         if gathered.checks.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, Holder};
-use tidegate_rules::{Found, KeyValue, Mode, NameId, RuleLimit};
+use tidegate_rules::{KeyValue, Mode, NameId, Rule, RuleLimit, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -15,7 +15,7 @@ use crate::verdict::Met;
 pub const DESCRIPTORS_MAX: usize = 1_000;
 
 /// The checks of a request, and what each stands for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gathered<'s> {
     pub(crate) charge: Charge,
     pub(crate) checks: SmallVec<[Check<'s>; 4]>,
@@ -37,15 +37,11 @@ pub(crate) fn gather<'s>(
     request: &Request<'_>,
     holder: impl Fn() -> Holder,
     met: &mut Met,
-) -> Gathered<'s> {
-    let mut gathered = Gathered {
-        charge: Charge::AllOrNothing,
-        checks: SmallVec::new(),
-        meanings: SmallVec::new(),
-    };
+    gathered: &mut Gathered<'s>,
+) {
     let Some(domain) = loaded.snapshot().domain(request.domain) else {
         met.resize(request.descriptors.len(), None);
-        return gathered;
+        return;
     };
     gathered.charge = match domain.charge() {
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
@@ -53,17 +49,18 @@ pub(crate) fn gather<'s>(
     };
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
-        let found = domain.find(descriptor.entries);
-        met.push(found.as_ref().map(|found| found.rule.id()));
-        let Some(found) = found else { continue };
-        if let Some(exemption) = found.rule.exemption() {
+        let mut values = Values::new();
+        let rule = domain.find_rule(descriptor.entries, &mut values);
+        met.push(rule.map(Rule::id));
+        let Some(rule) = rule else { continue };
+        if let Some(exemption) = rule.exemption() {
             replaced.extend_from_slice(&exemption.replaces);
         }
-        let limits = loaded.limits_of(found.rule);
+        let limits = loaded.limits_of(rule);
         let Some(first) = limits.first() else { continue };
-        let fingerprint = fingerprint(fingerprinter, first.identity, &found);
+        let fingerprint = fingerprint(fingerprinter, first.identity, &values);
         for limit in limits {
-            let Some(role) = role(loaded, limit, &found) else { continue };
+            let Some(role) = role(loaded, limit, &values) else { continue };
             if !limit.replaces.is_empty() {
                 replaced.extend_from_slice(&limit.replaces);
             }
@@ -84,7 +81,6 @@ pub(crate) fn gather<'s>(
     if !replaced.is_empty() {
         gathered.drop_replaced(&replaced);
     }
-    gathered
 }
 
 impl Gathered<'_> {
@@ -100,14 +96,14 @@ impl Gathered<'_> {
 
 /// What the limit's answer means for this key; `None` when it is off.
 #[inline]
-fn role(loaded: &Loaded, limit: &RuleLimit, found: &Found<'_, '_>) -> Option<Role> {
+fn role(loaded: &Loaded, limit: &RuleLimit, values: &[KeyValue<'_>]) -> Option<Role> {
     let switch = loaded.switch(limit);
     match switch.mode {
         Mode::Off => return None,
         Mode::Shadow => return Some(Role::Observed),
         Mode::Enforce => {}
     }
-    if switch.enforce_percent < 100 && !switch.enforces(key_number(limit, found)) {
+    if switch.enforce_percent < 100 && !switch.enforces(key_number(limit, values)) {
         return Some(Role::Observed);
     }
     Some(if limit.quota { Role::Alternative } else { Role::Required })
@@ -115,21 +111,21 @@ fn role(loaded: &Loaded, limit: &RuleLimit, found: &Found<'_, '_>) -> Option<Rol
 
 /// A number for the key that is the same in every process and after every
 /// restart, so that a caller is in or out everywhere.
-fn key_number(limit: &RuleLimit, found: &Found<'_, '_>) -> u64 {
+fn key_number(limit: &RuleLimit, values: &[KeyValue<'_>]) -> u64 {
     let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
     bytes.extend_from_slice(&limit.identity.to_le_bytes());
-    write_values(&found.values, &mut bytes);
+    write_values(values, &mut bytes);
     xxh3_64(&bytes)
 }
 
 /// The fingerprint of the values that tell this rule's counters apart.
 #[inline]
-fn fingerprint(fingerprinter: &Fingerprinter, rule: u64, found: &Found<'_, '_>) -> Fingerprint {
-    if let [KeyValue::Text(value)] = found.values.as_slice() {
+fn fingerprint(fingerprinter: &Fingerprinter, rule: u64, values: &[KeyValue<'_>]) -> Fingerprint {
+    if let [KeyValue::Text(value)] = values {
         return fingerprinter.of(rule, value.as_bytes());
     }
     let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
-    write_values(&found.values, &mut bytes);
+    write_values(values, &mut bytes);
     fingerprinter.of(rule, &bytes)
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::matching::{NodeId, Via};
+use crate::matching::{Edge, End, Fork, Via};
 use crate::snapshot::{Domain, Entry, KeyValue, counted};
 
 /// How a descriptor was matched.
@@ -32,6 +32,8 @@ pub struct LevelExplanation {
     pub tried: Vec<Attempt>,
     /// The part of the rule's path that matched.
     pub matched: Option<String>,
+    /// The address range that matched, which may be one of several in the rule.
+    pub range: Option<String>,
     /// What of the value tells counters apart.
     pub counted_by: Option<String>,
     /// The keys that this level knows, when the entry's key is none of them.
@@ -91,15 +93,16 @@ pub enum Ending {
 }
 
 pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
-    let mut node = NodeId::ROOT;
+    let mut fork = domain.tree.top();
+    let mut end = End::Nothing;
     let mut levels = Vec::new();
     let mut path = Vec::new();
     for entry in entries {
-        let (level, next) = explain_level(domain, node, *entry);
+        let (level, next) = explain_level(domain, fork, *entry);
         path.extend(level.matched.clone());
         levels.push(level);
         match next {
-            Some(next) => node = next,
+            Some(edge) => (fork, end) = (edge.below, edge.end),
             None => break,
         }
     }
@@ -110,9 +113,9 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
         Ending::NoEntries
     } else if !arrived {
         Ending::NoMatch
-    } else if let Some(rule) = domain.rule_at(node, value) {
+    } else if let Some(rule) = domain.rule_at(end, value) {
         Ending::Rule { path, plan: rule.plan().map(str::to_owned), limits: rule.limits().len() }
-    } else if domain.names_plans(node) {
+    } else if matches!(end, End::Choice(_)) {
         Ending::NoSuchPlan { path }
     } else {
         Ending::NoLimitThere { path }
@@ -122,17 +125,17 @@ pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
 
 fn explain_level(
     domain: &Domain,
-    node: NodeId,
+    fork: Fork,
     entry: Entry<'_>,
-) -> (LevelExplanation, Option<NodeId>) {
-    let step = domain.tree.step(node, entry.key, entry.value);
+) -> (LevelExplanation, Option<Edge>) {
+    let step = domain.tree.step(fork, entry.key, entry.value);
     let matched_way = step.map(|step| match step.via {
         Via::Exact => Way::Exact,
         Via::Pattern => Way::Pattern,
         Via::Range(_) => Way::Cidr,
         Via::BareKey => Way::BareKey,
     });
-    let ways = domain.tree.ways(node, entry.key);
+    let ways = domain.tree.ways(fork, entry.key);
     let present =
         ways.map_or([false; 4], |ways| [ways.exact, ways.patterns, ways.ranges, ways.bare]);
     let order = [Way::Exact, Way::Pattern, Way::Cidr, Way::BareKey];
@@ -146,22 +149,26 @@ fn explain_level(
     }
     let known_keys = match ways {
         Some(_) => Vec::new(),
-        None => domain.tree.keys_at(node).into_iter().map(str::to_owned).collect(),
+        None => domain.tree.keys_at(fork).into_iter().map(str::to_owned).collect(),
     };
     let label = step.and_then(|step| domain.labels.get(step.edge.child.index()));
-    let counted_by = step.and_then(|step| counted(&step, entry.value));
+    let counted_by = step.and_then(|step| counted(step.edge.count_by, entry.value));
     let level = LevelExplanation {
         key: entry.key.to_owned(),
         value: entry.value.to_owned(),
         tried,
         matched: label.map(ToString::to_string),
+        range: step.and_then(|step| match step.via {
+            Via::Range(range) => Some(range.to_string()),
+            Via::Exact | Via::Pattern | Via::BareKey => None,
+        }),
         counted_by: counted_by.map(|value| match value {
             KeyValue::Text(text) => text.to_owned(),
             KeyValue::Net(net) => net.to_string(),
         }),
         known_keys,
     };
-    (level, step.map(|step| step.edge.child))
+    (level, step.map(|step| step.edge))
 }
 
 impl fmt::Display for Way {
@@ -185,8 +192,9 @@ impl fmt::Display for Explanation {
                 writeln!(out, "   no such key here; known are: {known}")?;
             }
             for attempt in &level.tried {
-                let result = match (&level.matched, attempt.matched) {
-                    (Some(label), true) => format!("matches {label}"),
+                let result = match (&level.matched, attempt.matched, &level.range) {
+                    (Some(label), true, Some(range)) => format!("{range} matches {label}"),
+                    (Some(label), true, None) => format!("matches {label}"),
                     _ => "no match".to_owned(),
                 };
                 writeln!(out, "   {}: {result}", attempt.way)?;

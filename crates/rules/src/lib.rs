@@ -34,5 +34,5 @@ pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet}
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
 pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
 pub use schema::schema;
-pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot};
+pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
 pub use source::{Options, SOURCE_BYTES_MAX, Source};

@@ -1,13 +1,15 @@
 //! Finding the rule for a request's entries.
 //!
-//! The tree of descriptors lives in a few flat tables for a whole domain: one
-//! that knows the keys, one keyed by (node, key), one keyed by (node, key,
-//! value). A step down the tree is one look-up in each, whatever the number of
-//! rules, and builds no strings. Patterns and address ranges have indexes of
-//! their own. Which limits apply is not known here.
+//! The tree of descriptors lives in a few flat tables for a whole domain. A step
+//! down the tree is one look-up by key and, where the key has values of its own,
+//! one by value, whatever the number of rules; it builds no strings. Patterns
+//! and address ranges have indexes of their own. Which limits a rule has is not
+//! known here.
 
+mod build;
 mod pattern;
 mod range;
 mod tree;
 
-pub(crate) use tree::{CountBy, NodeId, Step, Taken, Tree, TreeBuilder, Via};
+pub(crate) use build::{Taken, TreeBuilder};
+pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, Via};

@@ -9,12 +9,12 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::address::parse_address;
+use crate::address::{Grouping, parse_address};
 use crate::choices::Charge;
 use crate::diagnostics::Problem;
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
-use crate::matching::{CountBy, NodeId, Step, Tree};
+use crate::matching::{CountBy, End, Tree};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
 
 /// All rules of all domains, as of one moment.
@@ -112,8 +112,6 @@ pub struct Domain {
     pub(crate) name: Arc<str>,
     pub(crate) charge: Charge,
     pub(crate) tree: Tree,
-    /// By node: what applies there.
-    pub(crate) ends: Vec<End>,
     /// By node: its own part of the path, for explanations.
     pub(crate) labels: Vec<CompactString>,
     /// The place of each plan among the rules of a node whose plan the value names.
@@ -129,19 +127,9 @@ impl fmt::Debug for Domain {
         out.debug_struct("Domain")
             .field("name", &self.name)
             .field("charge", &self.charge)
-            .field("nodes", &self.ends.len())
+            .field("nodes", &self.labels.len())
             .finish_non_exhaustive()
     }
-}
-
-/// What applies to a request whose last entry led to a node. Small for the
-/// same reason as the tree's slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Nothing,
-    Rule(RuleId),
-    /// The value names the plan; the place in [`Domain::choices`].
-    Choice(u32),
 }
 
 /// One rule for each plan of a domain, in the order of the plans.
@@ -158,8 +146,11 @@ pub struct Found<'s, 'r> {
     /// The rule.
     pub rule: &'s Rule,
     /// The values that tell counters of this rule apart, in the order of the path.
-    pub values: SmallVec<[KeyValue<'r>; 4]>,
+    pub values: Values<'r>,
 }
+
+/// The values that tell a rule's counters apart; up to four without an allocation.
+pub type Values<'r> = SmallVec<[KeyValue<'r>; 4]>;
 
 /// A value of the request as far as it tells counters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -188,17 +179,29 @@ impl Domain {
     /// four values that tell counters apart.
     #[inline]
     pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
-        let mut node = NodeId::ROOT;
-        let mut values = SmallVec::new();
+        let mut values = Values::new();
+        let rule = self.find_rule(entries, &mut values)?;
+        Some(Found { rule, values })
+    }
+
+    /// The same as [`Domain::find`]; adds to `values`, which spares moving them.
+    #[inline]
+    pub fn find_rule<'s, 'r>(
+        &'s self,
+        entries: &[Entry<'r>],
+        values: &mut Values<'r>,
+    ) -> Option<&'s Rule> {
+        let mut fork = self.tree.top();
+        let mut end = End::Nothing;
         for entry in entries {
-            let step = self.tree.step(node, entry.key, entry.value)?;
-            if let Some(value) = counted(&step, entry.value) {
+            let edge = self.tree.follow(fork, entry.key, entry.value)?;
+            if let Some(value) = counted(edge.count_by, entry.value) {
                 values.push(value);
             }
-            node = step.edge.child;
+            fork = edge.below;
+            end = edge.end;
         }
-        let rule = self.rule_at(node, entries.last()?.value)?;
-        Some(Found { rule, values })
+        self.rule_at(end, entries.last()?.value)
     }
 
     /// Says how a request's descriptor is matched, level by level, and why it ends as it does.
@@ -206,15 +209,10 @@ impl Domain {
         explain::explain(self, entries)
     }
 
-    /// Whether the value at a node names the plan.
-    pub(crate) fn names_plans(&self, node: NodeId) -> bool {
-        matches!(self.ends.get(node.index()), Some(End::Choice(_)))
-    }
-
-    /// The rule that applies at a node when the last entry has this value.
+    /// The rule that applies where the last entry has this value.
     #[inline]
-    pub(crate) fn rule_at(&self, node: NodeId, value: &str) -> Option<&Rule> {
-        let rule = match *self.ends.get(node.index())? {
+    pub(crate) fn rule_at(&self, end: End, value: &str) -> Option<&Rule> {
+        let rule = match end {
             End::Nothing => return None,
             End::Rule(rule) => rule.index(),
             End::Choice(at) => {
@@ -228,18 +226,19 @@ impl Domain {
 }
 
 #[inline]
-pub(crate) fn counted<'r>(step: &Step, value: &'r str) -> Option<KeyValue<'r>> {
-    match step.edge.count_by {
+pub(crate) fn counted(count_by: CountBy, value: &str) -> Option<KeyValue<'_>> {
+    match count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => {
-            // What is no address is still limited, under its own text.
-            let address = step.address.or_else(|| parse_address(value));
-            Some(
-                address.map_or(KeyValue::Text(value), |address| {
-                    KeyValue::Net(grouping.group(address))
-                }),
-            )
-        }
+        CountBy::Network(grouping) => Some(counted_by_network(grouping, value)),
+    }
+}
+
+#[inline(never)]
+fn counted_by_network(grouping: Grouping, value: &str) -> KeyValue<'_> {
+    match parse_address(value) {
+        Some(address) => KeyValue::Net(grouping.group(address)),
+        // What is no address is still limited, under its own text.
+        None => KeyValue::Text(value),
     }
 }

@@ -36,6 +36,14 @@ fn nothing_compiles_to_the_empty_snapshot() {
 }
 
 #[test]
+fn a_snapshot_can_be_shared_between_threads() {
+    fn is_shared<T: Send + Sync + 'static>(_: &T) -> bool {
+        true
+    }
+    assert!(is_shared(&Snapshot::default()));
+}
+
+#[test]
 fn a_limit_has_the_defaults_that_are_documented() {
     let limits = limits("{unit: minute, requests_per_unit: 5}");
     let limit = &limits[0];

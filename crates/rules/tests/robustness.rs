@@ -85,6 +85,15 @@ fn many_faults_are_told_in_reasonable_time() {
     assert_eq!(report.omitted(), 2 * 100_000 - 100);
 }
 
+#[test]
+fn many_faults_on_one_long_line_are_told_in_reasonable_time() {
+    let wrong = "{wrong: 1}, ".repeat(200_000);
+    let report = try_compile(&format!("{{domain: d, descriptors: [{wrong}]}}")).unwrap_err();
+    let last = &report.problems()[99];
+    assert_eq!((last.line, last.snippet.width), (1, "wrong".len()));
+    assert_eq!(report.omitted(), 2 * 200_000 - 100);
+}
+
 const RULES: &str = include_str!("../../../examples/rules/quickstart.yaml");
 const PLANS: &str = include_str!("../../../examples/rules/plans.yaml");
 const ADDRESSES: &str = include_str!("../../../examples/rules/addresses.yaml");

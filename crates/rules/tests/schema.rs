@@ -68,7 +68,7 @@ fn refuses_every_file_of_the_wrong_structure() {
 /// The reference for people.
 fn reference() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rules-reference.md");
-    fs::read_to_string(path).unwrap()
+    fs::read_to_string(path).expect("the reference is there")
 }
 
 #[test]

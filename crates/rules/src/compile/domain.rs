@@ -10,9 +10,9 @@ use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
 use crate::choices::Charge;
 use crate::diagnostics::{Fault, Problems, Spot, closest};
 use crate::document::{Counting, Descriptor, LimitText, Limits, Placed, RuleFile, Values};
-use crate::matching::{CountBy, NodeId, Taken, TreeBuilder};
+use crate::matching::{CountBy, End, NodeId, Taken, TreeBuilder};
 use crate::rule::Rule;
-use crate::snapshot::{Domain, End, PlanChoice};
+use crate::snapshot::{Domain, PlanChoice};
 
 /// A plan and where it is.
 #[derive(Debug)]
@@ -249,8 +249,7 @@ impl DomainBuild {
         Domain {
             name: self.name,
             charge: self.charge.map_or(Charge::AllOrNothing, |charge| charge.what),
-            tree: self.tree.finish(),
-            ends: self.ends,
+            tree: self.tree.finish(&self.ends),
             choices: self.choices,
             labels: self.labels,
             plans: self.plans.into_keys().map(|name| (name, ())).collect(),

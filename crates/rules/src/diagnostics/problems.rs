@@ -148,10 +148,10 @@ impl<'a> Problems<'a> {
             Some(shown) => (shown, start + '\u{feff}'.len_utf8()),
             None => (shown, start),
         };
-        let before = chars_before(shown, (spot.start as usize).saturating_sub(start));
-        let upto = chars_before(shown, (spot.end as usize).saturating_sub(start));
-        let snippet = cut(shown, before, upto.saturating_sub(before));
-        (line + 1, before + 1, snippet)
+        let (before, rest) = split(shown, (spot.start as usize).saturating_sub(start));
+        let (meant, _) = split(rest, (spot.end as usize).saturating_sub(spot.start as usize));
+        let column = before.chars().count() + 1;
+        (line + 1, column, cut(before, rest, meant))
     }
 }
 
@@ -164,21 +164,29 @@ fn line_starts(text: &str) -> Vec<u32> {
     std::iter::once(0).chain(breaks.map(|(at, _)| at as u32 + 1)).collect()
 }
 
-/// How many characters start before this byte.
-fn chars_before(line: &str, byte: usize) -> usize {
-    line.char_indices().take_while(|(at, _)| *at < byte).count()
+/// The text up to a byte, and from there on; the whole when it ends before.
+fn split(text: &str, byte: usize) -> (&str, &str) {
+    text.split_at_checked(byte).unwrap_or((text, ""))
 }
 
-/// A window of the line in which the part that is meant can be seen.
-fn cut(line: &str, before: usize, width: usize) -> Snippet {
-    let skipped =
-        if before < SNIPPET_CHARS_MAX * 3 / 4 { 0 } else { before - SNIPPET_CHARS_MAX / 4 };
-    let text: String = line
+/// A window of the line in which the part that is meant can be seen. Looks only
+/// at the window: a line may have megabytes.
+fn cut(before: &str, rest: &str, meant: &str) -> Snippet {
+    let last_chars = |count: usize| {
+        let start = before.char_indices().rev().nth(count.saturating_sub(1));
+        start.and_then(|(at, _)| before.get(at..)).unwrap_or(before)
+    };
+    let mut kept = last_chars(SNIPPET_CHARS_MAX * 3 / 4);
+    if kept.len() < before.len() {
+        kept = last_chars(SNIPPET_CHARS_MAX / 4);
+    }
+    let text: String = kept
         .chars()
-        .skip(skipped)
+        .chain(rest.chars())
         .take(SNIPPET_CHARS_MAX)
         .map(|char| if char.is_control() { ' ' } else { char })
         .collect();
-    let indent = before - skipped;
-    Snippet { text, indent, width: width.clamp(1, (SNIPPET_CHARS_MAX - indent).max(1)) }
+    let indent = kept.chars().count();
+    let width = meant.chars().take(SNIPPET_CHARS_MAX - indent).count();
+    Snippet { text, indent, width: width.max(1) }
 }

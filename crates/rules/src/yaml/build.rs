@@ -92,11 +92,17 @@ struct Build<'s> {
 
 impl<'s> Build<'s> {
     fn new(file: u32, text: &'s str) -> Self {
+        // Rule files have a value every six to eight bytes.
+        let likely = text.len() / 8;
         Build {
             file,
             text,
-            yaml: Yaml { nodes: Vec::new(), children: Vec::new(), root: None },
-            sizes: Vec::new(),
+            yaml: Yaml {
+                nodes: Vec::with_capacity(likely),
+                children: Vec::with_capacity(likely),
+                root: None,
+            },
+            sizes: Vec::with_capacity(likely),
             open: Vec::new(),
             pending: Vec::new(),
             anchors: Vec::new(),

@@ -1,0 +1,249 @@
+//! Putting the tree together.
+
+use std::hash::{BuildHasher, Hasher};
+use std::num::NonZeroU32;
+
+use foldhash::fast::FixedState;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
+use indexmap::IndexSet;
+use ipnet::IpNet;
+
+use super::pattern::{Pattern, PatternSet};
+use super::range::RangeSet;
+use super::tree::{
+    COMPARED_MAX, CountBy, Edge, End, Exact, Few, Fork, KeyId, NodeId, Slot, SlotId, Tree, hash,
+};
+
+/// A node that was declared before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken(pub(crate) NodeId);
+
+/// A tree being put together.
+#[derive(Debug, Default)]
+pub(crate) struct TreeBuilder {
+    /// In the order of declaration.
+    slots: Vec<Slot>,
+    /// Slots by parent and key.
+    known: HashTable<SlotId>,
+    keys: IndexSet<Box<str>, FixedState>,
+    exact: HashTable<Exact>,
+    nodes: u32,
+    /// Patterns and ranges by slot, until their indexes can be made.
+    patterns: Vec<Vec<(Pattern, Edge)>>,
+    ranges: Vec<HashMap<IpNet, Edge, FixedState>>,
+}
+
+impl TreeBuilder {
+    /// A node below `parent` for every value of a key.
+    pub(crate) fn bare(&mut self, parent: NodeId, key: &str, count_by: CountBy) -> Declared {
+        let child = self.next();
+        let slot = self.slot(parent, key);
+        if let Some(taken) = slot.bare {
+            return Err(Taken(taken.child));
+        }
+        slot.bare = Some(Edge::to(child, count_by));
+        Ok(self.accept())
+    }
+
+    /// A node below `parent` for one value of a key.
+    pub(crate) fn exact(&mut self, parent: NodeId, key: &str, value: &str) -> Declared {
+        self.literal(parent, key, value, CountBy::Nothing)
+    }
+
+    /// A node below `parent` for the values of a key that are like a pattern.
+    ///
+    /// A value that is the pattern's own text is this node's whatever other
+    /// patterns come before, because the text is looked up first.
+    pub(crate) fn like(
+        &mut self,
+        parent: NodeId,
+        key: &str,
+        pattern: &str,
+        count_by: CountBy,
+    ) -> Declared {
+        let child = self.literal(parent, key, pattern, count_by)?;
+        let next = next_number(&self.patterns);
+        let number = *self.slot(parent, key).patterns.get_or_insert(next);
+        if number == next {
+            self.patterns.push(Vec::new());
+        }
+        let edge = Edge::to(child, count_by);
+        let patterns = &mut self.patterns[number.get() as usize - 1];
+        patterns.push((Pattern::new(pattern), edge));
+        Ok(child)
+    }
+
+    /// A node below `parent` for the values of a key that are addresses in these ranges.
+    pub(crate) fn within(
+        &mut self,
+        parent: NodeId,
+        key: &str,
+        within: &[IpNet],
+        count_by: CountBy,
+    ) -> Declared {
+        let child = self.next();
+        let next = next_number(&self.ranges);
+        let number = *self.slot(parent, key).ranges.get_or_insert(next);
+        if number == next {
+            self.ranges.push(HashMap::default());
+        }
+        let ranges = &mut self.ranges[number.get() as usize - 1];
+        if let Some(taken) = within.iter().find_map(|range| ranges.get(range)) {
+            return Err(Taken(taken.child));
+        }
+        for range in within {
+            ranges.insert(*range, Edge::to(child, count_by));
+        }
+        Ok(self.accept())
+    }
+
+    /// The finished tree, in which each node ends as given.
+    pub(crate) fn finish(mut self, ends: &[End]) -> Tree {
+        let keys: Vec<Box<str>> = self.keys.into_iter().collect();
+        let mut slots = self.slots;
+        let (mut few_exact, mut many_exact) = split(self.exact, &mut slots);
+        // Stable: within a node the order of declaration stays.
+        slots.sort_by_key(|slot| slot.parent.0);
+        let mut forks = vec![Fork::default(); self.nodes as usize + 1];
+        for (at, slot) in slots.iter().enumerate() {
+            forks[slot.parent.index()].0.add(at);
+        }
+        let complete = |edge: &mut Edge| {
+            let node = edge.child.index();
+            edge.end = ends.get(node).copied().unwrap_or(End::Nothing);
+            edge.below = forks.get(node).copied().unwrap_or_default();
+        };
+        let exact = few_exact.iter_mut().chain(&mut many_exact);
+        exact.for_each(|exact| complete(&mut exact.edge));
+        let bare = slots.iter_mut().filter_map(|slot| slot.bare.as_mut());
+        bare.for_each(complete);
+        let patterns = self.patterns.iter_mut().flatten();
+        patterns.for_each(|(_, edge)| complete(edge));
+        let ranges = self.ranges.iter_mut().flat_map(HashMap::values_mut);
+        ranges.for_each(complete);
+        Tree {
+            wide: wide(&slots, &forks, &keys),
+            keys,
+            top: forks.first().copied().unwrap_or_default(),
+            slots,
+            few_exact,
+            many_exact,
+            patterns: self.patterns.into_iter().map(PatternSet::new).collect(),
+            ranges: self.ranges.into_iter().map(RangeSet::new).collect(),
+        }
+    }
+
+    fn literal(&mut self, parent: NodeId, key: &str, value: &str, count_by: CountBy) -> Declared {
+        let child = self.next();
+        let slot = self.slot(parent, key).id;
+        let taken = |exact: &Exact| exact.slot == slot && exact.value == value;
+        let rehash = |exact: &Exact| hash(exact.slot, &exact.value);
+        match self.exact.entry(hash(slot, value), taken, rehash) {
+            Entry::Occupied(taken) => Err(Taken(taken.get().edge.child)),
+            Entry::Vacant(free) => {
+                free.insert(Exact { slot, edge: Edge::to(child, count_by), value: value.into() });
+                self.slots[slot as usize].exact.count += 1;
+                Ok(self.accept())
+            }
+        }
+    }
+
+    /// The number that the next node will have. The YAML reader's maximum on
+    /// nodes keeps this far from its end.
+    const fn next(&self) -> NodeId {
+        NodeId(self.nodes + 1)
+    }
+
+    const fn accept(&mut self) -> NodeId {
+        self.nodes += 1;
+        NodeId(self.nodes)
+    }
+
+    fn slot(&mut self, parent: NodeId, key: &str) -> &mut Slot {
+        let key = match self.keys.get_index_of(key) {
+            Some(known) => known,
+            None => self.keys.insert_full(key.into()).0,
+        };
+        let key = KeyId::try_from(key).unwrap_or(KeyId::MAX);
+        let slots = &self.slots;
+        let hash_of = |parent: NodeId, key: KeyId| {
+            let mut hasher = FixedState::default().build_hasher();
+            hasher.write_u64(u64::from(parent.0) << 32 | u64::from(key));
+            hasher.finish()
+        };
+        let same = |id: &SlotId| {
+            let slot = &slots[*id as usize];
+            slot.parent == parent && slot.key == key
+        };
+        let rehash = |id: &SlotId| {
+            let slot = &slots[*id as usize];
+            hash_of(slot.parent, slot.key)
+        };
+        let next = SlotId::try_from(slots.len()).unwrap_or(SlotId::MAX);
+        let known = self.known.entry(hash_of(parent, key), same, rehash);
+        let id = *known.or_insert(next).get();
+        if id == next {
+            self.slots.push(Slot {
+                key,
+                parent,
+                id,
+                bare: None,
+                patterns: None,
+                ranges: None,
+                exact: Few::default(),
+            });
+        }
+        &mut self.slots[id as usize]
+    }
+}
+
+/// The slots of forks with many keys, by where the fork starts and by key.
+fn wide(slots: &[Slot], forks: &[Fork], keys: &[Box<str>]) -> HashTable<u32> {
+    let hash_of = |at: &u32| {
+        let slot = &slots[*at as usize];
+        hash(forks[slot.parent.index()].0.start, &keys[slot.key as usize])
+    };
+    let mut wide = HashTable::new();
+    for (at, slot) in (0u32..).zip(slots) {
+        if forks[slot.parent.index()].0.are_many() {
+            wide.insert_unique(hash_of(&at), at, hash_of);
+        }
+    }
+    wide
+}
+
+/// The number of the next thing, counted from one.
+fn next_number<T>(all: &[T]) -> NonZeroU32 {
+    let number = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    NonZeroU32::MIN.saturating_add(number)
+}
+
+/// Parts the values of slots with few from those of slots with many, and tells
+/// the slots, which are in the order of their ids.
+fn split(exact: HashTable<Exact>, slots: &mut [Slot]) -> (Vec<Exact>, HashTable<Exact>) {
+    let mut few = Vec::new();
+    let mut many = HashTable::new();
+    for exact in exact {
+        let count = slots[exact.slot as usize].exact.count;
+        if count as usize > COMPARED_MAX {
+            many.insert_unique(hash(exact.slot, &exact.value), exact, |exact: &Exact| {
+                hash(exact.slot, &exact.value)
+            });
+        } else {
+            few.push(exact);
+        }
+    }
+    few.sort_by_key(|exact| exact.slot);
+    let mut start = 0;
+    for of_slot in few.chunk_by(|one, other| one.slot == other.slot) {
+        if let Some(first) = of_slot.first() {
+            slots[first.slot as usize].exact.start = start;
+        }
+        start += u32::try_from(of_slot.len()).unwrap_or(u32::MAX);
+    }
+    (few, many)
+}
+
+/// The new node, or the one that has its place.
+pub(crate) type Declared = Result<NodeId, Taken>;
