@@ -21,8 +21,8 @@ use crate::rules::load;
 use clock::DemoClock;
 use session::{Answered, Session};
 
-/// The rules that come with the demo.
-const QUICKSTART: &str = include_str!("demo/quickstart.yaml");
+/// The rules that come with the demo, which are an example of rules too.
+const QUICKSTART: &str = include_str!("../../../examples/rules/quickstart.yaml");
 
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
