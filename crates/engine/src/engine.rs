@@ -1,8 +1,8 @@
 //! One request in, one verdict out.
 //!
-//! The order of things: the kill switch, then one snapshot of the rules and one
-//! reading of the clock for the whole request, then matching, then all checks
-//! in one step at the store, then the verdict. Whatever goes wrong on the way,
+//! The order of things: one snapshot of the rules for the whole request, the
+//! kill switch, matching, one reading of the clock, all checks in one step at
+//! the store, the verdict. Whatever goes wrong on the way,
 //! panics included, ends in the failure mode.
 
 use std::collections::HashMap;
@@ -105,9 +105,19 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     /// Puts new rules in place of the old. Requests under way finish with
-    /// those they began with; counters and run-time switches stay.
+    /// those they began with; counters stay, and so do the run-time switches of
+    /// limits that are still there.
     pub fn install(&self, snapshot: Snapshot) {
-        let set = self.set.lock();
+        let mut set = self.set.lock();
+        if !set.is_empty() {
+            let mut kept = HashMap::new();
+            for limit in snapshot.limits() {
+                if let Some(switch) = set.get(&limit.identity) {
+                    kept.insert(limit.identity, *switch);
+                }
+            }
+            *set = kept;
+        }
         self.loaded.store(Arc::new(Loaded::new(snapshot, &set)));
     }
 
@@ -214,7 +224,7 @@ impl<S, C: Clock> Engine<S, C> {
             let enforced = enforced.filter(|(check, _)| check.role != Role::Observed);
             enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
         }));
-        verdict.outcome = self.failure_mode.outcome(said.unwrap_or_default().into_iter());
+        verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
         verdict.rulings.clear();
         verdict.met.clear();
         verdict.held.clear();

@@ -50,17 +50,13 @@ pub enum FailureMode {
 
 impl FailureMode {
     /// The outcome, given what the enforced limits of the request say of a
-    /// failing store: one that denies is enough to refuse.
-    pub(crate) fn outcome(self, rules: impl Iterator<Item = OnStoreError>) -> Outcome {
-        let mut known = false;
-        for rule in rules {
-            known = true;
-            if rule == OnStoreError::Deny {
-                return Outcome::Refused;
-            }
-        }
+    /// failing store: one that denies is enough to refuse, and only when all
+    /// of them allow does that settle it.
+    pub(crate) fn outcome(self, rules: &[OnStoreError]) -> Outcome {
+        let all_allow = !rules.is_empty() && rules.iter().all(|rule| *rule == OnStoreError::Allow);
         match self {
-            FailureMode::Refuse if !known => Outcome::Refused,
+            _ if rules.contains(&OnStoreError::Deny) => Outcome::Refused,
+            FailureMode::Refuse if !all_allow => Outcome::Refused,
             FailureMode::Admit | FailureMode::Refuse => Outcome::Admitted,
         }
     }

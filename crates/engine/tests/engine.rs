@@ -476,18 +476,62 @@ async fn a_rule_that_denies_on_a_failing_store_refuses_without_a_refusal() {
 }
 
 #[tokio::test]
-async fn the_failure_mode_refuses_if_asked_to_but_not_what_rules_let_pass() {
+async fn the_failure_mode_refuses_if_asked_to_but_not_what_all_limits_allow() {
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
-    let engine = Engine::new(Broken::Panics, ManualClock::default())
-        .with_failure_mode(FailureMode::Refuse)
-        .with_rules(rules(LAYERED));
-    assert!(engine.check(&request).await.is_admitted(), "the rule says local");
+    let strict = |text: &str| {
+        Engine::new(Broken::Panics, ManualClock::default())
+            .with_failure_mode(FailureMode::Refuse)
+            .with_rules(rules(text))
+    };
+    assert!(!strict(LAYERED).check(&request).await.is_admitted());
+    let one_allows = LAYERED.replace("unit: day", "unit: day, on_store_error: allow");
+    assert!(!strict(&one_allows).check(&request).await.is_admitted());
+    let all_allow = one_allows.replace("unit: second", "unit: second, on_store_error: allow");
+    assert!(strict(&all_allow).check(&request).await.is_admitted());
+}
+
+#[tokio::test]
+async fn more_descriptors_than_a_request_may_have_are_not_decided() {
+    let (engine, _clock) = engine(LAYERED);
     let many = vec![Descriptor::new(&[]); 1_001];
+    let expected = Undecided::TooManyDescriptors { descriptors: 1_001 };
+    let verdict = engine.check_now(&Request::new("api", &many));
+    assert!(verdict.is_admitted());
+    assert_eq!(verdict.undecided(), Some(&expected));
     let verdict = engine.check(&Request::new("api", &many)).await;
-    assert!(!verdict.is_admitted());
-    assert_eq!(verdict.undecided(), Some(&Undecided::TooManyDescriptors { descriptors: 1_001 }));
+    assert_eq!(verdict.undecided(), Some(&expected));
+}
+
+#[test]
+fn a_request_takes_one_slot_whatever_it_costs() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {name: rate, requests_per_unit: 100, unit: minute}
+      - {name: slots, algorithm: concurrency, requests_per_unit: 2}
+",
+    );
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let verdict = engine.check_now(&Request::new("api", &descriptors).with_cost(30));
+    let taken: Vec<u64> = verdict.rulings().iter().map(|ruling| ruling.decision.taken).collect();
+    assert_eq!(taken, [30, 1]);
+}
+
+#[test]
+fn a_switch_is_forgotten_with_its_limit() {
+    let (engine, _clock) = engine(LAYERED);
+    let target = Target { domain: "api", path: "user", limit: None };
+    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    assert_eq!(engine.set_switch(target, off), Ok(2));
+    engine.install(Snapshot::default());
+    engine.install(rules(LAYERED));
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
 }
 
 #[tokio::test]
