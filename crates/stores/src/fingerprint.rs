@@ -17,6 +17,12 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// The lowest bit is always set: a slot with nothing in it is told by zero.
+    #[inline]
+    const fn new(low: u64, high: u64) -> Self {
+        Fingerprint { low: low | 1, high }
+    }
+
     /// The bits that tell keys of one shard apart.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the fingerprint apart")]
@@ -38,7 +44,7 @@ impl Fingerprint {
         // Two odd multipliers spread the identity over all 96 stored bits.
         let low = self.low ^ limit.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let high = self.high ^ (limit.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32);
-        Fingerprint { low, high }
+        Fingerprint::new(low, high)
     }
 }
 
@@ -64,6 +70,6 @@ impl Fingerprinter {
     #[expect(clippy::cast_possible_truncation, reason = "takes the hash apart")]
     pub fn of(&self, group: u64, value: &[u8]) -> Fingerprint {
         let bits = xxh3_128_with_seed(value, self.seed ^ group);
-        Fingerprint { low: bits as u64, high: (bits >> 64) as u64 }
+        Fingerprint::new(bits as u64, (bits >> 64) as u64)
     }
 }

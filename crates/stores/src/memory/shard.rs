@@ -234,23 +234,18 @@ impl Shard {
 
     #[inline(always)]
     fn find(&self, key: Fingerprint) -> Option<usize> {
-        let capacity = self.slots.len();
-        let mut at = home(key.stored().0, capacity);
-        // Never all full, so an empty slot ends the search; the count bounds it.
-        for _ in 0..capacity {
-            let slot = &self.slots[at];
+        let start = home(key.stored().0, self.slots.len());
+        // Never all full, so an empty slot ends the search before it comes around.
+        let (before, after) = self.slots.split_at_checked(start)?;
+        for (at, slot) in after.iter().enumerate() {
             if slot.holds(key) {
-                return Some(at);
+                return Some(start + at);
             }
             if slot.is_empty() {
                 return None;
             }
-            at += 1;
-            if at == capacity {
-                at = 0;
-            }
         }
-        None
+        find_around(before, key)
     }
 
     /// Puts a slot that is not in the table into the first free place.
@@ -334,6 +329,13 @@ impl Shard {
     fn shelf_bytes(&self) -> usize {
         self.shelf.as_ref().map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
     }
+}
+
+/// The search goes on from the beginning: seldom, and so apart.
+#[cold]
+fn find_around(slots: &[Slot], key: Fingerprint) -> Option<usize> {
+    let end = slots.iter().position(|slot| slot.holds(key) || slot.is_empty())?;
+    slots[end].holds(key).then_some(end)
 }
 
 /// Four fifths full is where probing begins to cost.

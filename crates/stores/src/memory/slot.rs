@@ -10,7 +10,7 @@ use tidegate_algorithms::{BucketState, SmallState, Timestamp, WindowState};
 
 use crate::fingerprint::Fingerprint;
 
-/// One place of the table.
+/// One place of the table. A fingerprint's lower bits are never zero, so zero there means empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     low: u64,
@@ -54,13 +54,13 @@ impl Slot {
 
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
-        self.word == 0
+        self.low == 0
     }
 
     #[inline]
     pub(super) const fn holds(&self, key: Fingerprint) -> bool {
         let (low, high) = key.stored();
-        self.low == low && self.high == high && self.word != 0
+        self.low == low && self.high == high
     }
 
     /// Where in a table of `capacity` slots the key belongs.
