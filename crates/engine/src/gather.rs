@@ -61,8 +61,12 @@ pub(crate) fn gather<'s>(
             replaced.extend_from_slice(&exemption.replaces);
         }
         let limits = loaded.limits_of(found.rule);
-        let Some(first) = limits.first() else { continue };
-        let fingerprint = fingerprint(fingerprinter, first.identity, &found);
+        if limits.is_empty() {
+            continue;
+        }
+        // By the rule's place, not by one of its limits: a limit keeps its
+        // counters when the list of limits around it changes.
+        let fingerprint = fingerprint(fingerprinter, found.rule.identity(), &found);
         for limit in limits {
             let Some(role) = role(loaded, limit, &found) else { continue };
             replaced.extend_from_slice(&limit.replaces);

@@ -288,6 +288,37 @@ fn counters_survive_new_rules_and_a_raised_limit_gives_room_at_once() {
 }
 
 #[test]
+fn a_limit_keeps_its_counters_when_another_one_is_put_before_it() {
+    let (engine, _clock) = engine(LAYERED);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    let first = "    limits:\n      - {name: per_hour, requests_per_unit: 9, unit: hour}";
+    engine.install(rules(&LAYERED.replace("    limits:", first)));
+    let refusal = check(&engine, &[("user", "ada")]);
+    assert_eq!(refusal.refusal().and_then(|refusal| refusal.limit), Some("per_second"));
+}
+
+#[test]
+fn usage_survives_a_change_between_plans_whose_first_limits_differ() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+plans:
+  free:
+    limits:
+      - {name: burst, algorithm: token_bucket, requests_per_unit: 9, unit: minute}
+      - {name: rate, requests_per_unit: 2, unit: minute}
+  pro: {limits: [{name: rate, requests_per_unit: 5, unit: minute}]}
+descriptors:
+  - key: user
+    descriptors:
+      - {key: plan, plan: {from: value, default: free}}
+",
+    );
+    assert_eq!(admitted(&engine, 9, &[("user", "ada"), ("plan", "free")]), 2);
+    assert_eq!(admitted(&engine, 9, &[("user", "ada"), ("plan", "pro")]), 3);
+}
+
+#[test]
 fn a_verdict_keeps_the_rules_that_it_rests_on() {
     let (engine, _clock) = engine(LAYERED);
     admitted(&engine, 2, &[("user", "ada")]);

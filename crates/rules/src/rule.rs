@@ -50,6 +50,7 @@ dense_id! {
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) id: RuleId,
+    pub(crate) identity: u64,
     pub(crate) domain: Arc<str>,
     pub(crate) path: Arc<str>,
     pub(crate) plan: Option<Arc<str>>,
@@ -96,6 +97,12 @@ impl Rule {
     /// Its id in the snapshot.
     pub const fn id(&self) -> RuleId {
         self.id
+    }
+
+    /// Where it stands, as a number: the same in every process and after every
+    /// reload, whatever its limits are.
+    pub const fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// The domain that it belongs to.

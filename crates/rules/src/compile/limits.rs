@@ -67,6 +67,7 @@ impl LimitsBuild {
         }
         self.rules.push(Rule {
             id,
+            identity: context.identity.of_rule(),
             domain: Arc::clone(context.domain),
             path: Arc::clone(context.path),
             plan: plan.map(Arc::clone),
