@@ -195,6 +195,27 @@ descriptors:
 }
 
 #[test]
+fn a_retry_waits_for_the_required_limit_and_for_a_quota() {
+    let (engine, clock) = engine(
+        "
+domain: api
+descriptors:
+  - {key: user, rate_limit: {name: short, requests_per_unit: 1, unit: second}}
+  - {key: backend, quota_mode: true, rate_limit: {name: long, requests_per_unit: 1, unit: minute}}
+",
+    );
+    let (user, backend) = (entries(&[("user", "ada")]), entries(&[("backend", "a")]));
+    let both = [Descriptor::new(&user), Descriptor::new(&backend)];
+    let request = Request::new("api", &both);
+    assert!(engine.check_now(&request).is_admitted());
+    let refused = engine.check_now(&request);
+    assert_eq!(refused.refusal().and_then(|refusal| refusal.limit), Some("long"));
+    let Retry::After(wait) = refused.retry() else { panic!("the quota comes back") };
+    clock.advance(wait);
+    assert!(engine.check_now(&request).is_admitted());
+}
+
+#[test]
 fn a_limit_that_another_one_replaces_does_not_count() {
     let (engine, _clock) = engine(
         "
