@@ -436,6 +436,28 @@ descriptors:
 }
 
 #[test]
+fn a_permit_from_before_a_reload_shortens_nobody_elses_time() {
+    let text = "
+domain: api
+descriptors:
+  - key: user
+    limits: [{algorithm: concurrency, requests_per_unit: 2, time_to_live: 10s}]
+";
+    let (engine, clock) = engine(text);
+    let engine = Arc::new(engine);
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    let (_, old) = engine.admit_now(&request);
+    engine.install(rules(&text.replace("10s", "60s")));
+    let (_, _new) = engine.admit_now(&request);
+    drop(old);
+    clock.advance(Duration::from_secs(30));
+    let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
+    assert_eq!(left, 1, "the new permit holds its slot for a minute");
+}
+
+#[test]
 fn a_leaky_bucket_tells_each_request_when_to_leave() {
     let (engine, _clock) = engine(
         "
