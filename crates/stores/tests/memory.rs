@@ -193,6 +193,37 @@ fn a_full_store_answers_new_keys_as_configured() {
     assert_eq!(answers[2].basis, Basis::Shared);
 }
 
+/// Applies a verb to checks that are decided together.
+fn together(store: &MemoryStore, verb: Verb, checks: &[Check<'_>], now: Timestamp) -> Answers {
+    let mut answers = Answers::new();
+    let charge = Charge::AllOrNothing;
+    store.apply_now(&Batch { verb, charge, now, checks }, &mut answers);
+    answers
+}
+
+#[test]
+fn a_key_that_is_being_decided_is_not_dropped_to_make_room_for_its_companion() {
+    let once = Limit::new(SlidingLog::new(1, Period::DAY).expect("small"));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    let names: Vec<String> = (0..60).map(|number| format!("limited {number}")).collect();
+    for name in &names {
+        assert!(ask(&store, name, &once, NOW).decision.is_admitted());
+    }
+    let log = Limit::new(SlidingLog::new(50_000, Period::DAY).expect("in range"));
+    for number in 0..20_000_u64 {
+        let now = NOW.after(Duration::from_nanos(number).into());
+        ask(&store, &format!("busy {}", number % 97), &log, now);
+    }
+    for round in 0..200 {
+        for name in &names {
+            let new = format!("new {round} {name}");
+            let checks = [check(&store, name, &once), check(&store, &new, &once)];
+            let answers = together(&store, Verb::Check, &checks, after(1));
+            assert!(!answers[0].decision.is_admitted(), "{name} was forgotten in round {round}");
+        }
+    }
+}
+
 #[test]
 fn places_of_idle_keys_are_used_again() {
     let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
