@@ -349,12 +349,20 @@ impl MemoryStore {
             let decision = settle_up(check, index, &mut judged, batch, charged);
             answers.push(Answer { decision, basis: judged[index].basis });
         }
-        for (check, judged) in checks.iter().zip(judged) {
+        let first = answers.len() - checks.len();
+        for (index, (check, judged)) in checks.iter().zip(judged).enumerate() {
             let Some(located) = judged.located else {
                 continue;
             };
             let at = shard_at(check.key.fingerprint);
-            self.conclude(&mut shards[at], located, judged.decision, now);
+            let kept = self.conclude(&mut shards[at], located, judged.decision, now);
+            if kept.basis == Basis::Full && judged.basis != Basis::Full {
+                // The request is decided; what was not counted must not be called so.
+                let same_key = checks.iter().zip(&mut answers[first..]).skip(index);
+                for (_, answer) in same_key.filter(|(other, _)| other.key == check.key) {
+                    answer.basis = Basis::Full;
+                }
+            }
         }
     }
 

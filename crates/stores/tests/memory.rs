@@ -202,6 +202,24 @@ fn together(store: &MemoryStore, verb: Verb, checks: &[Check<'_>], now: Timestam
 }
 
 #[test]
+fn an_answer_that_could_not_be_counted_says_so_when_keys_are_decided_together() {
+    let limit = Limit::new(SlidingLog::new(9, Period::DAY).expect("small"));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    for number in 0..5_000 {
+        let (one, other) = (format!("one {number}"), format!("other {number}"));
+        let checks = [check(&store, &one, &limit), check(&store, &other, &limit)];
+        let charged = together(&store, Verb::Check, &checks, NOW);
+        let left = together(&store, Verb::Peek, &checks, NOW);
+        for (charged, left) in charged.iter().zip(&left) {
+            if charged.basis == Basis::Exact && left.basis == Basis::Exact {
+                assert_eq!(left.decision.remaining, charged.decision.remaining, "{number}");
+            }
+        }
+    }
+    assert!(store.stats().unmetered > 0, "some could not be counted");
+}
+
+#[test]
 fn a_key_that_is_being_decided_is_not_dropped_to_make_room_for_its_companion() {
     let once = Limit::new(SlidingLog::new(1, Period::DAY).expect("small"));
     let store = store(64 * 1024, WhenFull::Approximate);
