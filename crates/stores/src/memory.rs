@@ -460,12 +460,15 @@ fn judge_again(
         if other.key != check.key {
             continue;
         }
+        // Another plan may judge the same counter by other numbers.
+        other.limit.settle(&mut state, now);
         if judged.decision.is_admitted() {
             other.limit.charge(&mut state, ask(other, now), &judged.decision);
         } else {
             other.limit.refuse(&mut state, ask(other, now));
         }
     }
+    check.limit.settle(&mut state, now);
     check.limit.decide(&state, ask(check, now))
 }
 
@@ -486,6 +489,9 @@ fn settle_up(
         return first_verdict;
     };
     let state = &mut located.loaded.state;
+    if is_twin {
+        check.limit.settle(state, batch.now);
+    }
     if charged {
         // A twin is judged again: the first one's charge is in the state now.
         let decision = if is_twin { check.limit.decide(state, ask) } else { first_verdict };

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_algorithms::{
-    Concurrency, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Timestamp,
-    TokenBucket, Window,
+    Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
+    Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
@@ -240,6 +240,20 @@ fn a_key_that_is_being_decided_is_not_dropped_to_make_room_for_its_companion() {
             assert!(!answers[0].decision.is_admitted(), "{name} was forgotten in round {round}");
         }
     }
+}
+
+#[test]
+fn one_counter_under_two_limits_is_peeked_at_as_it_is_then_charged() {
+    let slow = Limit::new(LeakyBucket::new(1, Period::HOUR, 6));
+    let fast = Limit::new(LeakyBucket::new(19, Period::SECOND, 20));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    let checks = [&slow, &fast, &slow].map(|limit| check(&store, "ada", limit));
+    let admitted = |verb| -> Vec<bool> {
+        let answers = together(&store, verb, &checks, NOW);
+        answers.iter().map(|answer| answer.decision.is_admitted()).collect()
+    };
+    assert_eq!(admitted(Verb::Peek), [true; 3]);
+    assert_eq!(admitted(Verb::Check), [true; 3]);
 }
 
 #[test]
