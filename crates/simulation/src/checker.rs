@@ -17,7 +17,7 @@ pub(crate) use bound::{
 };
 pub(crate) use charging::{Charging, PeekAgrees};
 pub(crate) use ruling::{NeededRefusal, NeverFits, Outcome, Roles, Steadfast};
-pub(crate) use service::{Decided, HonestRetry, KillSwitch, MemoryBudget};
+pub(crate) use service::{Decided, HonestRetry, KillSwitch, MemoryBudget, SwitchReach};
 pub(crate) use slots::{SlotBound, SlotsInUse};
 
 use crate::history::Track;
@@ -83,5 +83,58 @@ impl Checks {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+    use crate::written::{Soft, Terms, Window};
+
+    const NOW: u64 = 1_700_000_000 * SECOND;
+
+    /// A counter that admitted so much at one instant, one after another.
+    fn used(terms: Terms, times: u64) -> Track {
+        let mut track = Track::unused(terms, NOW);
+        for permit in 0..times {
+            // Departures of a leaky bucket, one second apart.
+            track.charge(NOW, 1, permit * SECOND, false);
+            track.hold(permit, 1, NOW);
+        }
+        track
+    }
+
+    #[test]
+    fn one_admission_too_many_is_caught_for_every_algorithm_hard_and_soft() {
+        let (limit, period, count_refused) = (4, 4 * SECOND, false);
+        let kinds = [
+            Kind::TokenBucket { amount: limit, period, burst: limit },
+            Kind::LeakyBucket { amount: limit, period, queue: limit - 1 },
+            Kind::FixedWindow { limit, window: Window::Every(period), count_refused },
+            Kind::SlidingLog { limit, period, count_refused },
+            Kind::SlidingWindow { limit, period, buckets: 2, count_refused },
+            Kind::Concurrency { limit, time_to_live: period },
+        ];
+        let soft = Some(Soft { over_percent: 50, lasting: SECOND });
+        for kind in kinds {
+            for (terms, most) in [(Terms { kind, soft: None }, 4), (Terms { kind, soft }, 6)] {
+                let mut checks = Checks::default();
+                assert_eq!(checks.bound(&used(terms, most)), Ok(()), "{terms:?}");
+                assert!(checks.bound(&used(terms, most + 1)).is_err(), "{terms:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_allowance_that_does_not_close_is_caught() {
+        let kind = Kind::TokenBucket { amount: 100, period: SECOND, burst: 100 };
+        let soft = Some(Soft { over_percent: 50, lasting: SECOND });
+        let mut track = Track::unused(Terms { kind, soft }, NOW);
+        track.charge(NOW, 1, 0, true);
+        assert_eq!(Checks::default().bound(&track), Ok(()));
+        track.charge(NOW + SECOND, 1, 0, true);
+        let broken = Checks::default().bound(&track).expect_err("it closed a second ago");
+        assert_eq!(broken.promise, "soft: an allowance closes and rests");
     }
 }

@@ -12,7 +12,7 @@ use tidegate_engine::{
 use crate::chance::Chance;
 use crate::checker::{
     Broken, Charging, Checks, Decided, KillSwitch, MemoryBudget, NeededRefusal, NeverFits, Outcome,
-    PeekAgrees, Roles, SlotsInUse, Steadfast,
+    PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
 };
 use crate::history::History;
 use crate::seen::Seen;
@@ -191,10 +191,7 @@ impl World {
             }
             self.engine.set_switch(target, switch)
         };
-        let finding = match reached {
-            Ok(reached) if reached == meant.len() => Ok(()),
-            other => Err(format!("{} limits were meant, reached {other:?}", meant.len())),
-        };
+        let finding = SwitchReach { meant: meant.len() }.check(&reached);
         self.checks.note("a switch reaches its limits", finding)
     }
 

@@ -1,5 +1,7 @@
 //! What holds of the service as a whole.
 
+use tidegate_engine::UnknownTarget;
+
 use super::Finding;
 use crate::seen::Seen;
 
@@ -30,6 +32,23 @@ impl KillSwitch {
             return Err("a limit was asked while everything is off".to_owned());
         }
         Ok(())
+    }
+}
+
+/// A run-time switch reaches every limit that it is meant for, and no other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SwitchReach {
+    pub(crate) meant: usize,
+}
+
+impl SwitchReach {
+    /// Compares with how many the engine says it switched.
+    pub(crate) fn check(self, reached: &Result<usize, UnknownTarget>) -> Finding {
+        match reached {
+            Ok(reached) if *reached == self.meant => Ok(()),
+            Ok(reached) => Err(format!("{} were meant, {reached} reached", self.meant)),
+            Err(unknown) => Err(format!("{} were meant, but {unknown}", self.meant)),
+        }
     }
 }
 
@@ -100,6 +119,14 @@ mod tests {
         assert!(KillSwitch { off: true }.check(&seen(true)).is_err());
         assert!(KillSwitch { off: false }.check(&passed).is_err());
         assert!(KillSwitch { off: true }.check(&Seen { admitted: false, ..passed }).is_err());
+    }
+
+    #[test]
+    fn a_switch_that_reaches_too_few_is_caught() {
+        let reach = SwitchReach { meant: 2 };
+        assert_eq!(reach.check(&Ok(2)), Ok(()));
+        assert!(reach.check(&Ok(1)).is_err());
+        assert!(reach.check(&Ok(3)).is_err());
     }
 
     #[test]
