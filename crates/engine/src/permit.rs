@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::Clock;
+use tidegate_algorithms::{Clock, Concurrency, Limit, Period};
 use tidegate_stores::{Answers, Batch, Charge, Check, MemoryStore, Role, Verb};
 
 use crate::engine::Engine;
@@ -35,12 +35,16 @@ impl<C: Clock> Permit<C> {
 impl<C: Clock> Drop for Permit<C> {
     fn drop(&mut self) {
         let Some(loaded) = &self.loaded else { return };
-        let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
+        let mut limits: SmallVec<[(&Held, Limit); 1]> = SmallVec::new();
         for slot in &self.slots {
             let Some(limit) = loaded.snapshot().limit(slot.limit) else { continue };
+            limits.push((slot, outliving(&limit.limit)));
+        }
+        let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
+        for (slot, limit) in &limits {
             checks.push(Check {
                 key: slot.key,
-                limit: &limit.limit,
+                limit,
                 cost: slot.cost,
                 holder: slot.holder,
                 role: Role::Required,
@@ -49,6 +53,18 @@ impl<C: Clock> Drop for Permit<C> {
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
         let batch = Batch { verb: Verb::Refund, charge, now, checks: &checks };
         self.engine.store().apply_now(&batch, &mut Answers::new());
+    }
+}
+
+/// The limit with the longest time to live there is. The rules may have changed
+/// since the slots were taken; giving them back must not hold the others to the
+/// old rules' time.
+fn outliving(limit: &Limit) -> Limit {
+    let slots = Concurrency::new(limit.algorithm().quota(), Period::MAX);
+    let Ok(slots) = slots else { return limit.clone() };
+    match limit.soft() {
+        Some(soft) => Limit::new(slots).with_soft(soft),
+        None => Limit::new(slots),
     }
 }
 

@@ -179,16 +179,16 @@ impl Verdict {
         self.snapshot().rule(self.limit(ruling)?.rule)
     }
 
-    /// A required limit that refuses, the one to wait longest for; or else, of
-    /// the alternatives that all refuse, the one to wait shortest for.
+    /// Who to wait longest for: a required limit that refuses, or, when every
+    /// alternative refuses, the one of them to wait shortest for.
     fn refused_by(&self) -> Option<&Ruling> {
-        let refused = |role| {
-            self.rulings
-                .iter()
-                .filter(move |ruling| ruling.role == role && !ruling.decision.is_admitted())
-        };
-        let required = refused(Role::Required).max_by_key(|ruling| wait(ruling));
-        required.or_else(|| refused(Role::Alternative).min_by_key(|ruling| wait(ruling)))
+        let of = |role| self.rulings.iter().filter(move |ruling| ruling.role == role);
+        let refuses = |ruling: &&Ruling| !ruling.decision.is_admitted();
+        let required = of(Role::Required).filter(refuses).max_by_key(|ruling| wait(ruling));
+        let exhausted = of(Role::Alternative).all(|ruling| refuses(&ruling));
+        let alternative =
+            of(Role::Alternative).filter(|_| exhausted).min_by_key(|ruling| wait(ruling));
+        required.into_iter().chain(alternative).max_by_key(|ruling| wait(ruling))
     }
 }
 

@@ -195,6 +195,27 @@ descriptors:
 }
 
 #[test]
+fn a_retry_waits_for_the_required_limit_and_for_a_quota() {
+    let (engine, clock) = engine(
+        "
+domain: api
+descriptors:
+  - {key: user, rate_limit: {name: short, requests_per_unit: 1, unit: second}}
+  - {key: backend, quota_mode: true, rate_limit: {name: long, requests_per_unit: 1, unit: minute}}
+",
+    );
+    let (user, backend) = (entries(&[("user", "ada")]), entries(&[("backend", "a")]));
+    let both = [Descriptor::new(&user), Descriptor::new(&backend)];
+    let request = Request::new("api", &both);
+    assert!(engine.check_now(&request).is_admitted());
+    let refused = engine.check_now(&request);
+    assert_eq!(refused.refusal().and_then(|refusal| refusal.limit), Some("long"));
+    let Retry::After(wait) = refused.retry() else { panic!("the quota comes back") };
+    clock.advance(wait);
+    assert!(engine.check_now(&request).is_admitted());
+}
+
+#[test]
 fn a_limit_that_another_one_replaces_does_not_count() {
     let (engine, _clock) = engine(
         "
@@ -412,6 +433,28 @@ descriptors:
     let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
     assert_eq!(left, 1, "a late release frees nobody else's slot");
     drop(again);
+}
+
+#[test]
+fn a_permit_from_before_a_reload_shortens_nobody_elses_time() {
+    let text = "
+domain: api
+descriptors:
+  - key: user
+    limits: [{algorithm: concurrency, requests_per_unit: 2, time_to_live: 10s}]
+";
+    let (engine, clock) = engine(text);
+    let engine = Arc::new(engine);
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    let (_, old) = engine.admit_now(&request);
+    engine.install(rules(&text.replace("10s", "60s")));
+    let (_, _new) = engine.admit_now(&request);
+    drop(old);
+    clock.advance(Duration::from_secs(30));
+    let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
+    assert_eq!(left, 1, "the new permit holds its slot for a minute");
 }
 
 #[test]

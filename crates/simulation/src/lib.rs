@@ -1,1 +1,27 @@
-//! DOC
+//! The whole in-process system in virtual time, from one seed.
+//!
+//! A run draws rules and renders them as YAML, compiles them, puts them into
+//! the production engine over the production memory store on a clock turned by
+//! hand, and lets things happen: traffic, bursts, floods of new keys, reloads,
+//! switches, a clock that steps. After each step it checks what the documents
+//! promise, by brute force on its own record of what happened. The seed decides
+//! everything; the same seed gives the same run.
+//!
+//! Threads, the network and Redis are not here: their tests are with their crates.
+
+mod chance;
+mod time;
+
+mod written;
+
+mod history;
+mod seen;
+
+mod checker;
+
+mod traffic;
+mod world;
+
+mod simulation;
+
+pub use simulation::{Report, Simulation, Size, Violation};

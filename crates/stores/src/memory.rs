@@ -394,12 +394,20 @@ impl MemoryStore {
             let decision = settle_up(check, index, &mut judged, batch, charged);
             answers.push(Answer { decision, basis: judged[index].basis });
         }
-        for (check, judged) in checks.iter().zip(judged) {
+        let first = answers.len() - checks.len();
+        for (index, (check, judged)) in checks.iter().zip(judged).enumerate() {
             let Some(located) = judged.located else {
                 continue;
             };
             let at = shard_at(check.key.fingerprint);
-            self.conclude(&mut shards[at], located, judged.decision, now);
+            let kept = self.conclude(&mut shards[at], located, judged.decision, now);
+            if kept.basis == Basis::Full && judged.basis != Basis::Full {
+                // The request is decided; what was not counted must not be called so.
+                let same_key = checks.iter().zip(&mut answers[first..]).skip(index);
+                for (_, answer) in same_key.filter(|(other, _)| other.key == check.key) {
+                    answer.basis = Basis::Full;
+                }
+            }
         }
     }
 
@@ -505,12 +513,15 @@ fn judge_again(
         if other.key != check.key {
             continue;
         }
+        // Another plan may judge the same counter by other numbers.
+        other.limit.settle(&mut state, now);
         if judged.decision.is_admitted() {
             other.limit.charge(&mut state, ask(other, now), &judged.decision);
         } else {
             other.limit.refuse(&mut state, ask(other, now));
         }
     }
+    check.limit.settle(&mut state, now);
     check.limit.decide(&state, ask(check, now))
 }
 
@@ -531,6 +542,9 @@ fn settle_up(
         return first_verdict;
     };
     let state = &mut located.loaded.state;
+    if is_twin {
+        check.limit.settle(state, batch.now);
+    }
     if charged {
         // A twin is judged again: the first one's charge is in the state now.
         let decision = if is_twin { check.limit.decide(state, ask) } else { first_verdict };

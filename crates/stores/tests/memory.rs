@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_algorithms::{
-    Concurrency, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Timestamp,
-    TokenBucket, Window,
+    Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
+    Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
@@ -191,6 +191,69 @@ fn a_full_store_answers_new_keys_as_configured() {
     let answers: Vec<_> = (0..3).map(|_| ask(&store, "new", &limit, NOW)).collect();
     assert!(!answers[2].decision.is_admitted(), "a shared counter still limits");
     assert_eq!(answers[2].basis, Basis::Shared);
+}
+
+/// Applies a verb to checks that are decided together.
+fn together(store: &MemoryStore, verb: Verb, checks: &[Check<'_>], now: Timestamp) -> Answers {
+    let mut answers = Answers::new();
+    let charge = Charge::AllOrNothing;
+    store.apply_now(&Batch { verb, charge, now, checks }, &mut answers);
+    answers
+}
+
+#[test]
+fn an_answer_that_could_not_be_counted_says_so_when_keys_are_decided_together() {
+    let limit = Limit::new(SlidingLog::new(9, Period::DAY).expect("small"));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    for number in 0..5_000 {
+        let (one, other) = (format!("one {number}"), format!("other {number}"));
+        let checks = [check(&store, &one, &limit), check(&store, &other, &limit)];
+        let charged = together(&store, Verb::Check, &checks, NOW);
+        let left = together(&store, Verb::Peek, &checks, NOW);
+        for (charged, left) in charged.iter().zip(&left) {
+            if charged.basis == Basis::Exact && left.basis == Basis::Exact {
+                assert_eq!(left.decision.remaining, charged.decision.remaining, "{number}");
+            }
+        }
+    }
+    assert!(store.stats().unmetered > 0, "some could not be counted");
+}
+
+#[test]
+fn a_key_that_is_being_decided_is_not_dropped_to_make_room_for_its_companion() {
+    let once = Limit::new(SlidingLog::new(1, Period::DAY).expect("small"));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    let names: Vec<String> = (0..60).map(|number| format!("limited {number}")).collect();
+    for name in &names {
+        assert!(ask(&store, name, &once, NOW).decision.is_admitted());
+    }
+    let log = Limit::new(SlidingLog::new(50_000, Period::DAY).expect("in range"));
+    for number in 0..20_000_u64 {
+        let now = NOW.after(Duration::from_nanos(number).into());
+        ask(&store, &format!("busy {}", number % 97), &log, now);
+    }
+    for round in 0..200 {
+        for name in &names {
+            let new = format!("new {round} {name}");
+            let checks = [check(&store, name, &once), check(&store, &new, &once)];
+            let answers = together(&store, Verb::Check, &checks, after(1));
+            assert!(!answers[0].decision.is_admitted(), "{name} was forgotten in round {round}");
+        }
+    }
+}
+
+#[test]
+fn one_counter_under_two_limits_is_peeked_at_as_it_is_then_charged() {
+    let slow = Limit::new(LeakyBucket::new(1, Period::HOUR, 6));
+    let fast = Limit::new(LeakyBucket::new(19, Period::SECOND, 20));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    let checks = [&slow, &fast, &slow].map(|limit| check(&store, "ada", limit));
+    let admitted = |verb| -> Vec<bool> {
+        let answers = together(&store, verb, &checks, NOW);
+        answers.iter().map(|answer| answer.decision.is_admitted()).collect()
+    };
+    assert_eq!(admitted(Verb::Peek), [true; 3]);
+    assert_eq!(admitted(Verb::Check), [true; 3]);
 }
 
 #[test]

@@ -317,7 +317,7 @@ impl Shard {
             Packed::Small(SmallState::Bucket(bucket)) => bucket.idle_at() <= now,
             Packed::Small(SmallState::Window(window)) => window.end <= now,
             Packed::Shelved(place) => {
-                self.shelf.as_ref().is_none_or(|shelf| shelf.get(place).idle_at() <= now)
+                self.shelf.as_ref().is_none_or(|shelf| shelf.is_idle(place, now))
             }
         }
     }

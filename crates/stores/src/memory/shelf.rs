@@ -1,11 +1,12 @@
 //! States that do not fit into a slot.
 
-use tidegate_algorithms::State;
+use tidegate_algorithms::{State, Timestamp};
 
 /// Holds states by place; freed places are used again.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    states: Vec<State>,
+    /// None while a state is lent, and at free places.
+    states: Vec<Option<State>>,
     free: Vec<u32>,
     /// Bytes that the states keep on the heap.
     heap: usize,
@@ -14,7 +15,7 @@ pub(super) struct Shelf {
 impl Shelf {
     /// Bytes that the shelf takes, its states' own heap included.
     pub(super) fn bytes(&self) -> usize {
-        self.states.capacity() * size_of::<State>()
+        self.states.capacity() * size_of::<Option<State>>()
             + self.free.capacity() * size_of::<u32>()
             + self.heap
     }
@@ -24,14 +25,14 @@ impl Shelf {
         if !self.free.is_empty() || self.states.len() < self.states.capacity() {
             return 0;
         }
-        (self.step()) * (size_of::<State>() + size_of::<u32>())
+        self.step() * (size_of::<Option<State>>() + size_of::<u32>())
     }
 
     /// Puts a state down; gives its place.
     pub(super) fn put(&mut self, state: State) -> Option<u32> {
         self.heap += state.heap_bytes();
         if let Some(place) = self.free.pop() {
-            self.states[place as usize] = state;
+            self.states[place as usize] = Some(state);
             return Some(place);
         }
         let place = u32::try_from(self.states.len()).ok()?;
@@ -39,18 +40,20 @@ impl Shelf {
             // A quarter at a time: doubling would waste up to half the budget.
             self.states.reserve_exact(self.step());
         }
-        self.states.push(state);
+        self.states.push(Some(state));
         Some(place)
     }
 
-    /// Looks at a state.
-    pub(super) fn get(&self, place: u32) -> &State {
-        self.states.get(place as usize).unwrap_or(&State::Unused)
+    /// Whether a state stopped mattering. One that is lent has not: whoever
+    /// works on it will put it back.
+    pub(super) fn is_idle(&self, place: u32, now: Timestamp) -> bool {
+        let state = self.states.get(place as usize).and_then(Option::as_ref);
+        state.is_some_and(|state| state.idle_at() <= now)
     }
 
     /// Takes a state to work on; the place stays reserved until [`Shelf::put_back`] or [`Shelf::free`].
     pub(super) fn lend(&mut self, place: u32) -> State {
-        let state = self.states.get_mut(place as usize).map(std::mem::take).unwrap_or_default();
+        let state = self.states.get_mut(place as usize).and_then(Option::take).unwrap_or_default();
         self.heap -= state.heap_bytes();
         state
     }
@@ -59,7 +62,7 @@ impl Shelf {
     pub(super) fn put_back(&mut self, place: u32, state: State) {
         if let Some(kept) = self.states.get_mut(place as usize) {
             self.heap += state.heap_bytes();
-            *kept = state;
+            *kept = Some(state);
         }
     }
 

@@ -1,0 +1,56 @@
+//! Runs seeds and prints a line for each.
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidegate_simulation::{Simulation, Size};
+
+/// Simulates the whole in-process system in virtual time.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The seed to run.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Many seeds, such as `0..1000`, instead of one.
+    #[arg(long, value_parser = range, conflicts_with = "seed")]
+    seeds: Option<Range<u64>>,
+    /// How many steps each run has.
+    #[arg(long, default_value_t = Size::default().steps)]
+    steps: u32,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let one = arguments.seed..arguments.seed.saturating_add(1);
+    let size = Size { steps: arguments.steps, ..Size::default() };
+    let mut code = ExitCode::SUCCESS;
+    for seed in arguments.seeds.unwrap_or(one) {
+        match Simulation::new(seed, size).run() {
+            Ok(report) => println!("{report}"),
+            Err(violation) => {
+                println!("{violation}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let bounds = text.split_once("..").ok_or("write it as `0..1000`")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("`{text}`: {error}"));
+    Ok(number(bounds.0)?..number(bounds.1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_range_of_seeds() {
+        assert_eq!(range("3..10"), Ok(3..10));
+        assert!(range("3").is_err() && range("3..x").is_err() && range("").is_err());
+    }
+}

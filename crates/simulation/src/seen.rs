@@ -1,0 +1,74 @@
+//! A verdict as plain data, so that checkers can be shown faults that the
+//! engine does not have.
+
+use tidegate_engine::{Basis, Retry, Role, Verdict};
+
+/// One answer of the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) admitted: bool,
+    /// The path and the name of the limit that is said to refuse.
+    pub(crate) refusal: Option<(String, String)>,
+    pub(crate) retry: Retry,
+    /// Why nothing could be decided.
+    pub(crate) undecided: Option<String>,
+    pub(crate) switched_off: bool,
+    pub(crate) rulings: Vec<SeenRuling>,
+}
+
+/// One limit's part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SeenRuling {
+    pub(crate) descriptor: usize,
+    pub(crate) path: String,
+    pub(crate) limit: String,
+    pub(crate) algorithm: &'static str,
+    pub(crate) role: Role,
+    pub(crate) basis: Basis,
+    pub(crate) admitted: bool,
+    pub(crate) taken: u64,
+    pub(crate) remaining: u64,
+    pub(crate) retry: Retry,
+    pub(crate) delay: u64,
+    pub(crate) soft: bool,
+}
+
+impl Seen {
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        let rulings = verdict.rulings().iter().map(|ruling| {
+            let limit = verdict.limit(ruling);
+            let name = limit.and_then(|limit| limit.name);
+            let name = name.map_or("", |name| verdict.snapshot().name(name));
+            let decision = &ruling.decision;
+            SeenRuling {
+                descriptor: ruling.descriptor,
+                path: verdict.rule(ruling).map_or("", |rule| rule.path()).to_owned(),
+                limit: name.to_owned(),
+                algorithm: limit.map_or("", |limit| limit.limit.algorithm().name()),
+                role: ruling.role,
+                basis: ruling.basis,
+                admitted: decision.is_admitted(),
+                taken: decision.taken,
+                remaining: decision.remaining,
+                retry: decision.retry,
+                delay: decision.delay.get(),
+                soft: decision.soft,
+            }
+        });
+        let refusal = verdict.refusal();
+        let named = |limit: Option<&str>| limit.unwrap_or_default().to_owned();
+        Seen {
+            admitted: verdict.is_admitted(),
+            refusal: refusal.map(|refusal| (refusal.path.to_owned(), named(refusal.limit))),
+            retry: verdict.retry(),
+            undecided: verdict.undecided().map(ToString::to_string),
+            switched_off: verdict.is_switched_off(),
+            rulings: rulings.collect(),
+        }
+    }
+
+    /// Whether every counter was the limit's own.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.rulings.iter().all(|ruling| ruling.basis == Basis::Exact)
+    }
+}

@@ -1,0 +1,362 @@
+//! The production engine with everything around it, and what the simulation
+//! knows of it: the rules as written, the switches that were set, the permits
+//! that are out, the history of every counter.
+
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Basis, Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Mode, Nanos,
+    Options, Permit, Request, Role, Source, Switch, Target, Timestamp, Verb, WhenFull, compile,
+};
+
+use crate::chance::Chance;
+use crate::checker::{
+    Broken, Charging, Checks, Decided, KillSwitch, MemoryBudget, NeededRefusal, NeverFits, Outcome,
+    PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
+};
+use crate::history::History;
+use crate::seen::Seen;
+use crate::time::SECOND;
+use crate::written::{
+    Asked, DOMAIN, Expected, Kind, LimitName, Subject, Switches, WrittenRules, draw_mode,
+    draw_percent, limit_name,
+};
+
+/// The smallest budget that a store takes.
+const BUDGET_SMALL: usize = 64 * 1024;
+const BUDGET_LARGE: usize = 4 * 1024 * 1024;
+
+type SimulatedEngine = Engine<MemoryStore, Arc<ManualClock>>;
+
+/// One system under simulation.
+#[derive(Debug)]
+pub(crate) struct World {
+    engine: Arc<SimulatedEngine>,
+    clock: Arc<ManualClock>,
+    pub(crate) rules: WrittenRules,
+    switches: Switches,
+    off: bool,
+    /// The instants from which the clock stepped back.
+    peaks: Vec<u64>,
+    budget_bytes: usize,
+    history: History,
+    steadfast: Steadfast,
+    permits: Vec<Out>,
+    permits_given: u64,
+    pub(crate) checks: Checks,
+    pub(crate) tally: Tally,
+}
+
+/// A permit that is out.
+#[derive(Debug)]
+struct Out {
+    number: u64,
+    permit: Permit<Arc<ManualClock>>,
+    subjects: Vec<Subject>,
+}
+
+/// How many requests there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    pub(crate) on_shared_counters: u64,
+    pub(crate) on_no_counter: u64,
+}
+
+/// What a request was answered, and what it should have met.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) seen: Seen,
+    pub(crate) expected: Vec<Expected>,
+}
+
+impl World {
+    /// A world with its first rules.
+    pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Result<Self, Broken> {
+        let budget_bytes = if chance.one_in(2) { BUDGET_SMALL } else { BUDGET_LARGE };
+        let when_full = *chance.pick(&[WhenFull::Approximate, WhenFull::Allow, WhenFull::Deny]);
+        let config = MemoryConfig { budget_bytes, when_full, seed: Some(chance.next()) };
+        let store = MemoryStore::new(config).map_err(|error| broken("a store", &error))?;
+        let start = 1_700_000_000 * SECOND + chance.up_to(1 << 60);
+        let clock = Arc::new(ManualClock::at(Timestamp::from_nanos(start)));
+        let engine = Engine::new(store, Arc::clone(&clock)).with_seed(chance.next());
+        let world = World {
+            engine: Arc::new(engine),
+            clock,
+            rules: WrittenRules::draw(chance, rules_max),
+            switches: Switches::new(),
+            off: false,
+            peaks: Vec::new(),
+            budget_bytes,
+            history: History::default(),
+            steadfast: Steadfast::default(),
+            permits: Vec::new(),
+            permits_given: 0,
+            checks: Checks::default(),
+            tally: Tally::default(),
+        };
+        world.install()?;
+        Ok(world)
+    }
+
+    /// Nanoseconds since the epoch.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now().as_nanos()
+    }
+
+    /// Turns the clock forward.
+    pub(crate) fn advance(&self, nanos: u64) {
+        self.clock.advance(Nanos::new(nanos));
+    }
+
+    /// Turns the clock back.
+    pub(crate) fn step_back(&mut self, nanos: u64) {
+        self.peaks.push(self.now());
+        self.clock.set(Timestamp::from_nanos(self.now().saturating_sub(nanos)));
+    }
+
+    /// Asks, and checks everything that can be told from the answer.
+    pub(crate) fn ask(&mut self, asked: &Asked) -> Result<Answered, Broken> {
+        let expected = self.rules.expect(asked, &self.switches);
+        let before = self.peek(asked);
+        let (seen, permit) = with_request(asked, |request| {
+            let (verdict, permit) = self.engine.admit_now(request);
+            (Seen::of(&verdict), permit)
+        });
+        let after = self.peek(asked);
+        self.count(&seen);
+        self.permits_given += 1;
+        self.judge(&expected, &before, &seen, &after)?;
+        if !permit.is_empty() {
+            let number = self.permits_given;
+            let subjects = expected.iter().map(|one| one.subject.clone()).collect();
+            self.permits.push(Out { number, permit, subjects });
+        }
+        Ok(Answered { seen, expected })
+    }
+
+    /// What the engine would answer.
+    pub(crate) fn peek(&self, asked: &Asked) -> Seen {
+        with_request(asked, |request| Seen::of(&self.engine.apply_now(Verb::Peek, request)))
+    }
+
+    /// Gives some permits back, in any order.
+    pub(crate) fn give_back(&mut self, chance: &mut Chance, share_percent: u64) {
+        let (staying, leaving): (Vec<Out>, Vec<Out>) = std::mem::take(&mut self.permits)
+            .into_iter()
+            .partition(|_| !chance.percent(share_percent));
+        self.permits = staying;
+        let now = self.now();
+        for out in leaving {
+            drop(out.permit);
+            for subject in &out.subjects {
+                self.history.give_back(subject, out.number, now);
+            }
+        }
+    }
+
+    /// Puts the next version of the rules in place.
+    pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+        self.rules.change(chance);
+        self.install()
+    }
+
+    /// Sets or takes back a run-time switch.
+    pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+        let limits: Vec<LimitName> =
+            self.rules.all_limits().map(|(path, limit)| limit_name(path, limit)).collect();
+        if limits.is_empty() {
+            return Ok(());
+        }
+        let one = chance.pick(&limits).clone();
+        let whole_rule = chance.one_in(2);
+        let target = Target {
+            domain: DOMAIN,
+            path: &one.path,
+            limit: (!whole_rule).then_some(one.name.as_str()),
+        };
+        let meant =
+            |limit: &&LimitName| limit.path == one.path && (whole_rule || limit.name == one.name);
+        let meant: Vec<&LimitName> = limits.iter().filter(meant).collect();
+        let reached = if chance.one_in(2) {
+            self.switches.retain(|limit, _| !meant.contains(&limit));
+            self.engine.unset_switch(target)
+        } else {
+            let (mode, enforce_percent) = (draw_mode(chance), draw_percent(chance));
+            let switch = Switch { mode, enforce_percent };
+            for limit in &meant {
+                self.switches.insert((*limit).clone(), switch);
+            }
+            self.engine.set_switch(target, switch)
+        };
+        let finding = SwitchReach { meant: meant.len() }.check(&reached);
+        self.checks.note("a switch reaches its limits", finding)
+    }
+
+    /// Switches everything off, or on again.
+    pub(crate) fn switch_off(&mut self, off: bool) {
+        self.off = off;
+        self.engine.switch_off(off);
+    }
+
+    pub(crate) const fn is_off(&self) -> bool {
+        self.off
+    }
+
+    /// Sweeps every shard of the store.
+    pub(crate) fn sweep(&self) {
+        let store = self.engine.store();
+        for shard in 0..store.shards() {
+            store.sweep(shard, self.clock.now());
+        }
+    }
+
+    /// Checks what holds between requests.
+    pub(crate) fn check_between(&mut self) -> Result<(), Broken> {
+        let stats = self.engine.store().stats();
+        self.tally.on_shared_counters = stats.shared;
+        self.tally.on_no_counter = stats.unmetered;
+        let budget = MemoryBudget { budget_bytes: self.budget_bytes };
+        self.checks.note("memory stays within the budget", budget.check(stats.bytes))
+    }
+
+    fn install(&self) -> Result<(), Broken> {
+        let source = Source::new("drawn.yaml", self.rules.to_string());
+        let snapshot = compile(&[source], &Options::default())
+            .map_err(|report| broken("drawn rules compile", &report))?;
+        self.engine.install(snapshot);
+        Ok(())
+    }
+
+    fn count(&mut self, seen: &Seen) {
+        self.tally.requests += 1;
+        if seen.admitted {
+            self.tally.admitted += 1;
+        } else {
+            self.tally.refused += 1;
+        }
+    }
+
+    fn judge(
+        &mut self,
+        expected: &[Expected],
+        before: &Seen,
+        seen: &Seen,
+        after: &Seen,
+    ) -> Result<(), Broken> {
+        let checks = &mut self.checks;
+        checks.note("every request is decided", Decided::check(seen))?;
+        let kill_switch = KillSwitch { off: self.off };
+        checks.note("the kill switch admits everything", kill_switch.check(seen))?;
+        if self.off {
+            return Ok(());
+        }
+        checks.note("rules meet whom they should, by mode", Roles::check(expected, seen))?;
+        checks.note("an outcome follows from its rulings", Outcome::check(seen))?;
+        for (one, ruling) in expected.iter().zip(&seen.rulings) {
+            if one.mode == Mode::Enforce && (1..100).contains(&one.enforce_percent) {
+                let finding = self.steadfast.check(one, ruling.role);
+                checks.note("a share of keys stays the same", finding)?;
+            }
+        }
+        if before.is_exact() && seen.is_exact() && after.is_exact() {
+            checks.note("a peek agrees with the check", PeekAgrees::check(before, seen))?;
+            let charging = Charging { charge: self.rules.charge };
+            let finding = charging.check(expected, before, seen, after);
+            checks.note("charged once and in full, or not at all", finding)?;
+        }
+        self.judge_counters(expected, seen, after)
+    }
+
+    /// Checks each counter that the request met.
+    fn judge_counters(
+        &mut self,
+        expected: &[Expected],
+        seen: &Seen,
+        after: &Seen,
+    ) -> Result<(), Broken> {
+        let now = self.now();
+        for (one, ruling) in expected.iter().zip(&seen.rulings) {
+            let track = self.history.look(&one.subject, one.terms, now, &self.peaks);
+            if ruling.basis != Basis::Exact {
+                continue;
+            }
+            if ruling.taken > 0 {
+                track.charge(now, ruling.taken, ruling.delay, ruling.soft);
+                track.hold(self.permits_given, ruling.taken, now);
+                self.checks.bound(track).map_err(|broken| about(&one.subject, broken))?;
+            } else if !ruling.admitted {
+                self.checks.note("never means too large", NeverFits::check(one, ruling))?;
+                // What the request has charged already to the same counter counts too.
+                let alone =
+                    expected.iter().filter(|other| other.subject == one.subject).count() == 1;
+                if alone && NeededRefusal::can_tell(track) {
+                    let finding = NeededRefusal { now, cost: one.cost }.check(track);
+                    let noted = self.checks.note("only what does not fit is refused", finding);
+                    noted.map_err(|broken| about(&one.subject, broken))?;
+                }
+            }
+        }
+        for (one, ruling) in expected.iter().zip(&after.rulings) {
+            let track = self.history.look(&one.subject, one.terms, now, &self.peaks);
+            let (Kind::Concurrency { limit, .. }, None) = (one.terms.kind, one.terms.soft) else {
+                continue;
+            };
+            if let Some(held) = track.exactly_held()
+                && ruling.basis == Basis::Exact
+            {
+                let finding = SlotsInUse { limit }.check(held, ruling.remaining);
+                let noted = self.checks.note("slots in use: admitted less given back", finding);
+                noted.map_err(|broken| about(&one.subject, broken))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answered {
+    /// How long to wait, where the promise of a retry can be put to the test:
+    /// each limit has a counter of its own, and nothing but time decides.
+    pub(crate) fn testable_wait(&self) -> Option<u64> {
+        let tidegate_engine::Retry::After(wait) = self.seen.retry else { return None };
+        let single = self.expected.len() == 1;
+        let twins = self.expected.iter().enumerate().any(|(at, one)| {
+            self.expected.iter().skip(at + 1).any(|other| other.subject == one.subject)
+        });
+        // An allowance of another limit may close meanwhile; under `charge:
+        // always` a refusal uses the others up.
+        let charged = self.seen.rulings.iter().any(|ruling| ruling.taken > 0);
+        let enforced = |one: &usize| self.seen.rulings[*one].role != Role::Observed;
+        let soft = (0..self.expected.len())
+            .filter(enforced)
+            .any(|at| self.expected[at].terms.soft.is_some());
+        let testable =
+            self.seen.is_exact() && !twins && !charged && (single || !soft) && !self.seen.admitted;
+        testable.then_some(wait.get())
+    }
+}
+
+/// The request as the engine takes it.
+fn with_request<R>(asked: &Asked, then: impl FnOnce(&Request<'_>) -> R) -> R {
+    let entries: Vec<Vec<Entry<'_>>> = asked
+        .descriptors
+        .iter()
+        .map(|(entries, _)| entries.iter().map(|(key, value)| Entry { key, value }).collect())
+        .collect();
+    let descriptors: Vec<Descriptor<'_>> = entries
+        .iter()
+        .zip(&asked.descriptors)
+        .map(|(entries, (_, cost))| Descriptor { entries, cost: *cost })
+        .collect();
+    then(&Request::new(DOMAIN, &descriptors).with_cost(asked.cost))
+}
+
+fn broken(promise: &'static str, detail: &impl ToString) -> Broken {
+    Broken { promise, detail: detail.to_string() }
+}
+
+fn about(subject: &Subject, Broken { promise, detail }: Broken) -> Broken {
+    Broken { promise, detail: format!("{detail}: {subject:?}") }
+}

@@ -1,0 +1,143 @@
+//! Which limits a request meets, by trying every rule.
+
+use std::collections::BTreeMap;
+
+use tidegate_engine::{Mode, Switch};
+
+use super::address::counted_under;
+use super::{Level, Limits, Terms, Values, WrittenLimit, WrittenRule, WrittenRules};
+
+/// A request, as the simulation asks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) descriptors: Vec<Described>,
+    pub(crate) cost: u64,
+}
+
+/// A descriptor's entries, and its own cost, if it has one.
+pub(crate) type Described = (Vec<(&'static str, String)>, Option<u64>);
+
+/// One counter: a limit by its place, name and algorithm, and who is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    pub(crate) limit: LimitName,
+    pub(crate) values: Vec<String>,
+}
+
+/// What a limit's usage is kept under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LimitName {
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) algorithm: &'static str,
+}
+
+/// Switches set at run time.
+pub(crate) type Switches = BTreeMap<LimitName, Switch>;
+
+/// One limit that a request should meet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) descriptor: usize,
+    pub(crate) subject: Subject,
+    pub(crate) terms: Terms,
+    pub(crate) cost: u64,
+    /// Never off: such a limit is not met.
+    pub(crate) mode: Mode,
+    pub(crate) enforce_percent: u8,
+    pub(crate) quota: bool,
+}
+
+impl WrittenRules {
+    /// What a request should meet, in the order of its descriptors.
+    pub(crate) fn expect(&self, asked: &Asked, switches: &Switches) -> Vec<Expected> {
+        let mut expected: Vec<(Expected, &WrittenLimit)> = Vec::new();
+        let mut replaced: Vec<&str> = Vec::new();
+        for (index, (entries, own_cost)) in asked.descriptors.iter().enumerate() {
+            let Some((rule, values)) = self.find(entries) else { continue };
+            if let Limits::Unlimited { replaces } = &rule.limits {
+                replaced.extend(replaces.as_deref());
+            }
+            let last = entries.last().map_or("", |(_, value)| value);
+            for limit in self.limits(rule, last) {
+                let name = limit_name(rule.path(), limit);
+                let switch = switches.get(&name).copied().unwrap_or_else(|| written(rule, limit));
+                if switch.mode == Mode::Off {
+                    continue;
+                }
+                replaced.extend(limit.replaces.as_deref());
+                let cost = own_cost.unwrap_or(asked.cost).saturating_mul(limit.cost);
+                let one = Expected {
+                    descriptor: index,
+                    subject: Subject { limit: name, values: values.clone() },
+                    terms: limit.terms,
+                    cost,
+                    mode: switch.mode,
+                    enforce_percent: switch.enforce_percent,
+                    quota: rule.quota,
+                };
+                expected.push((one, limit));
+            }
+        }
+        expected.retain(|(_, limit)| !replaced.contains(&limit.name.as_str()));
+        expected.into_iter().map(|(one, _)| one).collect()
+    }
+
+    /// The rule that entries lead to, and the values that tell its counters apart.
+    fn find(&self, entries: &[(&'static str, String)]) -> Option<(&WrittenRule, Vec<String>)> {
+        let mut rules: Vec<&WrittenRule> = self.rules.iter().collect();
+        let mut values = Vec::new();
+        for (depth, (key, value)) in entries.iter().enumerate() {
+            let levels = rules.iter().filter_map(|rule| rule.levels.get(depth));
+            let matching = levels.filter(|level| level.key == *key && takes(level, value));
+            // The closest wins, and there is no way back from it.
+            let level = matching.max_by_key(|level| closeness(level))?;
+            values.extend(counted(level, value));
+            rules.retain(|rule| rule.levels.get(depth) == Some(level));
+        }
+        let rule = rules.into_iter().find(|rule| rule.levels.len() == entries.len())?;
+        Some((rule, values))
+    }
+}
+
+/// The name that a limit's usage is kept under.
+pub(crate) fn limit_name(path: String, limit: &WrittenLimit) -> LimitName {
+    LimitName { path, name: limit.name.clone(), algorithm: limit.terms.algorithm() }
+}
+
+fn written(rule: &WrittenRule, limit: &WrittenLimit) -> Switch {
+    Switch {
+        mode: limit.mode.or(rule.mode).unwrap_or(Mode::Enforce),
+        enforce_percent: limit.enforce_percent.or(rule.enforce_percent).unwrap_or(100),
+    }
+}
+
+fn takes(level: &Level, value: &str) -> bool {
+    match &level.values {
+        Values::Any | Values::PlanName | Values::Address => true,
+        Values::Exactly(exact) => *exact == value,
+        Values::Like { prefix, .. } => value.starts_with(prefix),
+        Values::Within { net, .. } => net.holds(value),
+    }
+}
+
+/// Exact before pattern before range, the longest first, before any value.
+const fn closeness(level: &Level) -> u32 {
+    match &level.values {
+        Values::Any | Values::PlanName | Values::Address => 0,
+        Values::Within { net, .. } => 1 + net.length,
+        Values::Like { .. } => 1_000,
+        Values::Exactly(_) => 1_001,
+    }
+}
+
+fn counted(level: &Level, value: &str) -> Option<String> {
+    match &level.values {
+        Values::Any | Values::Like { shared: false, .. } => Some(value.to_owned()),
+        Values::Address | Values::Within { shared: false, .. } => Some(counted_under(value)),
+        Values::PlanName
+        | Values::Exactly(_)
+        | Values::Like { shared: true, .. }
+        | Values::Within { shared: true, .. } => None,
+    }
+}
