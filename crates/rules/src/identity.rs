@@ -48,11 +48,6 @@ impl Identity {
         xxh3_64_with_seed(&self.parts, SEED)
     }
 
-    /// The identity of every rule here: other plans of the place share it.
-    pub(crate) fn of_rule(&self) -> u64 {
-        xxh3_64_with_seed(&self.parts, SEED)
-    }
-
     /// The identity of a limit here: by its name, or else by its place among the rule's limits.
     pub(crate) fn of_limit(
         &self,
