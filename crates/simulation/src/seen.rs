@@ -41,7 +41,7 @@ impl Seen {
             let name = name.map_or("", |name| verdict.snapshot().name(name));
             let decision = &ruling.decision;
             SeenRuling {
-                descriptor: ruling.descriptor,
+                descriptor: ruling.descriptor as usize,
                 path: verdict.rule(ruling).map_or("", |rule| rule.path()).to_owned(),
                 limit: name.to_owned(),
                 algorithm: limit.map_or("", |limit| limit.limit.algorithm().name()),
