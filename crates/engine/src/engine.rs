@@ -5,7 +5,7 @@
 //! the store, the verdict. Whatever goes wrong on the way,
 //! panics included, ends in the failure mode.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,6 +28,9 @@ use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::Switch;
 use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
+
+/// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
+const SWITCHES_MAX: usize = 100_000;
 
 /// Decides requests by the rules of a snapshot, with counters in a store.
 pub struct Engine<S = MemoryStore, C = SystemClock> {
@@ -105,18 +108,14 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     /// Puts new rules in place of the old. Requests under way finish with
-    /// those they began with; counters stay, and so do the run-time switches of
-    /// limits that are still there.
+    /// those they began with; counters and run-time switches stay.
     pub fn install(&self, snapshot: Snapshot) {
         let mut set = self.set.lock();
-        if !set.is_empty() {
-            let mut kept = HashMap::new();
-            for limit in snapshot.limits() {
-                if let Some(switch) = set.get(&limit.identity) {
-                    kept.insert(limit.identity, *switch);
-                }
-            }
-            *set = kept;
+        if set.len() > SWITCHES_MAX {
+            // Only now: a limit that is gone by mistake comes back as it was switched.
+            let there: HashSet<u64> =
+                snapshot.limits().iter().map(|limit| limit.identity).collect();
+            set.retain(|identity, _| there.contains(identity));
         }
         self.loaded.store(Arc::new(Loaded::new(snapshot, &set)));
     }

@@ -567,14 +567,14 @@ descriptors:
 }
 
 #[test]
-fn a_switch_is_forgotten_with_its_limit() {
+fn a_limit_that_was_gone_for_a_while_comes_back_as_it_was_switched() {
     let (engine, _clock) = engine(LAYERED);
     let target = Target { domain: "api", path: "user", limit: None };
     let off = Switch { mode: Mode::Off, enforce_percent: 100 };
     assert_eq!(engine.set_switch(target, off), Ok(2));
     engine.install(Snapshot::default());
     engine.install(rules(LAYERED));
-    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
+    assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 5);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_engine::{Mode, Switch};
 
 use super::address::counted_under;
-use super::{Level, Limits, Terms, Values, WrittenLimit, WrittenRule, WrittenRules};
+use super::{Kind, Level, Limits, Terms, Values, WrittenLimit, WrittenRule, WrittenRules};
 
 /// A request, as the simulation asks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,11 @@ impl WrittenRules {
                     continue;
                 }
                 replaced.extend(limit.replaces.as_deref());
-                let cost = own_cost.unwrap_or(asked.cost).saturating_mul(limit.cost);
+                let asked = own_cost.unwrap_or(asked.cost);
+                // A request is one in flight, however much else it costs.
+                let in_flight = matches!(limit.terms.kind, Kind::Concurrency { .. });
+                let asked = if in_flight { asked.min(1) } else { asked };
+                let cost = asked.saturating_mul(limit.cost);
                 let one = Expected {
                     descriptor: index,
                     subject: Subject { limit: name, values: values.clone() },
