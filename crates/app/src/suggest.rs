@@ -1,22 +1,6 @@
 //! "Did you mean": the nearest word, by edits.
 
-/// Words longer than this are not compared: nobody mistyped them.
-const WORD_CHARS_MAX: usize = 64;
-
-/// The word nearest to `typed`, if one is near enough to be meant.
-pub(crate) fn closest<'w>(
-    typed: &str,
-    words: impl IntoIterator<Item = &'w str>,
-) -> Option<&'w str> {
-    let typed = letters(typed)?;
-    let near_enough = typed.len().div_ceil(3).clamp(1, 4);
-    words
-        .into_iter()
-        .filter_map(|word| Some((edits(&typed, &letters(word)?), word)))
-        .filter(|(edits, _)| *edits <= near_enough)
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, word)| word)
-}
+pub(crate) use tidegate_rules::closest;
 
 /// "did you mean `x`?", or else what there is.
 pub(crate) fn did_you_mean(typed: &str, words: &[&str], otherwise: &str) -> String {
@@ -24,29 +8,6 @@ pub(crate) fn did_you_mean(typed: &str, words: &[&str], otherwise: &str) -> Stri
         Some(near) => format!("did you mean `{near}`?"),
         None => otherwise.to_owned(),
     }
-}
-
-fn letters(word: &str) -> Option<Vec<char>> {
-    let letters: Vec<char> =
-        word.chars().take(WORD_CHARS_MAX + 1).map(|letter| letter.to_ascii_lowercase()).collect();
-    (letters.len() <= WORD_CHARS_MAX).then_some(letters)
-}
-
-/// Insertions, deletions and changes between two words.
-fn edits(one: &[char], other: &[char]) -> usize {
-    let mut above: Vec<usize> = (0..=other.len()).collect();
-    for (row, left) in one.iter().enumerate() {
-        let mut before = row + 1;
-        let mut current = vec![before];
-        for (right, pair) in other.iter().zip(above.windows(2)) {
-            let [diagonal, up] = pair else { continue };
-            let change = diagonal + usize::from(left != right);
-            before = change.min(up + 1).min(before + 1);
-            current.push(before);
-        }
-        above = current;
-    }
-    above.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

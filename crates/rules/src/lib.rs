@@ -30,7 +30,7 @@ mod schema;
 
 pub use choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
 pub use compile::compile;
-pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
+pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, closest};
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
 pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
 pub use schema::schema;

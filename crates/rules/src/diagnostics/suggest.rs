@@ -1,13 +1,10 @@
 //! "Did you mean": the nearest word, by edits.
 
 /// Words longer than this are not compared: nobody mistyped them.
-const WORD_CHARS_MAX: usize = 40;
+const WORD_CHARS_MAX: usize = 64;
 
 /// The word nearest to `written`, if one is near enough to be meant.
-pub(crate) fn closest<'w>(
-    written: &str,
-    words: impl IntoIterator<Item = &'w str>,
-) -> Option<&'w str> {
+pub fn closest<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let written = normal(written)?;
     let near_enough = written.len().div_ceil(3).clamp(1, 4);
     words
