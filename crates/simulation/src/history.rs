@@ -146,9 +146,11 @@ impl Track {
         }
     }
 
-    /// A permit gave its slots back.
-    pub(crate) fn give_back(&mut self, permit: u64, now: u64) {
+    /// A permit gave its slots back, under the terms that it was taken under.
+    /// Those of a hard limit leave nothing of a soft allowance.
+    pub(crate) fn give_back(&mut self, permit: u64, taken_under: Terms, now: u64) {
         self.held.retain(|held| held.permit != permit);
+        self.whole &= taken_under.soft.is_some() == self.terms.soft.is_some();
         if now < self.latest {
             self.held.iter_mut().for_each(|held| held.certain = false);
         }
@@ -198,9 +200,9 @@ impl History {
     }
 
     /// A permit gave back its slots of a counter.
-    pub(crate) fn give_back(&mut self, subject: &Subject, permit: u64, now: u64) {
+    pub(crate) fn give_back(&mut self, subject: &Subject, permit: u64, terms: Terms, now: u64) {
         if let Some(track) = self.0.get_mut(subject) {
-            track.give_back(permit, now);
+            track.give_back(permit, terms, now);
         }
     }
 }
@@ -271,7 +273,7 @@ mod tests {
         track.hold(1, 2, NOW);
         track.hold(2, 1, NOW + SECOND);
         assert_eq!(track.exactly_held(), Some(3));
-        track.give_back(1, NOW + SECOND);
+        track.give_back(1, slots(5), NOW + SECOND);
         assert_eq!(track.exactly_held(), Some(1));
         track.look(slots(4), NOW + 2 * SECOND, &[]);
         assert_eq!((track.exactly_held(), track.surely_held()), (None, 0));

@@ -6,7 +6,7 @@ use tidegate_rules::Charge;
 
 use super::Finding;
 use crate::seen::Seen;
-use crate::written::{Expected, Subject, Terms};
+use crate::written::{Expected, Subject};
 
 /// An admission charges each limit that admits it, once and in full; a refusal
 /// charges nobody, or, where `charge: always` says so, those that admit.
@@ -36,17 +36,15 @@ impl Charging {
                 before: before.remaining,
                 after: after.remaining,
                 due: 0,
-                terms: one.terms,
-                unclear: false,
+                counts_refused: false,
             });
             counter.due = counter.due.saturating_add(due);
-            counter.unclear |= one.terms.counts_refused() && !ruling.admitted;
-            counter.unclear |= one.terms != counter.terms;
+            counter.counts_refused |= one.terms.counts_refused() && !ruling.admitted;
         }
         for (subject, counter) in counters {
             let used = counter.before.saturating_sub(counter.after);
             let gained = counter.after > counter.before;
-            if !counter.unclear && (gained || used != counter.due) {
+            if !counter.counts_refused && (gained || used != counter.due) {
                 return Err(format!("{subject:?} was due {}, but {counter:?}", counter.due));
             }
         }
@@ -59,10 +57,8 @@ struct Counter {
     before: u64,
     after: u64,
     due: u64,
-    terms: Terms,
-    /// A refusal was counted, or two plans judged the same counter: what is
-    /// left says nothing.
-    unclear: bool,
+    /// A refusal was counted: what is left says nothing.
+    counts_refused: bool,
 }
 
 /// A peek says what the check then does.
@@ -89,7 +85,7 @@ mod tests {
     use super::*;
     use crate::seen::SeenRuling;
     use crate::time::SECOND;
-    use crate::written::{Kind, LimitName};
+    use crate::written::{Kind, LimitName, Terms};
 
     fn one(count_refused: bool) -> Expected {
         let limit =
