@@ -105,6 +105,15 @@ impl Limit {
         decision
     }
 
+    /// Whether the states of this limit are one small value each.
+    pub const fn keeps_small_states(&self) -> bool {
+        let small = matches!(
+            self.algorithm,
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::FixedWindow(_)
+        );
+        small && self.stretch.is_none()
+    }
+
     /// The same as [`Limit::check`] for a state that is one small value: no
     /// list to walk, nothing to drop. `None` when the limit keeps another kind.
     #[inline(always)]

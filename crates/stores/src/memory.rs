@@ -20,7 +20,7 @@ use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb, passes};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
-use shard::{Loaded, Place, Shard};
+use shard::{Loaded, Place, Shard, Wanted};
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -185,7 +185,7 @@ impl MemoryStore {
     /// A new key, or one whose state does not fit into its slot.
     #[cold]
     fn check_elsewhere(&self, shard: &mut Shard, check: &Check<'_>, now: Timestamp) -> Answer {
-        let mut located = self.locate(shard, check.key, now);
+        let mut located = self.locate(shard, check, Wanted::default(), now);
         let state = &mut located.loaded.state;
         let decision = match located.basis {
             Basis::Full => check.limit.peek(state, ask(check, now)),
@@ -234,12 +234,21 @@ impl MemoryStore {
     }
 
     /// Finds where a key is counted: at its own place, or, when the store is
-    /// full and the key is new, where the configuration says.
+    /// full and the key is new, where the configuration says. `promised` are the
+    /// places that new keys of the same request will take.
     #[inline]
-    fn locate(&self, shard: &mut Shard, key: Key, now: Timestamp) -> Located {
+    fn locate(
+        &self,
+        shard: &mut Shard,
+        check: &Check<'_>,
+        promised: Wanted,
+        now: Timestamp,
+    ) -> Located {
+        let key = check.key;
         let loaded = shard.load(key.fingerprint);
         if loaded.is_new() {
-            return self.locate_new(shard, key, loaded, now);
+            let wanted = promised.and(check);
+            return self.locate_new(shard, key, loaded, wanted, now);
         }
         let growth = loaded.state.growth_bytes();
         let fits = growth == 0
@@ -249,14 +258,21 @@ impl MemoryStore {
     }
 
     #[cold]
-    fn locate_new(&self, shard: &mut Shard, key: Key, new: Loaded, now: Timestamp) -> Located {
-        if shard.make_room(now, self.shard_budget).is_ok() {
+    fn locate_new(
+        &self,
+        shard: &mut Shard,
+        key: Key,
+        new: Loaded,
+        wanted: Wanted,
+        now: Timestamp,
+    ) -> Located {
+        if shard.make_room(wanted, now, self.shard_budget).is_ok() {
             return Located { key: key.fingerprint, loaded: new, basis: Basis::Exact };
         }
         if self.when_full == WhenFull::Approximate {
             let shared = self.shared_key(key);
             let loaded = shard.load(shared);
-            if !loaded.is_new() || shard.make_room(now, self.shard_budget_shared).is_ok() {
+            if !loaded.is_new() || shard.make_room(wanted, now, self.shard_budget_shared).is_ok() {
                 self.shared.fetch_add(1, Ordering::Relaxed);
                 return Located { key: shared, loaded, basis: Basis::Shared };
             }
@@ -428,7 +444,8 @@ impl MemoryStore {
             return Judged { decision, basis, located: None, twin: Some(twin) };
         }
         let ask = ask(check, now);
-        let mut located = self.locate(shard, check.key, now);
+        let promised = self.promised(check, earlier, before);
+        let mut located = self.locate(shard, check, promised, now);
         check.limit.settle(&mut located.loaded.state, now);
         let mut decision = check.limit.decide(&located.loaded.state, ask);
         let basis = located.basis;
@@ -438,12 +455,22 @@ impl MemoryStore {
         Judged { decision, basis, located: Some(located), twin: None }
     }
 
+    /// The places of the same shard that earlier keys of the request will take.
+    fn promised(&self, check: &Check<'_>, earlier: &[Judged], before: &[Check<'_>]) -> Wanted {
+        let shard = self.shard_of(check.key.fingerprint);
+        before.iter().zip(earlier).fold(Wanted::default(), |promised, (other, judged)| {
+            let new = judged.located.as_ref().is_some_and(|located| located.loaded.is_new());
+            let here = self.shard_of(other.key.fingerprint) == shard;
+            if new && here { promised.and(other) } else { promised }
+        })
+    }
+
     /// The verbs that concern each key by itself.
     fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
         let ask = ask(check, now);
         let mut shard = self.lock(check.key.fingerprint);
         if verb == Verb::Take {
-            let mut located = self.locate(&mut shard, check.key, now);
+            let mut located = self.locate(&mut shard, check, Wanted::default(), now);
             let state = &mut located.loaded.state;
             let decision = match located.basis {
                 Basis::Full => check.limit.peek(state, ask),
@@ -474,6 +501,14 @@ impl CounterStore for MemoryStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.apply_now(batch, answers);
         Ok(())
+    }
+}
+
+impl Wanted {
+    /// One more key.
+    fn and(self, check: &Check<'_>) -> Self {
+        let shelved = usize::from(!check.limit.keeps_small_states());
+        Wanted { keys: self.keys + 1, shelved: self.shelved + shelved }
     }
 }
 

@@ -257,6 +257,39 @@ fn one_counter_under_two_limits_is_peeked_at_as_it_is_then_charged() {
 }
 
 #[test]
+fn several_new_keys_of_a_request_are_counted_all_or_none_as_the_store_fills() {
+    let bucket = Limit::new(TokenBucket::new(1, Period::DAY, 5));
+    let log = Limit::new(SlidingLog::new(5, Period::DAY).expect("small"));
+    for when_full in [WhenFull::Deny, WhenFull::Approximate] {
+        let store = store(64 * 1024, when_full);
+        let mut full = 0;
+        for number in 0..3_000 {
+            let first = check(&store, &format!("user {number}"), &bucket);
+            // In one shard, as the limits of one rule are.
+            let under = |limit, group: u64| {
+                let fingerprint = first.key.fingerprint.under(group);
+                Check { key: Key { fingerprint, group }, limit, ..first }
+            };
+            let checks = [first, under(&log, 2), under(&bucket, 3), under(&log, 4)];
+            let mut answers = Answers::new();
+            let charge = Charge::AllOrNothing;
+            let batch = Batch { verb: Verb::Check, charge, now: NOW, checks: &checks };
+            store.apply_now(&batch, &mut answers);
+            let admitted = answers.iter().all(|answer| answer.decision.is_admitted());
+            let counted = answers.iter().all(|answer| answer.basis != Basis::Full);
+            full += usize::from(!counted);
+            assert!(counted || !admitted || when_full == WhenFull::Approximate, "{answers:?}");
+        }
+        let stats = store.stats();
+        assert!(stats.bytes <= 64 * 1024, "{stats:?}");
+        match when_full {
+            WhenFull::Deny => assert!(full > 0, "the store filled"),
+            WhenFull::Approximate | WhenFull::Allow => assert!(stats.shared > 0, "{stats:?}"),
+        }
+    }
+}
+
+#[test]
 fn places_of_idle_keys_are_used_again() {
     let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
     let store = store(64 * 1024, WhenFull::Deny);

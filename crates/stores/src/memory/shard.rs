@@ -13,6 +13,8 @@ use crate::fingerprint::Fingerprint;
 
 /// A shard that holds anything has more slots than this.
 const SLOTS_MIN: usize = 8;
+/// What a state's first list takes on the heap: four holders of a concurrency limit.
+const LIST_BYTES: usize = 96;
 /// Slots that each insert looks at for idle keys: more than one, so that
 /// sweeping outruns filling.
 const SWEEP_STEP: usize = 8;
@@ -33,6 +35,13 @@ pub(super) struct Shard {
 pub(super) struct Loaded {
     pub(super) state: State,
     slot: Option<usize>,
+}
+
+/// How many new keys must fit, and how many of them with states on the shelf.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) keys: usize,
+    pub(super) shelved: usize,
 }
 
 /// What a check of a known key does to its slot.
@@ -171,7 +180,8 @@ impl Shard {
         if state.idle_at() <= now {
             return Ok(());
         }
-        self.make_room(now, budget)?;
+        let shelved = usize::from(state.as_small().and_then(Packed::of).is_none());
+        self.make_room(Wanted { keys: 1, shelved }, now, budget)?;
         let packed = match state.as_small().and_then(Packed::of) {
             Some(packed) => packed,
             None if self.bytes() + self.shelf().growth() + state.heap_bytes() > budget => {
@@ -183,21 +193,31 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes sure that one more key fits: sweeps a little, then grows if the
-    /// budget allows.
-    pub(super) fn make_room(&mut self, now: Timestamp, budget: usize) -> Result<(), Full> {
+    /// Makes sure that new keys fit: sweeps a little, then grows if the budget allows.
+    pub(super) fn make_room(
+        &mut self,
+        wanted: Wanted,
+        now: Timestamp,
+        budget: usize,
+    ) -> Result<(), Full> {
         self.sweep_some(now);
         let slots_max = budget.saturating_sub(self.shelf_bytes()) / size_of::<Slot>();
         // The table may be larger than this budget allows: the rest is reserved.
-        if self.keys() < most_keys(self.slots.len().min(slots_max)) {
-            return Ok(());
+        if self.keys() + wanted.keys > most_keys(self.slots.len().min(slots_max)) {
+            if self.slots.len() >= slots_max {
+                return Err(Full);
+            }
+            let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
+            self.rebuild(slots_for(live + wanted.keys).min(slots_max), now);
         }
-        if self.slots.len() >= slots_max {
+        if self.keys() + wanted.keys > most_keys(self.slots.len()) {
             return Err(Full);
         }
-        let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
-        self.rebuild(slots_for(live + 1).min(slots_max), now);
-        if self.keys() < most_keys(self.slots.len()) { Ok(()) } else { Err(Full) }
+        let shelved = wanted.shelved * LIST_BYTES;
+        if wanted.shelved > 0 && self.bytes() + self.shelf().growth() + shelved > budget {
+            return Err(Full);
+        }
+        Ok(())
     }
 
     /// Forgets a key.
