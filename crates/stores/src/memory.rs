@@ -31,6 +31,10 @@ const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 65_536;
 /// Counters that new keys of one limit share in each shard of a full store.
 const SHARED_CELLS: u64 = 16;
+/// Pauses of a waiter: the first is about as long as a few decisions, the last
+/// about as long as waking a thread takes.
+const BACKOFF_FIRST: u32 = 8;
+const BACKOFF_ROUNDS: u32 = 6;
 /// Checks that are decided in place at the most; longer requests take the general way.
 const IN_PLACE_MAX: usize = 4;
 /// How long to wait when a full store refuses: time for the sweep to free places.
@@ -115,6 +119,33 @@ pub struct MemoryStore {
 #[repr(align(64))]
 struct Padded(Mutex<Shard>);
 
+impl Padded {
+    /// Waits for the shard.
+    #[inline(always)]
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        if self.0.is_locked() {
+            self.back_off();
+        }
+        self.0.lock()
+    }
+
+    /// Looks again after pauses that get longer, until the shard seems free. A
+    /// waiter that looks all the time takes the cache line from the holder,
+    /// who then needs several times as long; one that looks seldom lets it
+    /// decide many requests in the time of one hand-over.
+    #[cold]
+    fn back_off(&self) {
+        for round in 0..BACKOFF_ROUNDS {
+            for _ in 0..BACKOFF_FIRST << round {
+                std::hint::spin_loop();
+            }
+            if !self.0.is_locked() {
+                return;
+            }
+        }
+    }
+}
+
 /// A check's key, wherever it is counted, and its state.
 #[derive(Debug)]
 struct Located {
@@ -176,29 +207,37 @@ impl MemoryStore {
     pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
         let key = check.key.fingerprint;
         let mut shard = self.lock(key);
-        match shard.check_in_place(key, check.limit, ask(check, now)) {
-            Some(decision) => Answer { decision, basis: Basis::Exact },
-            None => self.check_elsewhere(&mut shard, check, now),
+        // Two returns rather than one: a decision that is built in one place and
+        // moved to another costs as much as making it.
+        if let Some(decision) = shard.check_in_place(key, check.limit, ask(check, now)) {
+            drop(shard);
+            return Answer { decision, basis: Basis::Exact };
         }
+        self.check_elsewhere(shard, check, now)
     }
 
     /// A new key, or one whose state does not fit into its slot.
     #[cold]
-    fn check_elsewhere(&self, shard: &mut Shard, check: &Check<'_>, now: Timestamp) -> Answer {
-        let mut located = self.locate(shard, check, Wanted::default(), now);
+    fn check_elsewhere(
+        &self,
+        mut shard: MutexGuard<'_, Shard>,
+        check: &Check<'_>,
+        now: Timestamp,
+    ) -> Answer {
+        let mut located = self.locate(&mut shard, check, Wanted::default(), now);
         let state = &mut located.loaded.state;
         let decision = match located.basis {
             Basis::Full => check.limit.peek(state, ask(check, now)),
             Basis::Exact | Basis::Shared => check.limit.check(state, ask(check, now)),
         };
-        self.conclude(shard, located, decision, now)
+        self.conclude(&mut shard, located, decision, now)
     }
 
     /// Drops idle keys of one shard and gives its unused memory back; call it
     /// now and then with every number below [`MemoryStore::shards`].
     pub fn sweep(&self, shard: usize, now: Timestamp) {
         if let Some(shard) = self.shards.get(shard) {
-            shard.0.lock().sweep_all(now);
+            shard.lock().sweep_all(now);
         }
     }
 
@@ -216,7 +255,7 @@ impl MemoryStore {
             unmetered: self.unmetered.load(Ordering::Relaxed),
         };
         for shard in &self.shards {
-            let shard = shard.0.lock();
+            let shard = shard.lock();
             stats.keys += shard.keys();
             stats.bytes += shard.bytes();
         }
@@ -225,7 +264,7 @@ impl MemoryStore {
 
     #[inline]
     fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
-        self.shards[self.shard_of(key)].0.lock()
+        self.shards[self.shard_of(key)].lock()
     }
 
     #[inline]
@@ -352,7 +391,7 @@ impl MemoryStore {
         if checks.len() > IN_PLACE_MAX || others.iter().any(elsewhere) || has_twins(checks) {
             return false;
         }
-        let mut shard = self.shards[index].0.lock();
+        let mut shard = self.shards[index].lock();
         let start = answers.len();
         let mut places = [Place::default(); IN_PLACE_MAX];
         for (check, place) in checks.iter().zip(&mut places) {
@@ -388,7 +427,7 @@ impl MemoryStore {
         indexes.sort_unstable();
         indexes.dedup();
         let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
-            indexes.iter().map(|index| self.shards[*index].0.lock()).collect();
+            indexes.iter().map(|index| self.shards[*index].lock()).collect();
         let shard_at = |key: Fingerprint| {
             let index = self.shard_of(key);
             indexes.iter().position(|locked| *locked == index).unwrap_or(0)
