@@ -5,6 +5,7 @@ mod decision;
 mod engine;
 pub(crate) mod growth;
 pub(crate) mod memory;
+mod parts;
 mod rules;
 
 use std::{fs, thread};
@@ -30,6 +31,8 @@ pub(crate) enum Topic {
     Growth,
     /// Compiling and matching rules.
     Rules,
+    /// What the parts of a decision cost by themselves.
+    Parts,
 }
 
 /// Prints the tables that were asked for, or all of them.
@@ -70,6 +73,7 @@ impl Topic {
             Topic::Allocations => allocations::table(),
             Topic::Growth => growth::table(scale),
             Topic::Rules => rules::table(scale),
+            Topic::Parts => parts::table(),
         }
     }
 }

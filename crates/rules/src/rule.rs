@@ -215,8 +215,9 @@ pub struct RuleLimit {
     pub rule: RuleId,
     /// Its name, if it has one.
     pub name: Option<NameId>,
-    /// The algorithm with its parameters.
-    pub limit: Limit,
+    /// The algorithm with its parameters; rules with the same ones share it, so
+    /// that it stays in the processor's caches.
+    pub limit: Arc<Limit>,
     /// The unit of time, if it was written as one.
     pub unit: Option<Unit>,
     /// What it does with its answer.

@@ -50,12 +50,12 @@ impl<'v> Policy<'v> {
     }
 
     /// Whether it limits requests in flight.
-    pub const fn is_concurrency(&self) -> bool {
+    pub fn is_concurrency(&self) -> bool {
         matches!(self.algorithm(), Algorithm::Concurrency(_))
     }
 
     /// The amount that its rule gives: per window, or in flight.
-    pub const fn quota(&self) -> u64 {
+    pub fn quota(&self) -> u64 {
         self.algorithm().quota()
     }
 
@@ -113,7 +113,7 @@ impl<'v> Policy<'v> {
         }
     }
 
-    const fn algorithm(&self) -> &'v Algorithm {
+    fn algorithm(&self) -> &'v Algorithm {
         self.limit.limit.algorithm()
     }
 }

@@ -6,6 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 use smallvec::SmallVec;
+use tidegate_algorithms::Limit;
 
 use super::domain::{path, written};
 use crate::choices::Mode;
@@ -14,6 +15,10 @@ use crate::document::{Counting, Descriptor, LimitText, Values};
 use crate::identity::Identity;
 use crate::matching::NodeId;
 use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
+
+/// Parameters that are looked through for equal ones: files use few, and
+/// looking through more would show when a hundred thousand rules are compiled.
+const SHARED_MAX: usize = 32;
 
 /// Everything about a node that its rules need.
 #[derive(Debug)]
@@ -79,6 +84,8 @@ pub(super) struct LimitsBuild {
     pub(super) limits: Vec<RuleLimit>,
     pub(super) names: IndexSet<Arc<str>, FixedState>,
     owners: HashMap<u64, Owner, FixedState>,
+    /// Parameters that rules share, the most recent last.
+    shared: Vec<Arc<Limit>>,
     /// Names that limits have, and names that `replaces` speaks of.
     given: HashSet<NameId, FixedState>,
     replaced: Vec<(Spot, NameId)>,
@@ -138,7 +145,7 @@ impl LimitsBuild {
             id,
             rule,
             name,
-            limit: terms.limit.clone(),
+            limit: self.shared(&terms.limit),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
             enforce_percent: terms.enforce_percent.or(descriptor.enforce_percent).unwrap_or(100),
@@ -152,6 +159,19 @@ impl LimitsBuild {
         };
         self.limits.push(limit);
         Some(id)
+    }
+
+    /// The limit, shared with rules that have the same one.
+    fn shared(&mut self, limit: &Limit) -> Arc<Limit> {
+        if let Some(known) = self.shared.iter().rev().find(|known| ***known == *limit) {
+            return Arc::clone(known);
+        }
+        if self.shared.len() == SHARED_MAX {
+            self.shared.remove(0);
+        }
+        let new = Arc::new(limit.clone());
+        self.shared.push(Arc::clone(&new));
+        new
     }
 
     fn exemption(&mut self, text: &LimitText) -> Exemption {

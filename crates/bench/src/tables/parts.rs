@@ -1,0 +1,117 @@
+//! What the parts of a decision cost by themselves, on a key that is at hand.
+//!
+//! Their sum is what no arrangement of them can fall below, so it says which
+//! goals of the other tables this machine allows.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tidegate_engine::{
+    Clock, Descriptor, Holder, Limit, MemoryConfig, MemoryStore, Period, Request, Role,
+    SystemClock, Timestamp, TokenBucket, Verb,
+};
+use tidegate_stores::{Answers, Batch, Charge, Check, Key};
+
+use super::engine;
+use crate::contestant::{Contestant, Governor, Ours, Terms};
+use crate::keys::{Draw, KeyBuffer, KeySequence};
+use crate::requests::RequestSequence;
+use crate::rule_text::{DOMAIN, Limits, compiled, entries, rule_text};
+use crate::stopwatch::Stopwatch;
+use crate::table::Table;
+
+const ROUNDS: usize = 31;
+const OPERATIONS: u32 = 200_000;
+const KEY: &[u8; 16] = b"user-00000000001";
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+pub(super) fn table() -> anyhow::Result<Table> {
+    eprintln!("parts");
+    let mut table = Table::new("7. The parts (`parts`)", &["part", "ns"]);
+    let mut row = |part: &str, nanos: f64| table.row([part.to_owned(), format!("{nanos:.1}")]);
+
+    let clock = SystemClock::new();
+    row("reading our clock", best(|| ignore(clock.now())));
+    let mutex = Mutex::new(0_u64);
+    row("locking and unlocking a mutex", best(|| *mutex.lock() += 1));
+    let swap = ArcSwap::new(Arc::new(0_u64));
+    row("looking at the rules in place", best(|| ignore(swap.load())));
+    let store = MemoryStore::new(MemoryConfig::default())?;
+    let fingerprinter = store.fingerprinter();
+    row("a fingerprint of 16 bytes", best(|| ignore(fingerprinter.of(1, black_box(KEY)))));
+    row("one limit in the store, key and time given", best(|| decide(&store, 1)));
+    row("two limits in the store together, keys and time given", best(|| decide(&store, 2)));
+
+    let engine = engine::engine()?;
+    let requests = RequestSequence::new(Draw::uniform(1), 1, |_| 0);
+    let asked = requests.from(0).next();
+    let asked = asked.ok_or_else(|| anyhow::anyhow!("a sequence is never empty"))?;
+    let entries = entries(&asked);
+    let snapshot = compiled(rule_text(engine::RULES, Limits::Two))?;
+    let domain = snapshot.domain(DOMAIN);
+    let domain = domain.ok_or_else(|| anyhow::anyhow!("the rules have a domain"))?;
+    row(
+        "finding one of 10,000 rules by three entries",
+        best(|| {
+            ignore(domain.find(black_box(&entries)));
+        }),
+    );
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request::new(DOMAIN, &descriptors);
+    row(
+        "a whole verdict",
+        best(|| {
+            ignore(engine.apply_now(Verb::Check, black_box(&request)));
+        }),
+    );
+
+    let keys = KeySequence::new(Draw::uniform(1), 1);
+    let mut key = KeyBuffer::default();
+    if let Some(only) = keys.from(0).next() {
+        key.fill(only);
+    }
+    let ours = Ours::new(Terms::Admit)?;
+    row("`KeyedLimiter::check`", best(|| ignore(ours.admits(&key))));
+    let governor = Governor::new(Terms::Admit)?;
+    row("governor's `check_key`", best(|| ignore(governor.admits(&key))));
+    table.note("Nanoseconds in the best of 31 rounds, always the same key, nothing else running.");
+    Ok(table)
+}
+
+/// Decides one or two known keys of one shard, at a given time.
+fn decide(store: &MemoryStore, limits: usize) {
+    let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1_000_000_000));
+    let key = store.fingerprinter().of(1, KEY);
+    let check = |group: u64| Check {
+        key: Key { fingerprint: key.under(group), group },
+        limit: &limit,
+        cost: 1,
+        holder: Holder::default(),
+        role: Role::Required,
+    };
+    let checks = [check(1), check(2)];
+    let checks = &checks[..limits];
+    let batch = Batch { verb: Verb::Check, charge: Charge::AllOrNothing, now: NOW, checks };
+    let mut answers = Answers::new();
+    store.apply_now(black_box(&batch), &mut answers);
+    black_box(&answers);
+}
+
+/// Makes sure that a value is made.
+fn ignore<T>(value: T) {
+    drop(black_box(value));
+}
+
+/// Nanoseconds per operation in the best of several rounds.
+fn best(mut operation: impl FnMut()) -> f64 {
+    let rounds = (0..ROUNDS).map(|_| {
+        let stopwatch = Stopwatch::start();
+        for _ in 0..OPERATIONS {
+            operation();
+        }
+        stopwatch.elapsed().as_secs_f64() * 1e9 / f64::from(OPERATIONS)
+    });
+    rounds.fold(f64::INFINITY, f64::min)
+}
