@@ -41,8 +41,10 @@ pub(super) fn table() -> anyhow::Result<Table> {
     let store = MemoryStore::new(MemoryConfig::default())?;
     let fingerprinter = store.fingerprinter();
     row("a fingerprint of 16 bytes", best(|| ignore(fingerprinter.of(1, black_box(KEY)))));
-    row("one limit in the store, key and time given", best(|| decide(&store, 1)));
-    row("two limits in the store together, keys and time given", best(|| decide(&store, 2)));
+    let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1_000_000_000));
+    let checks = [check(&store, &limit, 1), check(&store, &limit, 2)];
+    row("one limit in the store, key and time given", best(|| decide(&store, &checks[..1])));
+    row("two limits in the store, keys and time given", best(|| decide(&store, &checks)));
 
     let engine = engine::engine()?;
     let requests = RequestSequence::new(Draw::uniform(1), 1, |_| 0);
@@ -80,19 +82,15 @@ pub(super) fn table() -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// Decides one or two known keys of one shard, at a given time.
-fn decide(store: &MemoryStore, limits: usize) {
-    let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1_000_000_000));
-    let key = store.fingerprinter().of(1, KEY);
-    let check = |group: u64| Check {
-        key: Key { fingerprint: key.under(group), group },
-        limit: &limit,
-        cost: 1,
-        holder: Holder::default(),
-        role: Role::Required,
-    };
-    let checks = [check(1), check(2)];
-    let checks = &checks[..limits];
+/// A check of a key under one of several limits, all in one shard.
+fn check<'l>(store: &MemoryStore, limit: &'l Limit, group: u64) -> Check<'l> {
+    let fingerprint = store.fingerprinter().of(1, KEY).under(group);
+    let key = Key { fingerprint, group };
+    Check { key, limit, cost: 1, holder: Holder::default(), role: Role::Required }
+}
+
+/// Decides known keys at a given time.
+fn decide(store: &MemoryStore, checks: &[Check<'_>]) {
     let batch = Batch { verb: Verb::Check, charge: Charge::AllOrNothing, now: NOW, checks };
     let mut answers = Answers::new();
     store.apply_now(black_box(&batch), &mut answers);
