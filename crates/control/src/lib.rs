@@ -2,10 +2,12 @@
 //!
 //! A [`RuleSource`] gives rule files as texts; [`FileSource`] reads them from
 //! files and directories, [`RuntimeSource`] from the layout of
-//! envoyproxy/ratelimit. Compiling the texts is the work of `tidegate-rules`,
-//! using them that of the engine, which this crate does not know.
+//! envoyproxy/ratelimit. A [`RuleWatch`] notices changes and publishes each good
+//! [`Snapshot`](tidegate_rules::Snapshot). The rule language is the work of
+//! `tidegate-rules`, using rules that of the engine, which this crate does not know.
 
 mod source;
+mod watch;
 
 pub use source::file::FileSource;
 pub use source::places::Watched;
@@ -13,3 +15,7 @@ pub use source::reading::{BYTES_MAX, FILES_MAX};
 pub use source::runtime::{DotFiles, RuntimeChanges, RuntimeSource};
 pub use source::walk::{DEPTH_MAX, ENTRIES_MAX, FAULTS_MAX};
 pub use source::{Cause, Fault, LoadError, RuleSource};
+pub use watch::notice::WATCHES_MAX;
+pub use watch::status::{ActiveRules, ReloadError, ReloadFailure, RuleStatus, Ticket, WatchEvent};
+pub use watch::timing::{Noticing, WatchSettings};
+pub use watch::{RuleWatch, RuleWatchBuilder, WatchHandle};
