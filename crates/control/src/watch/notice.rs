@@ -124,10 +124,10 @@ impl Notice {
                 followed.trouble = Some(format!("there are more than {WATCHES_MAX} directories"));
                 break;
             }
-            followed.moved = true;
             match watcher.watch(&path, RecursiveMode::NonRecursive) {
                 Ok(()) => {
                     self.held.insert(path, place);
+                    followed.moved = true;
                 }
                 // Gone in the meantime, which the directory above tells.
                 Err(error) if matches!(error.kind, notify::ErrorKind::PathNotFound) => {}

@@ -6,6 +6,7 @@ use notify::{ErrorKind, EventHandler, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use tidegate_rules::Source;
 
+use super::shared::Signals;
 use super::*;
 use crate::source::LoadError;
 use crate::source::places::Watched;
@@ -119,6 +120,32 @@ fn changes_are_polled_for_where_no_more_directories_can_be_watched() {
 fn changes_are_polled_for_where_the_watchers_thread_has_died() {
     let (status, _) = finds_a_change_by_polling(|_| panic!("its thread is gone"));
     assert_eq!(status.polling.as_deref(), Some("the watcher has stopped"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_watched_is_no_reason_to_look_at_it_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut wanted = Watched::new();
+    wanted.add_directory(root.path());
+    let mut notice = Notice::new(Arc::default(), |_| Ok(Box::new(NoRoom)));
+    for _ in 0..2 {
+        let followed = notice.follow(wanted.clone());
+        assert!(!followed.moved && followed.trouble.is_some(), "{followed:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_watched_already_is_no_reason_to_look_at_it_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut wanted = Watched::new();
+    wanted.add_directory(root.path());
+    let mut notice = Notice::new(Arc::default(), notice::open);
+    let moved: Vec<bool> = (0..3).map(|_| notice.follow(wanted.clone()).moved).collect();
+    assert_eq!(moved, [true, false, false]);
+    let everything = Signals { all_lost: true, ..Signals::default() };
+    notice.lose(&everything);
+    assert!(notice.follow(wanted).moved, "what was lost is watched anew");
+    assert!(notice.follow(Watched::new()).moved, "nothing is watched any more");
 }
 
 #[test]
