@@ -17,6 +17,8 @@ mod problem;
 
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
+#[cfg(feature = "traces")]
+mod traced;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
@@ -27,3 +29,5 @@ pub use problem::problem_answer;
 pub use tower_layer::{
     Described, HeadersOn, LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer,
 };
+#[cfg(feature = "traces")]
+pub use traced::{SpanNotes, Traced, TracedFuture};
