@@ -15,6 +15,8 @@ mod headers;
 mod grpc;
 mod problem;
 
+#[cfg(feature = "rls")]
+pub mod rls;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 #[cfg(feature = "traces")]
