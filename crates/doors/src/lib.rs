@@ -3,7 +3,8 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests.
+//! the same process: any tower service of HTTP requests. `server` (a cargo
+//! feature) puts services behind sockets.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
@@ -21,6 +22,9 @@ pub mod rls;
 mod tower_layer;
 #[cfg(feature = "traces")]
 mod traced;
+
+#[cfg(feature = "server")]
+pub mod server;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
