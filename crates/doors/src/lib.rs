@@ -3,7 +3,8 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests.
+//! the same process: any tower service of HTTP requests. [`HttpApi`] is the
+//! door for those that ask over HTTP with JSON.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
@@ -15,11 +16,18 @@ mod headers;
 mod grpc;
 mod problem;
 
+#[cfg(feature = "http-api")]
+mod http_api;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+#[cfg(feature = "http-api")]
+pub use http_api::{
+    Health, HeldSlots, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler,
+    RulesFailure, RulesStatus, RulesView, SlotStore, Verbs,
+};
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
