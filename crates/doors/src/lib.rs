@@ -5,6 +5,8 @@
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
 //! the same process: any tower service of HTTP requests. `server` (a cargo
 //! feature) puts services behind sockets.
+//! the same process: any tower service of HTTP requests. [`HttpApi`] is the
+//! door for those that ask over HTTP with JSON.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
@@ -18,6 +20,8 @@ mod problem;
 
 #[cfg(feature = "rls")]
 pub mod rls;
+#[cfg(feature = "http-api")]
+mod http_api;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 #[cfg(feature = "traces")]
@@ -28,6 +32,11 @@ pub mod server;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+#[cfg(feature = "http-api")]
+pub use http_api::{
+    Health, HeldSlots, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler,
+    RulesFailure, RulesStatus, RulesView, SlotStore, Verbs,
+};
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
