@@ -15,9 +15,17 @@ mod headers;
 mod grpc;
 mod problem;
 
+#[cfg(feature = "debug")]
+mod debug;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 
+#[cfg(feature = "debug")]
+pub use debug::{
+    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, Observations,
+    ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
+    TokenError,
+};
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
