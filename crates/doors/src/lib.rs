@@ -22,6 +22,8 @@ mod problem;
 pub mod rls;
 #[cfg(feature = "http-api")]
 mod http_api;
+#[cfg(feature = "debug")]
+mod debug;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 #[cfg(feature = "traces")]
@@ -30,6 +32,12 @@ mod traced;
 #[cfg(feature = "server")]
 pub mod server;
 
+#[cfg(feature = "debug")]
+pub use debug::{
+    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, Observations,
+    ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
+    TokenError,
+};
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
 #[cfg(feature = "http-api")]
