@@ -3,10 +3,10 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests. `server` (a cargo
-//! feature) puts services behind sockets.
-//! the same process: any tower service of HTTP requests. [`HttpApi`] is the
-//! door for those that ask over HTTP with JSON.
+//! the same process: any tower service of HTTP requests. Those that ask over a
+//! network come through `rls` (gRPC, as Envoy asks) or `HttpApi` (JSON);
+//! operators come through `DebugDoor`. `server` puts doors behind sockets. Each
+//! is a cargo feature.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
@@ -18,12 +18,12 @@ mod headers;
 mod grpc;
 mod problem;
 
-#[cfg(feature = "rls")]
-pub mod rls;
-#[cfg(feature = "http-api")]
-mod http_api;
 #[cfg(feature = "debug")]
 mod debug;
+#[cfg(feature = "http-api")]
+mod http_api;
+#[cfg(feature = "rls")]
+pub mod rls;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
 #[cfg(feature = "traces")]
