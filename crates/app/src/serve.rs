@@ -73,7 +73,6 @@ async fn serve(
     let rules = Rules::start(config, &limiting)?;
     let tracer = traces.as_ref().map(Traces::tracer);
     let doors = Doors::open(config, &limiting, &rules, level, tracer)?;
-    limiting.health.clear(running::STARTING);
     if welcome {
         welcome::write(out, &limiting.engine.snapshot(), &doors.listening)?;
     }

@@ -7,7 +7,7 @@ use tidegate_engine::{
     Engine, MemoryConfig, MemoryStore, NearLimit, Observer, Request, SystemClock, Verdict,
 };
 
-use super::{SharedEngine, running};
+use super::SharedEngine;
 use crate::config::{Config, FailureMode, WhenFull};
 use crate::exit::{Complaint, Failure};
 
@@ -51,12 +51,10 @@ impl Limiting {
             .with_failure_mode(failure_mode)
             .with_tallies(near)
             .with_observer(Arc::new(watching));
-        let health = Health::new();
-        health.hold_back(running::STARTING, "the service is starting");
         Ok(Limiting {
             engine: Arc::new(engine),
             observations,
-            health,
+            health: Health::new(),
             budget_bytes,
             rls: Arc::new(Meter::new("grpc")),
             http: Arc::new(Meter::new("http")),

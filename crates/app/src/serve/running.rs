@@ -12,8 +12,6 @@ use super::opening::Doors;
 use super::rules::Rules;
 use crate::config::Config;
 
-/// The part of the service that holds it back until every door is open.
-pub(super) const STARTING: &str = "start";
 /// How often certificates are looked at, and readiness is told over gRPC.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
