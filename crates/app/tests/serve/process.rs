@@ -1,11 +1,13 @@
 //! The real binary, started for one test and ended with it.
 
+#![expect(clippy::disallowed_methods, reason = "waits for a real process, in real time")]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,9 @@ use serde_json::{Value, json};
 
 /// How long anything may take: the machine may be busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Log lines that wait to be read.
+const LINES_MAX: usize = 10_000;
 
 pub(crate) const RULES: &str = "
 domain: shop
@@ -91,7 +96,7 @@ impl<'f> Start<'f> {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let (send, lines) = channel();
+        let (send, lines) = sync_channel(LINES_MAX);
         let stderr = child.stderr.take().expect("piped");
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {

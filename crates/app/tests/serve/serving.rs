@@ -69,7 +69,7 @@ fn a_door_listens_on_a_unix_socket_too() {
 #[test]
 fn the_welcome_gives_a_command_that_gets_a_429() {
     let folder = Folder::with_rules(RULES);
-    let mut serving = Start::new(&folder).args(["--welcome"]).serving();
+    let serving = Start::new(&folder).args(["--welcome"]).serving();
     let headers = [("content-type", "application/json")];
     serving.signal("TERM");
     let (_, printed) = serving.ended();
