@@ -13,7 +13,10 @@ fn codes() -> impl Strategy<Value = Code> {
     prop_oneof![Just(Code::Unknown), Just(Code::Ok), Just(Code::OverLimit)]
 }
 
-fn statuses() -> impl Strategy<Value = Vec<(Code, Option<(u32, i32, String)>, u32, u64)>> {
+/// A code, a limit, what remains, and in how many seconds it starts over.
+type Status = (Code, Option<(u32, i32, String)>, u32, u64);
+
+fn statuses() -> impl Strategy<Value = Vec<Status>> {
     let numbers = prop_oneof![Just(0), 1_u32..300, Just(u32::MAX)];
     let limit = option::of((numbers.clone(), 0_i32..8, ".{0,9}"));
     let seconds = prop_oneof![Just(0_u64), 1_u64..100_000];
