@@ -7,6 +7,7 @@
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
+mod meter;
 mod notice;
 
 mod headers;
@@ -16,12 +17,17 @@ mod problem;
 
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
+#[cfg(feature = "traces")]
+mod traced;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
 #[cfg(feature = "tower-layer")]
 pub use tower_layer::{
     Described, HeadersOn, LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer,
 };
+#[cfg(feature = "traces")]
+pub use traced::{SpanNotes, Traced, TracedFuture};
