@@ -3,7 +3,8 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests.
+//! the same process: any tower service of HTTP requests. `DebugDoor` is the one
+//! for those who run the service. A [`Meter`] counts what a door answers.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
