@@ -26,6 +26,7 @@ docs: ## Build the API docs, warnings are errors
 
 features: ## Build what has optional features without them
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
+	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features debug
 
 unit: ## Every test
 	$(CARGO) test --locked --workspace --quiet
