@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run demo test fmt lint docs unit features bench sim deny
+.PHONY: help run demo test fmt lint docs unit features bench sim fuzz soak deny
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,13 @@ bench: ## Ourselves and our peers in one run, as ratios
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000
+
+fuzz: ## Damage input for every reader, from fresh seeds; FUZZ="--target rls --seconds 600"
+	$(CARGO) run --locked --quiet -p tidegate-fuzz -- $(FUZZ)
+
+soak: ## Load the service for SECONDS (180), with reloads and bad input, and watch its memory
+	$(CARGO) build --locked --release --quiet -p tidegate
+	$(CARGO) run --locked --quiet -p tidegate-fuzz --bin soak -- $(SECONDS)
 
 deny: ## Licences, sources and banned crates (installs cargo-deny when missing)
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

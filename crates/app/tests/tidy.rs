@@ -15,17 +15,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("app", &["control", "doors", "engine", "outbound", "rules"]),
     ("simulation", &["algorithms", "engine", "rules", "stores"]),
     ("bench", &["algorithms", "engine", "rules", "stores"]),
+    ("fuzz", &["doors", "engine", "rules"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("axum", &["doors", "control", "app"]),
-    ("hyper", &["doors"]),
+    ("hyper", &["doors", "fuzz"]),
     ("hyper-util", &["doors"]),
-    ("http", &["doors"]),
-    ("tonic", &["doors", "control"]),
+    ("http", &["doors", "fuzz"]),
+    ("tonic", &["doors", "control", "fuzz"]),
     ("redis", &["stores"]),
-    ("clap", &["app", "bench", "simulation"]),
+    ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
     ("throttlecrab", &["bench"]),
 ];
