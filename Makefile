@@ -24,8 +24,12 @@ lint: ## Clippy on everything, warnings are errors
 docs: ## Build the API docs, warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-features: ## Build what has optional features without them
+features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
+	for door in tower-layer rls http-api debug server traces; do \
+		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
+	done
+	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features debug
 
 unit: ## Every test
 	$(CARGO) test --locked --workspace --quiet

@@ -43,7 +43,7 @@ impl Limiting {
             top: usize::try_from(config.debug.top).unwrap_or(usize::MAX),
             detailed_series_max: usize::try_from(config.debug.metrics.detailed_series_max)
                 .unwrap_or(usize::MAX),
-            ..ObservationsConfig::default()
+            near_millionths: config.limiter.near_limit_ratio.millionths(),
         }));
         let near = NearLimit::from_millionths(config.limiter.near_limit_ratio.millionths());
         let watching = Watching { observations: Arc::clone(&observations), traced };

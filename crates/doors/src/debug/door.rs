@@ -66,8 +66,7 @@ impl<S, C: Clock> DebugDoor<S, C> {
         answer::typed(format.content_type(), metrics::page(&self.inner, format))
     }
 
-    /// Answers one request.
-    pub async fn answer<B>(&self, head: &Parts, body: B) -> Response<Full<Bytes>>
+    async fn answer<B>(&self, head: &Parts, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
