@@ -19,14 +19,15 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
-    ("axum", &["doors", "control", "app"]),
+    ("axum", &["doors", "control", "app", "bench"]),
     ("hyper", &["doors"]),
     ("hyper-util", &["doors"]),
     ("http", &["doors"]),
-    ("tonic", &["doors", "control"]),
+    ("tonic", &["doors", "control", "bench"]),
     ("redis", &["stores"]),
     ("clap", &["app", "bench", "simulation"]),
     ("governor", &["bench"]),
+    ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),
 ];
 

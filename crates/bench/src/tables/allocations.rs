@@ -4,9 +4,7 @@
 //! every call through to the system's and adds some nanoseconds to it, which
 //! of the timed contestants only one that allocates notices.
 
-use std::alloc::System;
-
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use super::engine;
 use crate::contestant::{Contestant, Governor, Ours, Terms, Throttlecrab};
@@ -14,9 +12,6 @@ use crate::goal::Goal;
 use crate::keys::{Draw, KeyBuffer, KeySequence};
 use crate::requests::RequestSequence;
 use crate::table::Table;
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 10_000;
 const KEYS: u64 = 1_000;
@@ -68,7 +63,7 @@ fn verdicts() -> anyhow::Result<usize> {
 /// How often the second pass allocates: in the first, keys become known.
 fn in_second_pass(mut pass: impl FnMut()) -> usize {
     pass();
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
     pass();
     let change = region.change();
     change.allocations + change.reallocations
