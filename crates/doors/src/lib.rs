@@ -7,6 +7,7 @@
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
+mod meter;
 mod notice;
 
 mod headers;
@@ -19,6 +20,7 @@ mod tower_layer;
 
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
 #[cfg(feature = "tower-layer")]
