@@ -57,9 +57,8 @@ const ANYWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 fn announce(door: &str, address: SocketAddr) {
-    let line = serde_json::json!({
-        "message": "listening", "door": door, "address": address.to_string(),
-    });
+    let address = address.to_string();
+    let line = serde_json::json!({"message": "listening", "door": door, "address": address});
     eprintln!("{line}");
 }
 

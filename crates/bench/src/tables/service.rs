@@ -82,8 +82,7 @@ fn side_by_side(
         count(contender::USERS),
         count(RULES),
     ));
-    table.note(calls.quality());
-    table.note(waits.quality());
+    table.note(format!("Calls: {}. Waits: {}.", calls.quality(), waits.quality()));
     for missing in &servers.missing {
         table.note(format!("Not measured: {missing:#}."));
     }
