@@ -11,9 +11,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub(crate) use problems::{Fault, Problems, Spot};
-pub use suggest::closest;
-pub(crate) use suggest::one_of;
+pub use problems::{Fault, Problems, Spot};
+pub use suggest::{closest, one_of};
 
 /// The most errors, and the most warnings, that one report lists. A file with
 /// more has one cause, and the first hundred show it.

@@ -19,6 +19,7 @@ use crate::address::Grouping;
 use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
 use crate::diagnostics::Spot;
 
+pub use duration::parse_duration;
 pub(crate) use rule_file::read;
 
 /// Something and where it is written.

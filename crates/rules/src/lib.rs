@@ -19,6 +19,8 @@ mod yaml;
 mod address;
 mod document;
 
+pub mod reading;
+
 mod identity;
 mod matching;
 mod rule;

@@ -8,16 +8,18 @@ const SNIPPET_CHARS_MAX: usize = 120;
 
 /// A stretch of one source, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
-    /// Which source.
-    pub(crate) file: u32,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+pub struct Spot {
+    /// Which source, counted from zero.
+    pub file: u32,
+    /// The first byte.
+    pub start: u32,
+    /// The byte after the last one.
+    pub end: u32,
 }
 
 /// A problem without its place.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub struct Fault {
     code: &'static str,
     message: String,
     hint: Option<String>,
@@ -26,34 +28,35 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    /// A fault: a stable word for its kind, and what is wrong.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Fault { code, message: message.into(), hint: None, compat: None, related: None }
     }
 
     /// What would be right.
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+    pub fn hint(self, hint: impl Into<String>) -> Self {
         Fault { hint: Some(hint.into()), ..self }
     }
 
     /// What would be right, if anything can be said.
-    pub(crate) fn maybe_hint(self, hint: Option<String>) -> Self {
+    pub fn maybe_hint(self, hint: Option<String>) -> Self {
         Fault { hint, ..self }
     }
 
     /// What envoyproxy/ratelimit says here.
-    pub(crate) fn compat(self, text: impl Into<String>) -> Self {
+    pub fn compat(self, text: impl Into<String>) -> Self {
         Fault { compat: Some(text.into()), ..self }
     }
 
     /// Another place that has to do with it.
-    pub(crate) fn related(self, spot: Spot, what: &'static str) -> Self {
+    pub fn related(self, spot: Spot, what: &'static str) -> Self {
         Fault { related: Some((spot, what)), ..self }
     }
 }
 
 /// All problems found so far, with what is needed to show them.
 #[derive(Debug)]
-pub(crate) struct Problems<'a> {
+pub struct Problems<'a> {
     sources: &'a [Source],
     /// Where the lines of each source start; made when first needed.
     lines: Vec<Option<Vec<u32>>>,
@@ -64,7 +67,8 @@ pub(crate) struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    pub(crate) fn new(sources: &'a [Source]) -> Self {
+    /// No problems yet, in these sources.
+    pub fn new(sources: &'a [Source]) -> Self {
         Problems {
             sources,
             lines: vec![None; sources.len()],
@@ -74,14 +78,16 @@ impl<'a> Problems<'a> {
         }
     }
 
-    pub(crate) fn error(&mut self, spot: Spot, fault: Fault) {
+    /// Adds one that makes the files unusable.
+    pub fn error(&mut self, spot: Spot, fault: Fault) {
         self.errors += 1;
         if self.errors <= PROBLEMS_MAX {
             self.keep(spot, Severity::Error, fault);
         }
     }
 
-    pub(crate) fn warn(&mut self, spot: Spot, fault: Fault) {
+    /// Adds one that leaves the files usable.
+    pub fn warn(&mut self, spot: Spot, fault: Fault) {
         self.warnings += 1;
         if self.warnings <= PROBLEMS_MAX {
             self.keep(spot, Severity::Warning, fault);
@@ -89,16 +95,17 @@ impl<'a> Problems<'a> {
     }
 
     /// Whether further errors are only counted, so that their hints need not be found.
-    pub(crate) const fn is_full(&self) -> bool {
+    pub const fn is_full(&self) -> bool {
         self.errors >= PROBLEMS_MAX
     }
 
-    pub(crate) const fn has_errors(&self) -> bool {
+    /// Whether the files are unusable.
+    pub const fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
     /// All problems, in the order of the sources.
-    pub(crate) fn into_report(mut self) -> Report {
+    pub fn into_report(mut self) -> Report {
         self.kept.sort_by_key(|(spot, problem)| (spot.file, spot.start, problem.severity));
         let omitted = self.errors + self.warnings - self.kept.len();
         let problems = self.kept.into_iter().map(|(_, problem)| problem).collect();

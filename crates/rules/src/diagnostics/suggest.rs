@@ -16,7 +16,7 @@ pub fn closest<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> O
 }
 
 /// The words as a sentence part: "`a`, `b` or `c`".
-pub(crate) fn one_of(words: &[&str]) -> String {
+pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// When the text is no such sum, or too long to be named.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let malformed = || format!("`{text}` is no length of time");
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -1,13 +1,10 @@
 //! Reading keys and values of a positioned tree, with faults collected.
 
-use foldhash::fast::FixedState;
-use hashbrown::HashSet;
-
 use super::Placed;
 use super::duration::parse_duration;
 use crate::diagnostics::{Fault, Problems, Spot, closest, one_of};
 use crate::vocabulary::{self, Key, Place, Shape};
-use crate::yaml::{Children, Kind, NodeId, Plain, Scalar, Yaml};
+use crate::yaml::{Kind, NodeId, Plain, Scalar, Yaml};
 
 /// A file's tree, and where its faults go.
 #[derive(Debug)]
@@ -80,52 +77,12 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     /// A mapping's pairs, those of its merge keys included.
-    ///
-    /// Own pairs come first and win; of several merged mappings the first wins.
     pub(crate) fn pairs(&mut self, id: NodeId) -> Vec<(NodeId, NodeId)> {
-        let mut pairs = Vec::new();
-        let Kind::Mapping(own) = self.yaml.node(id).kind else {
-            return pairs;
-        };
-        let yaml = self.yaml;
-        pairs.extend(yaml.pairs(own).filter(|(key, _)| !yaml.is_merge(*key)));
-        if pairs.len() * 2 < yaml.items(own).len() {
-            let text = |(key, _): &(NodeId, NodeId)| yaml.scalar(*key).map(|key| &*key.text);
-            let mut seen = pairs.iter().filter_map(text).collect();
-            self.merge(own, &mut pairs, &mut seen);
+        let merged = self.yaml.merged_pairs(id);
+        for stray in merged.strays {
+            self.wrong_kind(stray, "<<", "a mapping or a list of mappings");
         }
-        pairs
-    }
-
-    /// Adds the pairs that the merge keys of a mapping bring.
-    // Recursion ends with the tree, which is never deeper than its maximum.
-    fn merge(
-        &mut self,
-        own: Children,
-        pairs: &mut Vec<(NodeId, NodeId)>,
-        seen: &mut HashSet<&'y str, FixedState>,
-    ) {
-        let yaml = self.yaml;
-        for (_, value) in yaml.pairs(own).filter(|(key, _)| yaml.is_merge(*key)) {
-            let alone = [value];
-            let sources: &[NodeId] = match yaml.node(value).kind {
-                Kind::Sequence(items) => yaml.items(items),
-                Kind::Scalar(_) | Kind::Mapping(_) => &alone,
-            };
-            for source in sources {
-                let Kind::Mapping(other) = yaml.node(*source).kind else {
-                    self.wrong_kind(*source, "<<", "a mapping or a list of mappings");
-                    continue;
-                };
-                for (key, value) in yaml.pairs(other) {
-                    let text = yaml.scalar(key).map_or("", |key| &*key.text);
-                    if !yaml.is_merge(key) && seen.insert(text) {
-                        pairs.push((key, value));
-                    }
-                }
-                self.merge(other, pairs, seen);
-            }
-        }
+        merged.pairs
     }
 
     /// The pairs of a mapping that belong in this place; faults for the others.

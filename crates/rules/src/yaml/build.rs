@@ -18,7 +18,7 @@ const SMALL_MAPPING_MAX: u32 = 16;
 ///
 /// Problems are reported; what comes back is the tree, unless the text is not
 /// YAML or breaks a maximum.
-pub(crate) fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Option<Yaml<'s>> {
+pub fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Option<Yaml<'s>> {
     let mut build = Build::new(file, text);
     let options = granit_parser::options! {
         emit_comments: false,
@@ -132,7 +132,7 @@ impl<'s> Build<'s> {
             Event::DocumentEnd => self.ended = true,
             Event::DocumentStart(..) if self.ended => {
                 let fault = Fault::new("several_documents", "only the first document is read")
-                    .hint("put each domain into a file of its own");
+                    .hint("put the others into files of their own");
                 problems.warn(spot, fault);
                 return Ok(Flow::Done);
             }
@@ -320,5 +320,5 @@ fn too_deep() -> Fault {
 
 fn too_large() -> Fault {
     let message = format!("more than {NODES_MAX} values, aliases counted each time they are used");
-    Fault::new("too_large", message).hint("split the rules into several files")
+    Fault::new("too_large", message).hint("split it into several files")
 }

@@ -6,16 +6,22 @@
 
 /// The meaning of an unquoted scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Plain {
+pub enum Plain {
+    /// Nothing.
     Null,
+    /// A truth value.
     Bool(bool),
+    /// A whole number within 64 bits, signed or not.
     Integer(i128),
+    /// A number with a fraction, or one beyond 64 bits.
     Float(f64),
+    /// Everything else.
     Text,
 }
 
 impl Plain {
-    pub(crate) fn of(text: &str) -> Self {
+    /// What this text means where it is not quoted.
+    pub fn of(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
