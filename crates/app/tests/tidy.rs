@@ -14,15 +14,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control", &["rules"]),
     ("app", &["control", "doors", "engine", "outbound", "rules"]),
     ("simulation", &["algorithms", "engine", "rules", "stores"]),
-    ("bench", &["algorithms", "engine", "rules", "stores"]),
+    ("bench", &["algorithms", "doors", "engine", "rules", "stores"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("axum", &["doors", "control", "app", "bench"]),
-    ("hyper", &["doors"]),
+    ("hyper", &["doors", "bench"]),
     ("hyper-util", &["doors"]),
-    ("http", &["doors"]),
+    ("http", &["doors", "bench"]),
     ("tonic", &["doors", "control", "bench"]),
     ("redis", &["stores"]),
     ("clap", &["app", "bench", "simulation"]),

@@ -10,6 +10,8 @@ mod bare_tonic;
 mod limitador;
 pub(crate) mod messages;
 
+pub(crate) use bare_tonic::service as bare_tonic_service;
+
 use std::fmt;
 use std::net::SocketAddr;
 

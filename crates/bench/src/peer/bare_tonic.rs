@@ -10,14 +10,16 @@ use super::ANYWHERE;
 use super::messages::{RateLimitRequest, RateLimitResponse};
 
 /// What tonic generates for the service.
-pub(super) mod service {
+mod generated {
     #![allow(missing_docs, unreachable_pub, clippy::pedantic, reason = "generated")]
     include!(concat!(env!("OUT_DIR"), "/envoy.service.ratelimit.v3.RateLimitService.rs"));
 }
 
-pub(super) use service::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
+pub(super) use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
 
-struct AlwaysOk;
+/// Decides nothing.
+#[derive(Debug)]
+pub(crate) struct AlwaysOk;
 
 #[tonic::async_trait]
 impl RateLimitService for AlwaysOk {
@@ -27,6 +29,11 @@ impl RateLimitService for AlwaysOk {
     ) -> Result<Response<RateLimitResponse>, Status> {
         Ok(Response::new(RateLimitResponse { overall_code: RateLimitResponse::OK }))
     }
+}
+
+/// The service by itself, without a server around it.
+pub(crate) fn service() -> RateLimitServiceServer<AlwaysOk> {
+    RateLimitServiceServer::new(AlwaysOk)
 }
 
 pub(super) async fn serve(announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {

@@ -4,6 +4,8 @@
 //! every call through to the system's and adds some nanoseconds to it, which
 //! of the timed contestants only one that allocates notices.
 
+mod calls;
+
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use super::engine;
@@ -30,6 +32,8 @@ pub(super) fn table() -> anyhow::Result<Table> {
     for (who, count, goal) in [
         ("tidegate `KeyedLimiter::check`", ours, Some(GOAL)),
         ("tidegate `Engine::check_now`", verdicts, Some(GOAL)),
+        ("tidegate's RLS door, a whole call", calls::ours()?, None),
+        ("a bare tonic service, the same call", calls::bare_tonic()?, None),
         ("governor", governor, None),
         ("throttlecrab", throttlecrab, None),
     ] {
