@@ -34,8 +34,9 @@ features: ## Build what has optional features without them, and with each alone
 unit: ## Every test
 	$(CARGO) test --locked --workspace --quiet
 
-bench: ## Ourselves and our peers in one run, as ratios
-	$(CARGO) run --locked --release --quiet -p tidegate-bench
+bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
+	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
+	$(CARGO) run --locked --release --quiet -p tidegate-bench -- $(BENCH)
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000

@@ -14,20 +14,21 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control", &["rules"]),
     ("app", &["control", "doors", "engine", "outbound", "rules"]),
     ("simulation", &["algorithms", "engine", "rules", "stores"]),
-    ("bench", &["algorithms", "engine", "rules", "stores"]),
+    ("bench", &["algorithms", "doors", "engine", "rules", "stores"]),
     ("fuzz", &["doors", "engine", "rules"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
-    ("axum", &["doors", "control", "app"]),
-    ("hyper", &["doors", "fuzz"]),
+    ("axum", &["doors", "control", "app", "bench"]),
+    ("hyper", &["doors", "bench", "fuzz"]),
     ("hyper-util", &["doors"]),
-    ("http", &["doors", "fuzz"]),
-    ("tonic", &["doors", "control", "fuzz"]),
+    ("http", &["doors", "bench", "fuzz"]),
+    ("tonic", &["doors", "control", "bench", "fuzz"]),
     ("redis", &["stores"]),
     ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
+    ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),
 ];
 
