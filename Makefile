@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run test fmt lint docs unit features bench sim deny
+.PHONY: help run test tools fmt lint docs unit features bench sim deny
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,6 +11,9 @@ run: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
+
+tools: ## Install what the tests run beside Tidegate: a real Envoy
+	tools/install-envoy
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
@@ -24,7 +27,7 @@ docs: ## Build the API docs, warnings are errors
 features: ## Build what has optional features without them
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
 
-unit: ## Every test
+unit: tools ## Every test
 	$(CARGO) test --locked --workspace --quiet
 
 bench: ## Ourselves and our peers in one run, as ratios
