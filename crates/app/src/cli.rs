@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::config::ConfigArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
 use crate::version;
@@ -28,8 +29,9 @@ Examples:
   tidegate rules check rules/            see whether rule files are right
   tidegate rules explain user=ada        see which rule a request meets, and why
   tidegate rules schema > schema.json    let your editor complete rule files
+  tidegate config show                   see what is in force, and why
 
-Exit codes: 0 all is well, 1 the rules have problems, 2 the command or its input is unusable.";
+Exit codes: 0 all is well, 1 the rules or the configuration have problems, 2 the command or its input is unusable.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -38,6 +40,12 @@ pub(crate) enum Command {
     Rules {
         #[command(subcommand)]
         command: RulesCommand,
+    },
+    /// Check, show and describe the configuration of the service.
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
     },
     /// Try rules at a prompt: type requests, see what is admitted.
     ///
@@ -62,6 +70,12 @@ Examples:
   tidegate rules check rules/
   tidegate rules explain --rules rules/ --domain shop user=ada path=/login
   tidegate rules schema";
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  tidegate config check
+  tidegate config show --compat
+  tidegate config schema";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -178,6 +192,111 @@ Examples:
 
 In an editor with a YAML language server, the first line of a rule file:
   # yaml-language-server: $schema=tidegate.schema.json";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say everything that is wrong with the configuration, at once.
+    ///
+    /// Checks what would be in force here: the file, the environment and flags.
+    /// Every problem comes with its place, the line itself and what would be right.
+    #[command(after_help = CONFIG_CHECK_EXAMPLES)]
+    Check(ConfigCheckArgs),
+    /// Show what is in force, and where each value comes from.
+    #[command(after_help = CONFIG_SHOW_EXAMPLES)]
+    Show(ConfigShowArgs),
+    /// Print the JSON Schema of the configuration file, for editors and other tools.
+    #[command(after_help = CONFIG_SCHEMA_EXAMPLES)]
+    Schema,
+    /// List the environment variables, and what they set.
+    #[command(after_help = CONFIG_ENV_EXAMPLES)]
+    Env,
+    /// Print the reference: all fields, or all variables of envoyproxy/ratelimit.
+    #[command(after_help = CONFIG_REFERENCE_EXAMPLES)]
+    Reference {
+        /// Which document.
+        #[arg(value_enum, default_value_t)]
+        part: ReferencePart,
+    },
+}
+
+/// A document that is made from the declaration of the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReferencePart {
+    /// All fields.
+    #[default]
+    Fields,
+    /// All environment variables of envoyproxy/ratelimit.
+    Compat,
+    /// A file with every field as a comment.
+    Example,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheckArgs {
+    /// The configuration file, or `-` for standard input; the same as `--config`.
+    #[arg(value_name = "PATH", conflicts_with = "config")]
+    pub(crate) path: Option<PathBuf>,
+    /// How to write the answer.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) layers: ConfigArgs,
+}
+
+const CONFIG_CHECK_EXAMPLES: &str = "\
+Examples:
+  tidegate config check
+  tidegate config check tidegate.yaml --set shutdown.grace=30s
+  tidegate config check --format json | jq '.problems[].message'
+
+Exit codes: 0 the configuration is right, 1 it has problems, 2 it cannot be read.";
+
+/// How to write what is in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShowFormat {
+    /// For people: a table.
+    #[default]
+    Text,
+    /// For programs: a list of fields.
+    Json,
+    /// A file that has the same effect, without secrets.
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigShowArgs {
+    /// How to write it.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: ShowFormat,
+    #[command(flatten)]
+    pub(crate) layers: ConfigArgs,
+}
+
+const CONFIG_SHOW_EXAMPLES: &str = "\
+Examples:
+  tidegate config show
+  tidegate config show --compat --format yaml > tidegate.yaml
+  tidegate config show --format json | jq '.[] | select(.origin != \"default\")'
+
+Exit codes: 0 here it is, 1 the configuration has problems, 2 it cannot be read.";
+
+const CONFIG_SCHEMA_EXAMPLES: &str = "\
+Examples:
+  tidegate config schema > tidegate.schema.json
+
+In an editor with a YAML language server, the first line of the file:
+  # yaml-language-server: $schema=tidegate.schema.json";
+
+const CONFIG_ENV_EXAMPLES: &str = "\
+Examples:
+  tidegate config env
+  tidegate config env | grep TLS";
+
+const CONFIG_REFERENCE_EXAMPLES: &str = "\
+Examples:
+  tidegate config reference
+  tidegate config reference compat
+  tidegate config reference example > tidegate.yaml";
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {

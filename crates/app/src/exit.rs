@@ -15,7 +15,7 @@ use crate::words::count;
 pub(crate) enum Exit {
     /// All is well.
     Fine,
-    /// The rules have problems.
+    /// The rules or the configuration have problems.
     Problems,
     /// The command could not be understood, or its input not be read.
     Unusable,
@@ -40,6 +40,8 @@ pub(crate) enum Failure {
     Load(LoadError),
     /// The rules cannot be used.
     Rules(Report),
+    /// The configuration cannot be used.
+    Config(Report),
     /// The answer cannot be written.
     Output(io::Error),
 }
@@ -65,7 +67,7 @@ impl Complaint {
 impl Failure {
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Failure::Rules(_) => Exit::Problems,
+            Failure::Rules(_) | Failure::Config(_) => Exit::Problems,
             Failure::Usage(_) | Failure::Load(_) | Failure::Output(_) => Exit::Unusable,
         }
     }
@@ -83,11 +85,12 @@ impl Failure {
                 error.faults().iter().try_for_each(|fault| complain(err, fault, fault.cause.help()))
             }
             Failure::Rules(report) => {
-                write_problems(err, report.problems(), report.omitted())?;
-                writeln!(err)?;
-                let found = report.problems().len() + report.omitted();
-                let message = format!("the rules have {}", count(found, "problem"));
-                complain(err, message, "mend them; `tidegate rules check` says when all is well")
+                let help = "mend them; `tidegate rules check` says when all is well";
+                complain_of(err, report, "the rules have", help)
+            }
+            Failure::Config(report) => {
+                let help = "mend it; `tidegate config check` says when all is well";
+                complain_of(err, report, "the configuration has", help)
             }
             Failure::Output(error) => complain(
                 err,
@@ -96,6 +99,13 @@ impl Failure {
             ),
         }
     }
+}
+
+fn complain_of(out: &mut Output, report: &Report, whose: &str, help: &str) -> io::Result<()> {
+    write_problems(out, report.problems(), report.omitted())?;
+    writeln!(out)?;
+    let found = report.problems().len() + report.omitted();
+    complain(out, format!("{whose} {}", count(found, "problem")), help)
 }
 
 fn complain(out: &mut impl Write, message: impl Display, help: &str) -> io::Result<()> {

@@ -14,6 +14,7 @@ mod words;
 mod descriptor;
 
 mod completions;
+pub mod config;
 mod demo;
 mod rules;
 mod version;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, RulesCommand};
+use cli::{Cli, Command, ConfigCommand, RulesCommand};
 use exit::{Exit, Failure};
 use output::Output;
 
@@ -56,6 +57,13 @@ fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
         Command::Rules { command: RulesCommand::Schema } => rules::schema::run(out),
+        Command::Config { command } => match command {
+            ConfigCommand::Check(args) => config::check::run(&args, out),
+            ConfigCommand::Show(args) => config::show::run(&args, out),
+            ConfigCommand::Schema => config::schema::run(out),
+            ConfigCommand::Env => config::show::run_env(out),
+            ConfigCommand::Reference { part } => config::reference::run(part, out),
+        },
         Command::Demo(args) => demo::run(&args, out),
         Command::Completions { shell } => completions::run(shell, out),
         Command::Version => version::run(out),

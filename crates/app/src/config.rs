@@ -1,0 +1,46 @@
+//! The configuration of `tidegate serve`: one typed struct, and where each of
+//! its values comes from.
+//!
+//! Layers, each winning over those before it: defaults; under `compat`, the
+//! defaults and the environment variables of envoyproxy/ratelimit; the file;
+//! the environment; flags. Everything that can be wrong is found before anything
+//! starts, all at once and with its place; a variable or a flag is a source with
+//! a place like the file. [`resolve`] is pure; [`load`] reads the file and the
+//! environment for it.
+//!
+//! What is done with the values is the business of whoever gets them: nothing
+//! here opens a socket, a certificate or a rule file.
+
+mod kinds;
+mod section;
+
+mod fields;
+
+mod args;
+mod compat;
+mod file;
+mod layers;
+mod validate;
+
+pub(crate) mod load;
+
+pub(crate) mod check;
+pub(crate) mod reference;
+pub(crate) mod schema;
+pub(crate) mod show;
+
+pub use args::ConfigArgs;
+pub use compat::{Effect, VARIABLES, Variable};
+pub use fields::{
+    Config, Debug, Grpc, Health, Http, Keepalive, Limiter, Log, Memory, Metrics, ResponseHeaders,
+    Rules, RulesFrom, Runtime, Shutdown, Store, Tls, Traces,
+};
+pub use kinds::{
+    Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, LogFormat, LogLevel, Percent,
+    Plurality, Ratio, San, Secret, Setting, Shape, Size, Switches, TraceProtocol, Url, UrlPath,
+    WhenFull, Workers, Wrong,
+};
+pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve};
+pub use reference::{compat_reference, example, reference};
+pub use schema::schema;
+pub use section::{Entry, Field, variable_of};

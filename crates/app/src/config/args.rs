@@ -1,0 +1,82 @@
+//! The flags that set fields, shared by all commands that need a configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::kinds::{Compat, LogFormat, LogLevel};
+use super::layers::Flag;
+
+/// Where the configuration is, and what wins over it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Configuration")]
+pub struct ConfigArgs {
+    /// The configuration file. Default: `tidegate.yaml`, if it exists.
+    #[arg(long, value_name = "PATH", env = "TIDEGATE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Rule files, or directories that hold some.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub rules: Vec<PathBuf>,
+    /// Where Envoy's rate limit service listens: `ADDRESS:PORT` or `unix:PATH`.
+    #[arg(long, value_name = "ADDR")]
+    pub grpc: Vec<String>,
+    /// Where the HTTP API listens: `ADDRESS:PORT` or `unix:PATH`.
+    #[arg(long, value_name = "ADDR")]
+    pub http: Vec<String>,
+    /// Where metrics and switches are served.
+    #[arg(long, value_name = "ADDR")]
+    pub debug_listen: Vec<String>,
+    /// The least important messages that are logged.
+    #[arg(long, value_name = "LEVEL", value_parser = clap::builder::PossibleValuesParser::new(LogLevel::WORDS))]
+    pub log_level: Option<String>,
+    /// How messages are logged.
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(LogFormat::WORDS))]
+    pub log_format: Option<String>,
+    /// How many threads serve: a number, or `auto` for one per core.
+    #[arg(long, value_name = "COUNT")]
+    pub workers: Option<String>,
+    /// Read the environment variables of envoyproxy/ratelimit, and behave as it does.
+    #[arg(
+        long, value_name = "WHOSE", num_args = 0..=1, require_equals = true,
+        default_missing_value = Compat::EnvoyRatelimit.as_str(),
+        value_parser = clap::builder::PossibleValuesParser::new(Compat::WORDS),
+    )]
+    pub compat: Option<String>,
+    /// Set any other field, such as `shutdown.grace=30s`; can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl ConfigArgs {
+    /// What was typed. What `--set` says wins over the other flags.
+    pub(super) fn flags(&self) -> Vec<Flag> {
+        let rules: Vec<String> =
+            self.rules.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let lists = [
+            ("--rules", "rules.paths", &rules),
+            ("--grpc", "grpc.listen", &self.grpc),
+            ("--http", "http.listen", &self.http),
+            ("--debug-listen", "debug.listen", &self.debug_listen),
+        ];
+        let ones = [
+            ("--log-level", "log.level", &self.log_level),
+            ("--log-format", "log.format", &self.log_format),
+            ("--workers", "workers", &self.workers),
+            ("--compat", "compat", &self.compat),
+        ];
+        let mut flags = Vec::new();
+        for (name, path, items) in lists {
+            if !items.is_empty() {
+                flags.push(Flag { name, path: Some(path), text: items.join(",") });
+            }
+        }
+        for (name, path, text) in ones {
+            if let Some(text) = text {
+                flags.push(Flag { name, path: Some(path), text: text.clone() });
+            }
+        }
+        let set = |text: &String| Flag { name: "--set", path: None, text: text.clone() };
+        flags.extend(self.set.iter().map(set));
+        flags
+    }
+}

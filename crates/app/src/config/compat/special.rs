@@ -1,0 +1,194 @@
+//! Variables that mean something only together, or that decide whether we can
+//! serve at all.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::Environment;
+use crate::config::kinds::Wrong;
+use crate::config::layers::VariableText;
+
+/// Where upstream listens when it is not told where.
+const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// Where our debug port is when nobody says where.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+pub(super) fn read(environment: &mut Environment<'_, '_, '_>) {
+    environment.listener("http.listen", "HOST", "PORT", (EVERYWHERE, 8080));
+    environment.grpc_listener();
+    environment.listener("debug.listen", "DEBUG_HOST", "DEBUG_PORT", (HERE, 6070));
+    environment.debug();
+    environment.tls();
+    environment.source();
+    environment.store();
+    environment.prometheus();
+    environment.calendar();
+}
+
+impl<'s> Environment<'_, 's, '_> {
+    /// A host and a port become one address.
+    fn listener(&mut self, path: &str, host: &str, port: &str, default: (IpAddr, u16)) {
+        let (host, port) = (self.get(host), self.get(port));
+        let Some(from) = port.or(host) else { return };
+        let address = host.map_or(Ok(default.0), |host| ip(host.text));
+        let number = port.map_or(Ok(default.1), |port| port_number(port.text));
+        // The field names the host where that was given: it decides who can reach it.
+        let named = host.unwrap_or(from);
+        match (address, number) {
+            (Ok(address), Ok(number)) => {
+                self.set(path, SocketAddr::new(address, number).to_string(), &named);
+            }
+            (address, number) => {
+                if let (Err(wrong), Some(host)) = (address, host) {
+                    self.wrong(&host, wrong);
+                }
+                // What is no number at all is told already.
+                if let (Err(Some(wrong)), Some(port)) = (number, port) {
+                    self.wrong(&port, wrong);
+                }
+            }
+        }
+    }
+
+    /// Upstream lets everyone reach its debug port by default.
+    fn debug(&mut self) {
+        if self.get("DEBUG_HOST").is_none() && !self.ours.contains(&"debug.listen") {
+            let message = "only this machine can reach the debug port, unlike upstream's; set \
+                           DEBUG_HOST to 0.0.0.0 to let others";
+            self.note(message.to_owned());
+        }
+    }
+
+    fn grpc_listener(&mut self) {
+        match self.get("GRPC_UDS") {
+            Some(socket) => self.set("grpc.listen", format!("unix:{}", socket.text), &socket),
+            None => self.listener("grpc.listen", "GRPC_HOST", "GRPC_PORT", (EVERYWHERE, 8081)),
+        }
+    }
+
+    fn tls(&mut self) {
+        let files = [
+            ("GRPC_SERVER_TLS_CERT", "grpc.tls.cert"),
+            ("GRPC_SERVER_TLS_KEY", "grpc.tls.key"),
+            ("GRPC_CLIENT_TLS_CACERT", "grpc.tls.client_ca"),
+            ("GRPC_CLIENT_TLS_SAN", "grpc.tls.client_san"),
+        ];
+        let given: Vec<(VariableText<'s>, &str)> =
+            files.into_iter().filter_map(|(name, path)| Some((self.get(name)?, path))).collect();
+        if self.flag("GRPC_SERVER_USE_TLS") != Some(true) {
+            for (variable, _) in given {
+                let name = variable.name;
+                self.note(format!("{name} has no effect: GRPC_SERVER_USE_TLS is not true"));
+            }
+            return;
+        }
+        for needed in ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"] {
+            if let (None, Some(switch)) = (self.get(needed), self.get("GRPC_SERVER_USE_TLS")) {
+                let message = format!("TLS is on, but {needed} is not set");
+                self.wrong(&switch, Wrong::new("incomplete_tls", message).hint("set it to a path"));
+            }
+        }
+        for (variable, path) in given {
+            self.set(path, variable.text.to_owned(), &variable);
+        }
+    }
+
+    fn source(&mut self) {
+        if let Some(kind) = self.get("CONFIG_TYPE") {
+            let wrong = match kind.text {
+                "FILE" => None,
+                "GRPC_XDS_SOTW" => {
+                    Some(Wrong::new("unsupported", "rules over xDS are not supported").hint(
+                        "write the rules to files: set CONFIG_TYPE=FILE and RUNTIME_ROOT, or \
+                         `rules.paths`",
+                    ))
+                }
+                other => Some(
+                    Wrong::new("unknown_choice", format!("`{other}` is no source of rules"))
+                        .hint("it can be `FILE`"),
+                ),
+            };
+            if let Some(wrong) = wrong {
+                self.wrong(&kind, wrong);
+            }
+        }
+        if let (Some(true), Some(forced)) = (
+            self.flag("FORCE_START_WITHOUT_INITIAL_CONFIG"),
+            self.get("FORCE_START_WITHOUT_INITIAL_CONFIG"),
+        ) {
+            self.set("rules.required", "false".to_owned(), &forced);
+        }
+    }
+
+    fn store(&mut self) {
+        const ALONE: &str =
+            "counters are kept in this process, and every process limits for itself";
+        if self.get("REDIS_URL").is_some() {
+            self.warn(format!("REDIS_URL is set, but this version does not use Redis: {ALONE}"));
+        }
+        let Some(backend) = self.get("BACKEND_TYPE") else { return };
+        match backend.text {
+            "redis" => {}
+            "memcache" => {
+                let message =
+                    format!("BACKEND_TYPE is memcache, but this version has none: {ALONE}");
+                self.warn(message);
+            }
+            other => {
+                let wrong =
+                    Wrong::new("unknown_choice", format!("`{other}` is no store of counters"))
+                        .hint("it can be `redis` or `memcache`");
+                self.wrong(&backend, wrong);
+            }
+        }
+    }
+
+    fn prometheus(&mut self) {
+        let (address, path) = (self.get("PROMETHEUS_ADDR"), self.get("PROMETHEUS_PATH"));
+        let switch =
+            self.get("USE_PROMETHEUS").filter(|_| self.flag("USE_PROMETHEUS") == Some(true));
+        let Some(switch) = switch else {
+            for variable in [address, path].into_iter().flatten() {
+                let name = variable.name;
+                self.note(format!("{name} has no effect: USE_PROMETHEUS is not true"));
+            }
+            return;
+        };
+        let text = address.map_or(":9090", |address| address.text);
+        let from = address.unwrap_or(switch);
+        // Go listens everywhere when there is nothing before the colon.
+        let text = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+        self.set("debug.metrics_listen", text, &from);
+        if let Some(path) = path {
+            self.set("debug.metrics_path", path.text.to_owned(), &path);
+        }
+    }
+
+    fn calendar(&mut self) {
+        if self.flag("USE_CALENDAR_MONTH_RATE_LIMIT") == Some(true) {
+            let message = "USE_CALENDAR_MONTH_RATE_LIMIT has no effect: months have 30 days unless \
+                           the limit says `calendar: true`";
+            self.warn(message.to_owned());
+        }
+    }
+}
+
+fn ip(text: &str) -> Result<IpAddr, Wrong> {
+    if text.eq_ignore_ascii_case("localhost") {
+        return Ok(HERE);
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    bare.parse().map_err(|_| {
+        Wrong::new("invalid_address", format!("`{text}` is no IP address"))
+            .hint("names are not looked up: write an IP address, or `0.0.0.0` for everyone")
+    })
+}
+
+/// None in the error when the text is no number, which is told elsewhere.
+fn port_number(text: &str) -> Result<u16, Option<Wrong>> {
+    let number: i64 = text.parse().map_err(|_| None)?;
+    u16::try_from(number).map_err(|_| {
+        let wrong = Wrong::new("out_of_range", format!("{number} is no port"));
+        Some(wrong.hint("a port is a number from 0 to 65535"))
+    })
+}

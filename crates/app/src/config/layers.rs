@@ -1,0 +1,400 @@
+//! Putting the layers together, with every value's origin.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use tidegate_rules::reading::{Fault, Problems, Scalar, Spot, Style, closest};
+use tidegate_rules::{Problem, Report, Source};
+
+use super::compat;
+use super::fields::Config;
+use super::file;
+use super::kinds::{Compat, Plurality, Wrong};
+use super::section::{Entry, variable_of};
+use super::validate::validate;
+
+/// What all our environment variables begin with.
+const PREFIX: &str = "TIDEGATE_";
+
+/// Names with our prefix that set no field: where the file is, and where `rules
+/// check` looks for rules.
+const OTHER_VARIABLES: [&str; 1] = ["TIDEGATE_CONFIG"];
+
+/// A second name for where the rules are: `tidegate rules` has it too.
+const RULES_VARIABLE: &str = "TIDEGATE_RULES";
+
+/// Everything that a configuration is made of, as text.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// The configuration file, if there is one.
+    pub file: Option<Source>,
+    /// Environment variables; those that mean nothing here are ignored.
+    pub variables: Vec<(String, String)>,
+    /// Flags, in the order in which they were given.
+    pub flags: Vec<Flag>,
+}
+
+/// A flag that sets a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// What was typed, such as `--grpc`.
+    pub name: &'static str,
+    /// The field; none when the text itself names it, as `--set` does.
+    pub path: Option<&'static str>,
+    /// What came after it.
+    pub text: String,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// Nobody said anything, and envoyproxy/ratelimit has another default.
+    CompatDefault,
+    /// A line of the file.
+    File {
+        /// The file.
+        name: String,
+        /// The line, from one.
+        line: usize,
+    },
+    /// An environment variable.
+    Variable(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => out.write_str("default"),
+            Origin::CompatDefault => out.write_str("default of envoy-ratelimit"),
+            Origin::File { name, line } => write!(out, "{name}:{line}"),
+            Origin::Variable(name) => out.write_str(name),
+            Origin::Flag(name) => out.write_str(name),
+        }
+    }
+}
+
+/// A configuration that can be used.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// Where each comes from, by path.
+    pub origins: BTreeMap<String, Origin>,
+    /// What is odd, with its place.
+    pub warnings: Vec<Problem>,
+    /// What should be said at the start.
+    pub notes: Vec<Note>,
+}
+
+/// Something to say at the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// How much it matters.
+    pub weight: Weight,
+    /// A sentence.
+    pub message: String,
+}
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Good to know.
+    Note,
+    /// Probably not what is wanted.
+    Warning,
+}
+
+/// Something written for a field, and where.
+#[derive(Debug)]
+pub(super) struct Given<'s> {
+    pub(super) path: String,
+    pub(super) words: Vec<Scalar<'s>>,
+    /// Where each word is.
+    pub(super) spots: Vec<Spot>,
+    /// Where all of it is.
+    pub(super) spot: Spot,
+    pub(super) origin: Origin,
+}
+
+/// Where a value comes from, to say so and to point at it.
+#[derive(Clone, Debug)]
+pub(super) struct Provenance {
+    pub(super) origin: Origin,
+    /// None for defaults.
+    pub(super) spot: Option<Spot>,
+    pub(super) spots: Vec<Spot>,
+    /// Whether everything that was given for it could be read.
+    pub(super) is_sound: bool,
+}
+
+/// By path.
+pub(super) type Provenances = BTreeMap<String, Provenance>;
+
+/// A variable that has a meaning here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VariableText<'s> {
+    pub(super) name: &'s str,
+    pub(super) text: &'s str,
+    pub(super) spot: Spot,
+}
+
+/// Reads all layers and checks what comes of them.
+///
+/// # Errors
+/// With everything that is wrong.
+pub fn resolve(input: &Input) -> Result<Loaded, Report> {
+    let sources = sources(input);
+    let shown: Vec<Source> = sources.iter().map(masked).collect();
+    let mut problems = Problems::new(&shown);
+    let files = usize::from(input.file.is_some());
+    let (in_file, rest) = sources.split_at(files);
+    let (in_environment, in_flags) = rest.split_at(rest.len() - input.flags.len());
+    let variables: Vec<VariableText<'_>> =
+        in_environment.iter().enumerate().map(|(at, source)| text_of(files + at, source)).collect();
+
+    let mut given: Vec<Given<'_>> = Vec::new();
+    if let [file] = in_file {
+        file::read(file, &mut problems, &mut given);
+    }
+    read_variables(&variables, &mut problems, &mut given);
+    let before = files + in_environment.len();
+    for (at, (flag, source)) in input.flags.iter().zip(in_flags).enumerate() {
+        read_flag(flag, text_of(before + at, source), &mut problems, &mut given);
+    }
+
+    let mut notes = Vec::new();
+    if is_compat(&given) {
+        let mut layers = compat::read(&variables, &given, &mut problems, &mut notes);
+        layers.append(&mut given);
+        given = layers;
+    }
+
+    let (mut config, provenances) = apply(&given, &mut problems);
+    validate(&mut config, &provenances, &mut problems, &mut notes);
+    if problems.has_errors() {
+        return Err(problems.into_report());
+    }
+    let warnings = problems.into_report().problems().to_vec();
+    let origins = provenances.into_iter().map(|(path, from)| (path, from.origin)).collect();
+    Ok(Loaded { config, origins, warnings, notes })
+}
+
+/// The file, each variable that means something, and each flag.
+fn sources(input: &Input) -> Vec<Source> {
+    let known = |name: &str| name.starts_with(PREFIX) || compat::is_known(name);
+    let mut variables: Vec<&(String, String)> =
+        input.variables.iter().filter(|(name, _)| known(name)).collect();
+    variables.sort();
+    let variables = variables.into_iter().map(|(name, text)| Source::new(name, text));
+    let flags = input.flags.iter().map(|flag| Source::new(flag.name, &flag.text));
+    input.file.iter().cloned().chain(variables).chain(flags).collect()
+}
+
+/// The same source without what must not be shown, byte for byte as long.
+fn masked(source: &Source) -> Source {
+    let hide =
+        |text: &str| -> String {
+            text.chars()
+                .map(|char| {
+                    if char.is_whitespace() {
+                        char.to_string()
+                    } else {
+                        "*".repeat(char.len_utf8())
+                    }
+                })
+                .collect()
+        };
+    if source.name == variable_of("debug.token") {
+        return Source::new(&source.name, hide(&source.text));
+    }
+    let mut text = String::with_capacity(source.text.len());
+    for line in source.text.split_inclusive('\n') {
+        match secret_start(line).and_then(|at| line.split_at_checked(at)) {
+            Some((open, secret)) => text += &format!("{open}{}", hide(secret)),
+            None => text += line,
+        }
+    }
+    Source::new(&source.name, text)
+}
+
+/// Where the value of a `token` begins in a line.
+fn secret_start(line: &str) -> Option<usize> {
+    line.match_indices("token").find_map(|(at, word)| {
+        let after = at + word.len();
+        let rest = line.get(after..)?;
+        let value = rest.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix([':', '='])?;
+        Some(line.len() - value.len())
+    })
+}
+
+fn text_of(file: usize, source: &Source) -> VariableText<'_> {
+    let file = u32::try_from(file).unwrap_or(u32::MAX);
+    let end = u32::try_from(source.text.len()).unwrap_or(u32::MAX);
+    VariableText { name: &source.name, text: &source.text, spot: Spot { file, start: 0, end } }
+}
+
+fn read_variables<'s>(
+    variables: &[VariableText<'s>],
+    problems: &mut Problems<'_>,
+    given: &mut Vec<Given<'s>>,
+) {
+    let mut config = Config::default();
+    let mut fields: BTreeMap<String, (String, Plurality)> = BTreeMap::new();
+    for entry in config.entries() {
+        if let Entry::Field(field) = entry {
+            fields.insert(field.variable(), (field.path.clone(), field.value.plurality()));
+        }
+    }
+    for variable in variables.iter().filter(|variable| variable.name.starts_with(PREFIX)) {
+        let name =
+            if variable.name == RULES_VARIABLE { "TIDEGATE_RULES_PATHS" } else { variable.name };
+        // A variable that is set to nothing is one that is not set.
+        if variable.text.is_empty() || OTHER_VARIABLES.contains(&name) || is_a_service(name) {
+            continue;
+        }
+        let origin = Origin::Variable(variable.name.to_owned());
+        if let Some((path, plurality)) = fields.get(name) {
+            given.push(written(path, *plurality, variable.text, variable.spot, origin));
+            continue;
+        }
+        let fault = Fault::new("unknown_variable", format!("`{name}` sets no field"));
+        let near = closest(name, fields.keys().map(String::as_str));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`tidegate config env` lists those that do".to_owned(),
+        };
+        problems.warn(variable.spot, fault.hint(hint));
+    }
+}
+
+/// Whether Kubernetes sets the variable for a service whose name begins with ours.
+fn is_a_service(name: &str) -> bool {
+    let mut parts =
+        name.split('_').skip(1).skip_while(|part| *part != "SERVICE" && *part != "PORT");
+    match (parts.next(), parts.next()) {
+        (Some("SERVICE"), Some("HOST" | "PORT")) | (Some("PORT"), None) => true,
+        (Some("PORT"), Some(number)) => number.bytes().all(|byte| byte.is_ascii_digit()),
+        _ => false,
+    }
+}
+
+fn read_flag<'s>(
+    flag: &Flag,
+    text: VariableText<'s>,
+    problems: &mut Problems<'_>,
+    given: &mut Vec<Given<'s>>,
+) {
+    let mut config = Config::default();
+    let fields: BTreeMap<String, Plurality> = config
+        .entries()
+        .into_iter()
+        .filter_map(|entry| match entry {
+            Entry::Field(field) => Some((field.path, field.value.plurality())),
+            Entry::Section { .. } => None,
+        })
+        .collect();
+    let origin = Origin::Flag(flag.name);
+    if let Some(path) = flag.path {
+        let plurality = fields.get(path).copied().unwrap_or(Plurality::One);
+        given.push(written(path, plurality, text.text, text.spot, origin));
+        return;
+    }
+    let Some((path, value)) = text.text.split_once('=') else {
+        let fault = Fault::new("malformed_flag", "there is no `=`")
+            .hint(format!("write `{} KEY=VALUE`, such as `shutdown.grace=30s`", flag.name));
+        problems.error(text.spot, fault);
+        return;
+    };
+    let split = u32::try_from(path.len()).unwrap_or(u32::MAX);
+    if let Some(plurality) = fields.get(path) {
+        let spot = Spot { start: split.saturating_add(1), ..text.spot };
+        given.push(written(path, *plurality, value, spot, origin));
+        return;
+    }
+    let fault = Fault::new("unknown_key", format!("there is no field `{path}`"));
+    let hint = match closest(path, fields.keys().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`tidegate config show` lists the fields".to_owned(),
+    };
+    problems.error(Spot { end: split, ..text.spot }, fault.hint(hint));
+}
+
+/// A text for a field: items of a list have commas between them.
+pub(super) fn written<'s>(
+    path: &str,
+    plurality: Plurality,
+    text: &'s str,
+    spot: Spot,
+    origin: Origin,
+) -> Given<'s> {
+    let plain = |text| Scalar { text: Cow::Borrowed(text), style: Style::Plain };
+    if plurality != Plurality::Many {
+        let words = vec![plain(text)];
+        return Given { path: path.to_owned(), words, spots: vec![spot], spot, origin };
+    }
+    let (mut words, mut spots) = (Vec::new(), Vec::new());
+    let mut start = spot.start;
+    for part in text.split(',') {
+        let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let item = part.trim();
+        let blanks = length(part).saturating_sub(length(part.trim_start()));
+        if !item.is_empty() && item != "[]" {
+            let start = start.saturating_add(blanks);
+            words.push(plain(item));
+            spots.push(Spot { start, end: start.saturating_add(length(item)), ..spot });
+        }
+        start = start.saturating_add(length(part)).saturating_add(1);
+    }
+    Given { path: path.to_owned(), words, spots, spot, origin }
+}
+
+/// Whether the layers that may say so turn compatibility on.
+fn is_compat(given: &[Given<'_>]) -> bool {
+    let last = given.iter().rfind(|given| given.path == "compat");
+    let word = last.and_then(|given| given.words.first());
+    word.is_some_and(|word| word.text == Compat::EnvoyRatelimit.as_str())
+}
+
+/// Sets the fields, from the weakest layer to the strongest.
+fn apply(given: &[Given<'_>], problems: &mut Problems<'_>) -> (Config, Provenances) {
+    let mut config = Config::default();
+    let mut provenances = Provenances::new();
+    for entry in config.entries() {
+        let Entry::Field(field) = entry else { continue };
+        let mut from =
+            Provenance { origin: Origin::Default, spot: None, spots: Vec::new(), is_sound: true };
+        for given in given.iter().filter(|given| given.path == field.path) {
+            let before = field.value.shown();
+            if let Err(wrongs) = field.value.set(&given.words, &field.bounds) {
+                for wrong in wrongs {
+                    let item = wrong.item.and_then(|item| given.spots.get(item).copied());
+                    problems.error(item.unwrap_or(given.spot), fault(&field.path, wrong));
+                }
+                from.is_sound = false;
+                continue;
+            }
+            let compat = given.origin == Origin::CompatDefault;
+            if compat && field.value.shown() == before {
+                continue;
+            }
+            let spot = (!compat).then_some(given.spot);
+            let is_sound = from.is_sound;
+            let (origin, spots) = (given.origin.clone(), given.spots.clone());
+            from = Provenance { origin, spot, spots, is_sound };
+        }
+        provenances.insert(field.path.clone(), from);
+    }
+    (config, provenances)
+}
+
+/// A wrong value as a problem of its field.
+pub(super) fn fault(path: &str, wrong: Wrong) -> Fault {
+    Fault::new(wrong.code, format!("`{path}`: {}", wrong.message)).maybe_hint(wrong.hint)
+}

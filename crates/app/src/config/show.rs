@@ -1,0 +1,144 @@
+//! `tidegate config show` and `config env`: what is in force and where it comes
+//! from, and what could be set.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+use tidegate_rules::reading::Plain;
+
+use super::check::write_notes;
+use super::fields::Config;
+use super::kinds::OFF;
+use super::layers::{Loaded, Origin};
+use super::load::load;
+use super::section::Entry;
+use crate::cli::{ConfigShowArgs, ShowFormat};
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Table, style, write_json};
+
+pub(crate) fn run(args: &ConfigShowArgs, out: &mut Output) -> Result<Exit, Failure> {
+    let loaded = load(&args.layers)?;
+    match args.format {
+        ShowFormat::Text => write_table(&loaded, out)?,
+        ShowFormat::Json => write_json(out, &rows(&loaded))?,
+        ShowFormat::Yaml => out.write_all(yaml(&loaded).as_bytes())?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// The variables that can be set, and for which field.
+pub(crate) fn run_env(out: &mut Output) -> Result<Exit, Failure> {
+    let mut table = Table::titled(&["variable", "field", "takes"]);
+    let mut config = Config::default();
+    for entry in config.entries() {
+        if let Entry::Field(field) = entry {
+            let cells = [field.variable(), field.path.clone(), field.value.shape().words()];
+            table.row(cells.into_iter().map(Cell::new));
+        }
+    }
+    table.write(out, "")?;
+    Ok(Exit::Fine)
+}
+
+/// One field in force.
+#[derive(Debug, Serialize)]
+struct Row {
+    key: String,
+    value: Value,
+    origin: String,
+}
+
+fn rows(loaded: &Loaded) -> Vec<Row> {
+    let mut config = loaded.config.clone();
+    let mut rows = Vec::new();
+    for entry in config.entries() {
+        if let Entry::Field(field) = entry {
+            let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default).to_string();
+            rows.push(Row { key: field.path, value: field.value.shown(), origin });
+        }
+    }
+    rows
+}
+
+fn write_table(loaded: &Loaded, out: &mut Output) -> io::Result<()> {
+    let mut table = Table::titled(&["key", "value", "from"]);
+    for Row { key, value, origin } in rows(loaded) {
+        let faint = if origin == "default" { style::FAINT } else { style::PLAIN };
+        table.row([Cell::new(key), Cell::new(plain(&value)), Cell::new(origin).styled(faint)]);
+    }
+    table.write(out, "")?;
+    if !loaded.notes.is_empty() {
+        writeln!(out)?;
+    }
+    write_notes(out, &loaded.notes)
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => OFF.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "none".to_owned(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// A file that would have the same effect, with the origins as comments.
+/// Secrets are left out.
+pub(crate) fn yaml(loaded: &Loaded) -> String {
+    let mut config = loaded.config.clone();
+    let mut text = String::new();
+    for entry in config.entries() {
+        // Writing to a string cannot fail.
+        let _ = match entry {
+            Entry::Section { path, .. } => {
+                let (indent, name) = place(&path);
+                writeln!(text, "{indent}{name}:")
+            }
+            Entry::Field(field) => {
+                let (indent, name) = place(&field.path);
+                let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default);
+                let origin = origin.to_string().replace(char::is_control, " ");
+                let value = field.value.shown();
+                if field.value.is_secret() && !value.is_null() {
+                    writeln!(text, "{indent}# {name} is set  # {origin}")
+                } else {
+                    writeln!(text, "{indent}{name}: {}  # {origin}", yaml_value(&value))
+                }
+            }
+        };
+    }
+    text
+}
+
+/// How far a path is indented, and its last key.
+pub(super) fn place(path: &str) -> (String, &str) {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    ("  ".repeat(path.matches('.').count()), name)
+}
+
+/// A value as it is written in a file.
+pub(super) fn yaml_value(value: &Value) -> String {
+    match value {
+        Value::Null => OFF.to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(yaml_value).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::String(text) => {
+            let tame = |char: char| char.is_ascii_alphanumeric() || "/._-%".contains(char);
+            let starts_well =
+                text.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '/');
+            let bare = starts_well && text.chars().all(tame) && Plain::of(text) == Plain::Text;
+            if bare { text.clone() } else { value.to_string() }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// How a default reads in a document.
+pub(super) fn default_in_words(default: &str) -> String {
+    if default.is_empty() { "none".to_owned() } else { format!("`{default}`") }
+}

@@ -1,0 +1,214 @@
+//! What fields mean together.
+
+use tidegate_rules::reading::{Fault, Problems, Spot};
+
+use super::fields::{Config, Tls};
+use super::kinds::{Address, Switches, TraceProtocol, Url};
+use super::kinds::{Bounds, Setting};
+use super::layers::{Note, Origin, Provenances, Weight};
+
+/// Where traces go over HTTP when nobody says where.
+const HTTP_TRACES: &str = "http://localhost:4318";
+
+struct Check<'v, 'p> {
+    config: &'v Config,
+    from: &'v Provenances,
+    problems: &'v mut Problems<'p>,
+    notes: &'v mut Vec<Note>,
+}
+
+/// Checks the whole, and settles the defaults that depend on other fields.
+pub(super) fn validate(
+    config: &mut Config,
+    from: &Provenances,
+    problems: &mut Problems<'_>,
+    notes: &mut Vec<Note>,
+) {
+    settle(config, from);
+    let mut check = Check { config, from, problems, notes };
+    check.rules();
+    check.listeners();
+    check.tls("grpc.tls", &check.config.grpc.tls);
+    check.tls("http.tls", &check.config.http.tls);
+    check.debug();
+    check.headers();
+}
+
+fn settle(config: &mut Config, from: &Provenances) {
+    let untouched = from.get("traces.endpoint").is_none_or(|from| from.spot.is_none());
+    if untouched && config.traces.protocol == TraceProtocol::Http {
+        let mut endpoint: Url = config.traces.endpoint.clone();
+        endpoint.set_text(HTTP_TRACES, &Bounds::NONE).expect("the default is right");
+        config.traces.endpoint = endpoint;
+    }
+}
+
+impl Check<'_, '_> {
+    /// Where a field was given; for a default, where the other one was.
+    fn spot(&self, path: &str, otherwise: &str) -> Spot {
+        let given = |path: &str| self.from.get(path).and_then(|from| from.spot);
+        given(path).or_else(|| given(otherwise)).unwrap_or_default()
+    }
+
+    fn item_spot(&self, path: &str, item: usize) -> Option<Spot> {
+        let from = self.from.get(path)?;
+        from.spots.get(item).copied().or(from.spot)
+    }
+
+    /// Whether everything given for these fields could be read: what is told
+    /// already should not lead to more complaints.
+    fn are_sound(&self, paths: &[&str]) -> bool {
+        paths.iter().all(|path| self.from.get(*path).is_none_or(|from| from.is_sound))
+    }
+
+    fn rules(&mut self) {
+        let rules = &self.config.rules;
+        if !self.are_sound(&["rules.paths", "rules.runtime.root"]) {
+            return;
+        }
+        let by_hand = |path: &str| match self.from.get(path).map(|from| &from.origin) {
+            Some(Origin::Variable(name)) => !super::compat::is_known(name),
+            Some(Origin::File { .. } | Origin::Flag(_)) => true,
+            Some(Origin::Default | Origin::CompatDefault) | None => false,
+        };
+        let both = by_hand("rules.paths") && by_hand("rules.runtime.root");
+        if both && rules.runtime.root.is_some() {
+            let message = "`rules.runtime` and `rules.paths` exclude each other";
+            let fault = Fault::new("exclusive", message)
+                .related(self.spot("rules.paths", ""), "the paths are here")
+                .hint("remove one of the two");
+            self.problems.error(self.spot("rules.runtime.root", ""), fault);
+        }
+        if rules.runtime.root.is_none() && rules.paths.is_empty() {
+            let fault = Fault::new("no_rules", "there is no place to read rules from")
+                .hint("give `rules.paths` a file or a directory");
+            self.problems.error(self.spot("rules.paths", ""), fault);
+        }
+    }
+
+    fn listeners(&mut self) {
+        let config = self.config;
+        let doors: [(&str, &[Address]); 4] = [
+            ("grpc.listen", &config.grpc.listen),
+            ("http.listen", &config.http.listen),
+            ("debug.listen", &config.debug.listen),
+            ("debug.metrics_listen", &config.debug.metrics_listen),
+        ];
+        if !self.are_sound(&doors.map(|(path, _)| path)) {
+            return;
+        }
+        if config.grpc.listen.is_empty() && config.http.listen.is_empty() {
+            let message = "neither `grpc.listen` nor `http.listen` has an address";
+            let fault = Fault::new("nothing_to_serve", message).hint("give one of them an address");
+            self.problems.error(self.spot("http.listen", "grpc.listen"), fault);
+        }
+        let all: Vec<(&str, usize, &Address)> = doors
+            .iter()
+            .flat_map(|(path, list)| list.iter().enumerate().map(move |(at, one)| (*path, at, one)))
+            .collect();
+        for (at, (path, item, address)) in all.iter().enumerate() {
+            let mut before = all.iter().take(at);
+            let Some(first) = before.find(|(_, _, other)| address.collides(other)) else {
+                continue;
+            };
+            let (other_path, other_item, other) = first;
+            let message = format!("`{path}`: {address} is taken by {other} of `{other_path}`");
+            let spots = (self.item_spot(path, *item), self.item_spot(other_path, *other_item));
+            let mut fault = Fault::new("duplicate_listener", message)
+                .hint("give every listener an address and port of its own");
+            let spot = match spots {
+                (Some(spot), Some(first)) => {
+                    fault = fault.related(first, "taken here");
+                    spot
+                }
+                (Some(spot), None) | (None, Some(spot)) => spot,
+                (None, None) => Spot::default(),
+            };
+            self.problems.error(spot, fault);
+        }
+    }
+
+    fn tls(&mut self, path: &str, tls: &Tls) {
+        let at = |name: &str| format!("{path}.{name}");
+        let fields = ["cert", "key", "client_ca", "client_san"].map(at);
+        if !self.are_sound(&fields.each_ref().map(String::as_str)) {
+            return;
+        }
+        let mut needs = |given: bool, name: &str, needed: bool, other: &str| {
+            if given && !needed {
+                let message = format!("`{path}` has `{name}` but no `{other}`");
+                let fault = Fault::new("incomplete_tls", message).hint(format!(
+                    "give `{}` too, or remove `{}`",
+                    at(other),
+                    at(name)
+                ));
+                self.problems.error(
+                    self.from.get(&at(name)).and_then(|from| from.spot).unwrap_or_default(),
+                    fault,
+                );
+            }
+        };
+        needs(tls.cert.is_some(), "cert", tls.key.is_some(), "key");
+        needs(tls.key.is_some(), "key", tls.cert.is_some(), "cert");
+        needs(tls.client_ca.is_some(), "client_ca", tls.cert.is_some(), "cert");
+        needs(tls.client_san.is_some(), "client_san", tls.client_ca.is_some(), "client_ca");
+    }
+
+    fn debug(&mut self) {
+        let debug = &self.config.debug;
+        let fields = ["debug.listen", "debug.token", "debug.token_file", "debug.switches"];
+        if !self.are_sound(&fields) {
+            return;
+        }
+        if debug.token.is_some() && debug.token_file.is_some() {
+            let message = "`debug.token` and `debug.token_file` exclude each other";
+            let fault = Fault::new("exclusive", message).hint("remove one of the two");
+            self.problems.error(self.spot("debug.token_file", "debug.token"), fault);
+        }
+        if debug.has_token() || debug.is_local() || debug.switches == Switches::Off {
+            return;
+        }
+        let far = debug.listen.iter().position(|address| !address.is_local()).unwrap_or(0);
+        let upstream = matches!(
+            self.from.get("debug.listen").map(|from| &from.origin),
+            Some(Origin::Variable(name)) if super::compat::is_known(name)
+        );
+        if upstream && debug.switches == Switches::Auto {
+            self.notes.push(Note {
+                weight: Weight::Note,
+                message: "DEBUG_HOST lets others reach the debug port and there is no token: its \
+                          pages are served, its switches are off; set TIDEGATE_DEBUG_TOKEN to \
+                          have them"
+                    .to_owned(),
+            });
+            return;
+        }
+        let message = "`debug.listen`: others can reach this address, and there is no token";
+        let hint = "listen on 127.0.0.1, or set `debug.token_file` or TIDEGATE_DEBUG_TOKEN, or \
+                    serve only what can be read with `debug.switches: off`";
+        let spot = self.item_spot("debug.listen", far);
+        let spot = spot.unwrap_or_else(|| self.spot("debug.switches", ""));
+        self.problems.error(spot, Fault::new("open_debug", message).hint(hint));
+    }
+
+    fn headers(&mut self) {
+        let headers = &self.config.limiter.response_headers;
+        let names = [
+            ("limit", &headers.limit),
+            ("remaining", &headers.remaining),
+            ("reset", &headers.reset),
+        ];
+        for (at, (name, header)) in names.iter().enumerate() {
+            let mut before = names.iter().take(at);
+            let same =
+                before.find(|(_, other)| other.as_str().eq_ignore_ascii_case(header.as_str()));
+            if let Some((other, _)) = same {
+                let path = format!("limiter.response_headers.{name}");
+                let other = format!("limiter.response_headers.{other}");
+                let message = format!("`{path}` and `{other}` name the same header field");
+                let fault = Fault::new("duplicate_header", message).hint("give each its own");
+                self.problems.error(self.spot(&path, &other), fault);
+            }
+        }
+    }
+}
