@@ -213,6 +213,10 @@ pub(crate) trait Model {
     fn left(&mut self, now: u64) -> u64;
     fn charge(&mut self, cost: u64, now: u64);
     fn refund(&mut self, cost: u64, now: u64);
+    /// Whether even a cost of zero is refused.
+    fn exceeded(&mut self, _now: u64) -> bool {
+        false
+    }
     /// A cost was refused.
     fn refuse(&mut self, _cost: u64, _now: u64) {}
 }
@@ -238,7 +242,7 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
         seen = seen.max(now);
         bench.set(Timestamp::from_nanos(now));
         let left = model.left(now);
-        let fits = step.cost <= left;
+        let fits = step.cost <= left && !model.exceeded(now);
         let charged = match step.verb {
             Verb::Check => {
                 let decision = bench.check(step.cost);
@@ -263,7 +267,8 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
             Verb::Take => {
                 let decision = bench.take(step.cost);
                 assert_eq!(decision.taken, step.cost.min(left), "{step:?}");
-                assert_eq!(decision.is_admitted(), step.cost == 0 || left > 0);
+                let zero_fits = step.cost == 0 && !model.exceeded(now);
+                assert_eq!(decision.is_admitted(), zero_fits || left > 0);
                 model.charge(decision.taken, now);
                 decision
             }

@@ -118,10 +118,12 @@ impl Concurrency {
 
     /// Takes up to `cost` slots back from the holder; what it does not hold
     /// (any more) is ignored, so giving back twice frees nobody else's slots.
+    /// Who does not say which holder gives back those that would expire first.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
         let mut left = ask.cost;
+        let anyone = ask.holder == Holder::default();
         state.slots.retain_mut(|slots| {
-            if slots.holder == ask.holder {
+            if anyone || slots.holder == ask.holder {
                 let back = left.min(slots.count);
                 slots.count -= back;
                 left -= back;

@@ -37,6 +37,12 @@ impl FixedWindow {
         FixedWindow { count_refused, ..self }
     }
 
+    /// The same limit with other windows.
+    #[must_use]
+    pub fn with_window(self, window: Window) -> Self {
+        FixedWindow { window, ..self }
+    }
+
     /// How much one window allows.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -73,7 +79,9 @@ impl FixedWindow {
     pub(crate) fn decide(&self, state: WindowState, ask: Ask) -> Decision {
         let left = self.limit.saturating_sub(state.count);
         let reset = state.end.since(ask.now);
-        if ask.cost <= left {
+        // Where refused costs count, even a cost of zero finds the limit exceeded.
+        let exceeded = self.count_refused && state.count > self.limit;
+        if ask.cost <= left && !exceeded {
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
         let retry = if ask.cost > self.limit { Retry::Never } else { Retry::After(reset) };

@@ -147,7 +147,7 @@ impl Pace {
     /// A settled state after `cost` more.
     pub(crate) fn charge(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
         let cost = self.ticks(cost).min(TICKS_MAX);
-        self.owing(self.owed(state, now) + cost, now)
+        self.owing(self.owed(state, now).saturating_add(cost), now)
     }
 
     /// A settled state after `cost` is given back.

@@ -9,7 +9,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("rules", &["algorithms"]),
     ("stores", &["algorithms"]),
     ("engine", &["algorithms", "rules", "stores"]),
-    ("doors", &["engine"]),
+    ("doors", &["engine", "rules"]),
     ("outbound", &["algorithms", "stores", "rules"]),
     ("control", &["rules"]),
     ("app", &["control", "doors", "engine", "outbound", "rules"]),

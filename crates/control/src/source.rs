@@ -1,13 +1,25 @@
 //! A place that rules come from, and what can go wrong there.
 
 pub(crate) mod file;
+pub(crate) mod places;
+pub(crate) mod reading;
+pub(crate) mod runtime;
+pub(crate) mod walk;
 
 use std::fmt;
 use std::io;
 
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
-use file::{BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, FILES_MAX};
+use places::Watched;
+use reading::{BYTES_MAX, FILES_MAX};
+use walk::{DEPTH_MAX, ENTRIES_MAX};
+
+/// What Unix systems say of a link that leads to itself (`ELOOP`).
+#[cfg(target_os = "linux")]
+const TOO_MANY_LINKS: i32 = 40;
+#[cfg(not(target_os = "linux"))]
+const TOO_MANY_LINKS: i32 = 62;
 
 /// A place that rules come from.
 pub trait RuleSource {
@@ -17,6 +29,12 @@ pub trait RuleSource {
     /// When any of them cannot be had. Rules are whole or not at all: half of
     /// them would admit what the other half refuses.
     fn load(&self) -> Result<Vec<Source>, LoadError>;
+
+    /// Where a change of these rules shows, as things are now. By default
+    /// nowhere: changes are then found by polling only.
+    fn watched(&self) -> Watched {
+        Watched::new()
+    }
 }
 
 /// Rules that could not be had: everything that is in the way, at once.
@@ -137,7 +155,7 @@ impl From<io::Error> for Cause {
             io::ErrorKind::NotFound => Cause::Missing,
             io::ErrorKind::PermissionDenied => Cause::NotPermitted,
             // Not `ErrorKind::FilesystemLoop`: that name is not stable yet.
-            _ if error.raw_os_error() == Some(file::TOO_MANY_LINKS) => Cause::Loop,
+            _ if error.raw_os_error() == Some(TOO_MANY_LINKS) => Cause::Loop,
             _ => Cause::Unreadable(error),
         }
     }

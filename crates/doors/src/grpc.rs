@@ -58,7 +58,7 @@ pub fn grpc_answer(notice: &Notice<'_>, content_type: Option<&HeaderValue>) -> R
 
 /// The text as gRPC's messages are written: all but printable ASCII, and the
 /// percent sign, as the hexadecimal value of each byte.
-fn percent_encoded(text: &str) -> Bytes {
+pub(crate) fn percent_encoded(text: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

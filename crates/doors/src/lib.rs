@@ -3,10 +3,14 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests.
+//! the same process: any tower service of HTTP requests. Those that ask over a
+//! network come through `rls` (gRPC, as Envoy asks) or `HttpApi` (JSON);
+//! operators come through `DebugDoor`. `server` puts doors behind sockets. Each
+//! is a cargo feature.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
+mod meter;
 mod notice;
 
 mod headers;
@@ -14,14 +18,39 @@ mod headers;
 mod grpc;
 mod problem;
 
+#[cfg(feature = "debug")]
+mod debug;
+#[cfg(feature = "http-api")]
+mod http_api;
+#[cfg(feature = "rls")]
+pub mod rls;
 #[cfg(feature = "tower-layer")]
 mod tower_layer;
+#[cfg(feature = "traces")]
+mod traced;
 
+#[cfg(feature = "server")]
+pub mod server;
+
+#[cfg(feature = "debug")]
+pub use debug::{
+    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, Observations,
+    ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
+    TokenError,
+};
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+#[cfg(feature = "http-api")]
+pub use http_api::{
+    Health, HeldSlots, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler,
+    RulesFailure, RulesStatus, RulesView, SlotStore, Verbs,
+};
+pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
 #[cfg(feature = "tower-layer")]
 pub use tower_layer::{
     Described, HeadersOn, LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer,
 };
+#[cfg(feature = "traces")]
+pub use traced::{SpanNotes, Traced, TracedFuture};

@@ -87,6 +87,8 @@ impl<'v> Notice<'v> {
         }
         match self.tightest().filter(|policy| policy.is_violated()) {
             Some(policy) => policy.retry(),
+            // A limit that the request brought along is no policy of ours.
+            None if self.verdict.undecided().is_none() => self.verdict.retry(),
             None => Retry::After(UNDECIDED_WAIT),
         }
     }

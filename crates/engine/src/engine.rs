@@ -13,20 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use tidegate_algorithms::{Clock, Holder, Outcome, Timestamp};
-use tidegate_rules::{RuleLimit, Snapshot};
+use tidegate_algorithms::{Clock, Holder};
+use tidegate_rules::{OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb, passes,
+    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
 use crate::failure_mode::{FailureMode, Undecided};
-use crate::gather::{DESCRIPTORS_MAX, Gathered, gather};
+use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, gather};
 use crate::loaded::Loaded;
 use crate::observer::Observer;
 use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::Switch;
+use crate::tally::{NearLimit, Tally};
 use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
 
 /// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
@@ -40,6 +41,8 @@ pub struct Engine<S = MemoryStore, C = SystemClock> {
     fingerprinter: Fingerprinter,
     failure_mode: FailureMode,
     observer: Option<Arc<dyn Observer>>,
+    /// What counts as near a limit, when limits are tallied.
+    tallied: Option<NearLimit>,
     switched_off: AtomicBool,
     /// Switches set at run time, by limit identity, kept over a change of rules.
     set: Mutex<HashMap<u64, Switch>>,
@@ -76,6 +79,7 @@ impl<S, C: Clock> Engine<S, C> {
             fingerprinter: Fingerprinter::random(),
             failure_mode: FailureMode::default(),
             observer: None,
+            tallied: None,
             switched_off: AtomicBool::new(false),
             set: Mutex::new(HashMap::new()),
             holders: AtomicU64::new(1),
@@ -101,6 +105,14 @@ impl<S, C: Clock> Engine<S, C> {
         Engine { observer: Some(observer), ..self }
     }
 
+    /// The same engine, counting what each limit lets through and refuses.
+    #[must_use]
+    pub fn with_tallies(self, near: NearLimit) -> Self {
+        let engine = Engine { tallied: Some(near), ..self };
+        engine.install(Arc::clone(engine.loaded.load().snapshot()));
+        engine
+    }
+
     /// The same engine with a seed given for its fingerprints, so that runs repeat.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
@@ -109,7 +121,8 @@ impl<S, C: Clock> Engine<S, C> {
 
     /// Puts new rules in place of the old. Requests under way finish with
     /// those they began with; counters and run-time switches stay.
-    pub fn install(&self, snapshot: Snapshot) {
+    pub fn install(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        let snapshot = snapshot.into();
         let mut set = self.set.lock();
         if set.len() > SWITCHES_MAX {
             // Only now: a limit that is gone by mistake comes back as it was switched.
@@ -117,7 +130,16 @@ impl<S, C: Clock> Engine<S, C> {
                 snapshot.limits().iter().map(|limit| limit.identity).collect();
             set.retain(|identity, _| there.contains(identity));
         }
-        self.loaded.store(Arc::new(Loaded::new(snapshot, &set)));
+        let mut loaded = Loaded::new(snapshot, &set);
+        if self.tallied.is_some() {
+            loaded = loaded.with_tallies(&self.loaded.load());
+        }
+        self.loaded.store(Arc::new(loaded));
+    }
+
+    /// The rules in place.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(self.loaded.load().snapshot())
     }
 
     /// The version of the rules in place.
@@ -170,6 +192,31 @@ impl<S, C: Clock> Engine<S, C> {
         &self.clock
     }
 
+    /// Tells every limit that is switched at run time, and to what.
+    pub fn for_each_switch(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Switch)) {
+        let set = self.set.lock();
+        let loaded = self.loaded.load();
+        for limit in loaded.snapshot().limits() {
+            let Some(switch) = set.get(&limit.identity) else { continue };
+            let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
+            tell(loaded.snapshot(), rule, limit, *switch);
+        }
+    }
+
+    /// What each limit decided so far; nothing unless the engine is built
+    /// [`with_tallies`](Engine::with_tallies). Limits that share their counters
+    /// (those of a rule's plans) are told once, as the first of them.
+    pub fn for_each_tally(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Tally)) {
+        let loaded = self.loaded.load();
+        let mut told = HashSet::new();
+        for (limit, tally) in loaded.tallied() {
+            let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
+            if told.insert(limit.identity) {
+                tell(loaded.snapshot(), rule, limit, tally.read());
+            }
+        }
+    }
+
     fn switch_each(
         &self,
         target: Target<'_>,
@@ -202,7 +249,7 @@ impl<S, C: Clock> Engine<S, C> {
     fn gather<'s>(
         &self,
         loaded: &'s Loaded,
-        request: &Request<'_>,
+        request: &Request<'s>,
         met: &mut Met,
         gathered: &mut Gathered<'s>,
     ) {
@@ -219,9 +266,12 @@ impl<S, C: Clock> Engine<S, C> {
             let request = Request { descriptors: known, ..*request };
             let mut gathered = Gathered::default();
             self.gather(&verdict.loaded, &request, &mut Met::new(), &mut gathered);
-            let enforced = gathered.checks.iter().zip(&gathered.meanings);
-            let enforced = enforced.filter(|(check, _)| check.role != Role::Observed);
-            enforced.map(|(_, meaning)| meaning.limit.on_store_error).collect::<Vec<_>>()
+            let enforced =
+                gathered.charged.each().filter(|(check, _)| check.role != Role::Observed);
+            let said = |limit: Option<&RuleLimit>| {
+                limit.map_or(OnStoreError::Local, |limit| limit.on_store_error)
+            };
+            enforced.map(|(_, meaning)| said(meaning.limit)).collect::<Vec<_>>()
         }));
         verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
         verdict.rulings.clear();
@@ -230,11 +280,47 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.undecided = Some(undecided);
     }
 
+    /// Turns answers into rulings, and counts them.
     #[inline]
-    fn tell(&self, verdict: &Verdict) {
+    fn conclude(
+        &self,
+        verb: Verb,
+        checks: &Checks<'_>,
+        answers: &Answers,
+        loaded: &Loaded,
+        rulings: &mut Rulings,
+        held: &mut Vec<Held>,
+    ) {
+        for ((check, meaning), answer) in checks.each().zip(answers) {
+            let (limit, decision) = (meaning.limit.map(|limit| limit.id), answer.decision);
+            if let (Some(near), Some(limit)) = (self.tallied, meaning.limit)
+                && let Some(tally) = loaded.tally(limit)
+            {
+                tally.count(verb, near, check.role, check.cost, &decision);
+            }
+            rulings.push(Ruling {
+                descriptor: meaning.descriptor,
+                limit,
+                cost: check.cost,
+                decision,
+                basis: answer.basis,
+                role: check.role,
+            });
+            let cost = decision.taken;
+            if let Some(limit) = limit
+                && check.holder != Holder::default()
+                && cost > 0
+            {
+                held.push(Held { limit, key: check.key, holder: check.holder, cost });
+            }
+        }
+    }
+
+    #[inline]
+    fn tell(&self, request: &Request<'_>, verdict: &Verdict) {
         if let Some(observer) = &self.observer {
             // An observer that panics changes no verdict.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verdict)));
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(request, verdict)));
         }
     }
 }
@@ -261,7 +347,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
             self.give_up(verdict, request, undecided);
         }
-        self.tell(verdict);
+        self.tell(request, verdict);
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
@@ -287,12 +373,26 @@ impl<C: Clock> Engine<MemoryStore, C> {
     fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
         let mut gathered = Gathered::default();
         self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
-        if gathered.checks.is_empty() {
+        verdict.domain_known = gathered.domain_known;
+        if gathered.is_empty() {
             return;
         }
-        let mut answers = Answers::new();
-        self.store.apply_now(&batch(verb, &gathered, self.clock.now()), &mut answers);
-        verdict.outcome = conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
+        let now = self.clock.now();
+        for (verb, checks) in gathered.steps(verb) {
+            let mut answers = Answers::new();
+            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            self.store.apply_now(&batch, &mut answers);
+            self.conclude(
+                verb,
+                checks,
+                &answers,
+                &verdict.loaded,
+                &mut verdict.rulings,
+                &mut verdict.held,
+            );
+        }
+        drop(gathered);
+        verdict.settle_outcome();
     }
 }
 
@@ -311,7 +411,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         } else if let Err(undecided) = self.try_fill(&mut verdict, verb, request).await {
             self.give_up(&mut verdict, request, undecided);
         }
-        self.tell(&verdict);
+        self.tell(request, &verdict);
         verdict
     }
 
@@ -341,17 +441,30 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     ) -> Result<(), Undecided> {
         let mut gathered = Gathered::default();
         self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
-        if gathered.checks.is_empty() {
+        verdict.domain_known = gathered.domain_known;
+        if gathered.is_empty() {
             return Ok(());
         }
-        let mut answers = Answers::new();
-        let batch = batch(verb, &gathered, self.clock.now());
-        self.store.apply(&batch, &mut answers).await?;
-        if answers.len() != gathered.checks.len() {
-            let reason = "it did not answer every check".to_owned();
-            return Err(StoreError::Unavailable { reason }.into());
+        let now = self.clock.now();
+        for (verb, checks) in gathered.steps(verb) {
+            let mut answers = Answers::new();
+            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            self.store.apply(&batch, &mut answers).await?;
+            if answers.len() != checks.checks.len() {
+                let reason = "it did not answer every check".to_owned();
+                return Err(StoreError::Unavailable { reason }.into());
+            }
+            self.conclude(
+                verb,
+                checks,
+                &answers,
+                &verdict.loaded,
+                &mut verdict.rulings,
+                &mut verdict.held,
+            );
         }
-        verdict.outcome = conclude(&gathered, &answers, &mut verdict.rulings, &mut verdict.held);
+        drop(gathered);
+        verdict.settle_outcome();
         Ok(())
     }
 }
@@ -372,34 +485,4 @@ const fn check_size(request: &Request<'_>) -> Result<(), Undecided> {
         return Err(Undecided::TooManyDescriptors { descriptors });
     }
     Ok(())
-}
-
-fn batch<'a>(verb: Verb, gathered: &'a Gathered<'_>, now: Timestamp) -> Batch<'a> {
-    Batch { verb, charge: gathered.charge, now, checks: &gathered.checks }
-}
-
-/// Turns answers into rulings, and says what they come to.
-#[inline]
-fn conclude(
-    gathered: &Gathered<'_>,
-    answers: &Answers,
-    rulings: &mut Rulings,
-    held: &mut Vec<Held>,
-) -> Outcome {
-    for ((check, meaning), answer) in gathered.checks.iter().zip(&gathered.meanings).zip(answers) {
-        let limit = meaning.limit.id;
-        rulings.push(Ruling {
-            descriptor: meaning.descriptor,
-            limit,
-            decision: answer.decision,
-            basis: answer.basis,
-            role: check.role,
-        });
-        let cost = answer.decision.taken;
-        if check.holder != Holder::default() && cost > 0 {
-            held.push(Held { limit, key: check.key, holder: check.holder, cost });
-        }
-    }
-    let said = rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
-    if passes(said) { Outcome::Admitted } else { Outcome::Refused }
 }

@@ -1,9 +1,9 @@
 //! From a request to the checks that it needs.
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Holder};
-use tidegate_rules::{KeyValue, Mode, NameId, Rule, RuleLimit, Values};
-use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role};
+use tidegate_algorithms::{Algorithm, Holder, Limit};
+use tidegate_rules::{Entry, KeyValue, Mode, NameId, Rule, RuleLimit, Values};
+use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::loaded::Loaded;
@@ -14,27 +14,40 @@ use crate::verdict::Met;
 /// [`Undecided::TooManyDescriptors`](crate::Undecided::TooManyDescriptors).
 pub const DESCRIPTORS_MAX: usize = 1_000;
 
-/// The checks of a request, and what each stands for.
+/// Keeps the counters of limits that requests bring along apart from the rules'.
+const OWN_LIMITS: u64 = 0x6F77_6E5F_6C69_6D69;
+
+/// The checks of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered<'s> {
+    pub(crate) domain_known: bool,
     pub(crate) charge: Charge,
+    pub(crate) charged: Checks<'s>,
+    /// Those of descriptors that give back.
+    refunded: Checks<'s>,
+}
+
+/// Checks, and what each stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Checks<'s> {
     pub(crate) checks: SmallVec<[Check<'s>; 4]>,
     /// In the order of the checks.
-    pub(crate) meanings: SmallVec<[Meaning<'s>; 4]>,
+    meanings: SmallVec<[Meaning<'s>; 4]>,
 }
 
 /// What a check stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meaning<'s> {
     pub(crate) descriptor: u32,
-    pub(crate) limit: &'s RuleLimit,
+    /// None when the request brought its own limit.
+    pub(crate) limit: Option<&'s RuleLimit>,
 }
 
 /// Matches every descriptor and lists the checks of the limits that they meet.
 pub(crate) fn gather<'s>(
     loaded: &'s Loaded,
     fingerprinter: &Fingerprinter,
-    request: &Request<'_>,
+    request: &Request<'s>,
     holder: impl Fn() -> Holder,
     met: &mut Met,
     gathered: &mut Gathered<'s>,
@@ -43,12 +56,25 @@ pub(crate) fn gather<'s>(
         met.resize(request.descriptors.len(), None);
         return;
     };
+    gathered.domain_known = true;
     gathered.charge = match domain.charge() {
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
         tidegate_rules::Charge::Always => Charge::Always,
     };
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
+        let asked = descriptor.cost.unwrap_or(request.cost);
+        if let Some(limit) = descriptor.limit {
+            met.push(None);
+            let key = key_of_own(fingerprinter, request.domain, descriptor.entries, limit);
+            gathered.push(
+                index,
+                None,
+                descriptor.refund,
+                Check { key, limit, cost: asked, holder: Holder::default(), role: Role::Required },
+            );
+            continue;
+        }
         let mut values = Values::new();
         let rule = domain.find_rule(descriptor.entries, &mut values);
         met.push(rule.map(Rule::id));
@@ -68,34 +94,107 @@ pub(crate) fn gather<'s>(
             if !limit.replaces.is_empty() {
                 replaced.extend_from_slice(&limit.replaces);
             }
-            let held = matches!(limit.limit.algorithm(), Algorithm::Concurrency(_));
-            let asked = descriptor.cost.unwrap_or(request.cost);
+            let slots = matches!(limit.limit.algorithm(), Algorithm::Concurrency(_));
+            let held = slots && !descriptor.refund;
             // A request is one request in flight, however much else it costs.
-            let cost = if held { asked.min(1) } else { asked }.saturating_mul(limit.cost);
-            gathered.checks.push(Check {
-                key: Key { fingerprint: fingerprint.under(limit.identity), group: limit.identity },
-                limit: &limit.limit,
-                cost,
-                holder: if held { holder() } else { Holder::default() },
-                role,
-            });
-            gathered.meanings.push(Meaning { descriptor: index, limit });
+            let cost = if slots { asked.min(1) } else { asked }.saturating_mul(limit.cost);
+            gathered.push(
+                index,
+                Some(limit),
+                descriptor.refund,
+                Check {
+                    key: Key {
+                        fingerprint: fingerprint.under(limit.identity),
+                        group: limit.identity,
+                    },
+                    limit: &limit.limit,
+                    cost,
+                    holder: if held { holder() } else { Holder::default() },
+                    role,
+                },
+            );
         }
     }
     if !replaced.is_empty() {
-        gathered.drop_replaced(&replaced);
+        gathered.charged.drop_replaced(&replaced);
+        gathered.refunded.drop_replaced(&replaced);
     }
 }
 
-impl Gathered<'_> {
+impl<'s> Gathered<'s> {
+    /// Whether there is nothing to ask.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.charged.checks.is_empty() && self.refunded.checks.is_empty()
+    }
+
+    /// What to ask, in order: what is given back makes room for what is charged.
+    #[inline]
+    pub(crate) fn steps(&self, verb: Verb) -> impl Iterator<Item = (Verb, &Checks<'s>)> {
+        let back = match verb {
+            Verb::Check | Verb::Take | Verb::Refund => Verb::Refund,
+            Verb::Peek | Verb::Reset => verb,
+        };
+        let steps = [(back, &self.refunded), (verb, &self.charged)];
+        steps.into_iter().filter(|(_, checks)| !checks.checks.is_empty())
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        descriptor: u32,
+        limit: Option<&'s RuleLimit>,
+        refund: bool,
+        check: Check<'s>,
+    ) {
+        let checks = if refund { &mut self.refunded } else { &mut self.charged };
+        // What is given back refuses nobody, and admits nobody either.
+        let role = if refund { Role::Observed } else { check.role };
+        checks.checks.push(Check { role, ..check });
+        checks.meanings.push(Meaning { descriptor, limit });
+    }
+}
+
+impl<'s> Checks<'s> {
+    #[inline]
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Check<'s>, &Meaning<'s>)> {
+        self.checks.iter().zip(&self.meanings)
+    }
+
     /// Drops the limits that another one of the same request replaces.
     fn drop_replaced(&mut self, replaced: &[NameId]) {
-        let stays =
-            |meaning: &Meaning<'_>| meaning.limit.name.is_none_or(|name| !replaced.contains(&name));
+        let stays = |meaning: &Meaning<'_>| {
+            let name = meaning.limit.and_then(|limit| limit.name);
+            name.is_none_or(|name| !replaced.contains(&name))
+        };
         let mut kept = self.meanings.iter().map(stays);
         self.checks.retain(|_| kept.next().unwrap_or(true));
         self.meanings.retain(|meaning| stays(meaning));
     }
+}
+
+/// The counter of a limit that a request brought along: by the domain, the
+/// whole descriptor and the time that it is per, whatever the amount.
+#[cold]
+fn key_of_own(
+    fingerprinter: &Fingerprinter,
+    domain: &str,
+    entries: &[Entry<'_>],
+    limit: &Limit,
+) -> Key {
+    let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
+    let mut text = |text: &str| {
+        bytes.extend_from_slice(&text.len().to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    };
+    text(domain);
+    text(limit.algorithm().name());
+    for entry in entries {
+        text(entry.key);
+        text(entry.value);
+    }
+    let group = OWN_LIMITS ^ limit.algorithm().period().get();
+    Key { fingerprint: fingerprinter.of(group, &bytes), group }
 }
 
 /// What the limit's answer means for this key; `None` when it is off.

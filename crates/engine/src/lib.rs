@@ -15,6 +15,7 @@ mod engine;
 mod gather;
 mod loaded;
 mod switch;
+mod tally;
 
 mod failure_mode;
 mod observer;
@@ -29,6 +30,7 @@ pub use observer::Observer;
 pub use permit::Permit;
 pub use request::{Descriptor, Request};
 pub use switch::Switch;
+pub use tally::{NearLimit, Tally};
 pub use verdict::{Refusal, Ruling, Verdict};
 
 pub use tidegate_algorithms::{
@@ -37,7 +39,8 @@ pub use tidegate_algorithms::{
     SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
-    Entry, Mode, Options, Report, Rule, RuleLimit, Snapshot, Source, compile,
+    Domain, Ending, Entry, Explanation, LimitId, Mode, Options, Report, Rule, RuleId, RuleLimit,
+    Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
     Basis, ConfigError, CounterStore, MemoryConfig, MemoryStore, Role, Stats, StoreError, Verb,

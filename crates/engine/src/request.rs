@@ -1,5 +1,6 @@
 //! What is asked: who wants what, how much of it.
 
+use tidegate_algorithms::Limit;
 use tidegate_rules::Entry;
 
 /// One request, described by its descriptors. Borrows everything.
@@ -33,11 +34,17 @@ pub struct Descriptor<'a> {
     pub entries: &'a [Entry<'a>],
     /// How much is used of the limits that this descriptor meets, where it differs.
     pub cost: Option<u64>,
+    /// Whether that much is given back instead. It is always admitted, and
+    /// changes nothing for the other descriptors.
+    pub refund: bool,
+    /// A limit to apply in place of the rules'. Its domain must be known; each
+    /// combination of entries and period has a counter.
+    pub limit: Option<&'a Limit>,
 }
 
 impl<'a> Descriptor<'a> {
     /// A descriptor that costs what its request does.
     pub const fn new(entries: &'a [Entry<'a>]) -> Self {
-        Descriptor { entries, cost: None }
+        Descriptor { entries, cost: None, refund: false, limit: None }
     }
 }

@@ -6,7 +6,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Basis, Key, Role};
+use tidegate_stores::{Basis, Key, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -23,6 +23,7 @@ pub struct Verdict {
     pub(crate) held: Vec<Held>,
     pub(crate) undecided: Option<Undecided>,
     pub(crate) switched_off: bool,
+    pub(crate) domain_known: bool,
 }
 
 /// The decisions of a verdict; two limits are common, more take an allocation.
@@ -44,8 +45,10 @@ pub(crate) struct Held {
 pub struct Ruling {
     /// Which of the request's descriptors met the limit.
     pub descriptor: u32,
-    /// The limit.
-    pub limit: LimitId,
+    /// The limit; none when the request brought its own.
+    pub limit: Option<LimitId>,
+    /// What was asked of it.
+    pub cost: u64,
     /// What it decided.
     pub decision: Decision,
     /// What the decision rests on.
@@ -79,6 +82,17 @@ impl Verdict {
             held: Vec::new(),
             undecided: None,
             switched_off: false,
+            domain_known: false,
+        }
+    }
+
+    /// Says what the rulings come to.
+    #[inline]
+    pub(crate) fn settle_outcome(&mut self) {
+        let said = self.rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
+        self.outcome = if passes(said) { Outcome::Admitted } else { Outcome::Refused };
+        if self.rulings.len() > 1 && !self.rulings.is_sorted_by_key(|ruling| ruling.descriptor) {
+            self.rulings.sort_by_key(|ruling| ruling.descriptor);
         }
     }
 
@@ -97,12 +111,27 @@ impl Verdict {
         &self.rulings
     }
 
+    /// The decisions of the limits that one descriptor met, by its place in the request.
+    pub fn rulings_of(&self, descriptor: usize) -> &[Ruling] {
+        let of = |ruling: &Ruling| ruling.descriptor as usize;
+        let first = self.rulings.partition_point(|ruling| of(ruling) < descriptor);
+        let rest = self.rulings.get(first..).unwrap_or_default();
+        let count = rest.iter().take_while(|ruling| of(ruling) == descriptor).count();
+        rest.get(..count).unwrap_or_default()
+    }
+
+    /// Whether the rules know the request's domain.
+    pub const fn domain_is_known(&self) -> bool {
+        self.domain_known
+    }
+
     /// The rule that each descriptor met, in their order.
     pub fn met(&self) -> impl Iterator<Item = Option<&Rule>> {
         self.met.iter().map(|met| met.and_then(|rule| self.snapshot().rule(rule)))
     }
 
-    /// Who refused: of the limits whose refusal counts, the one to wait longest for.
+    /// Who refused: of the limits whose refusal counts, the one to wait longest
+    /// for. None when it is a limit that the request brought along.
     pub fn refusal(&self) -> Option<Refusal<'_>> {
         if self.is_admitted() {
             return None;
@@ -171,7 +200,7 @@ impl Verdict {
 
     /// The limit of a ruling of this verdict.
     pub fn limit(&self, ruling: &Ruling) -> Option<&RuleLimit> {
-        self.snapshot().limit(ruling.limit)
+        self.snapshot().limit(ruling.limit?)
     }
 
     /// The rule of a ruling of this verdict.

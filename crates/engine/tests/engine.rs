@@ -621,7 +621,7 @@ struct Counting {
 }
 
 impl Observer for Counting {
-    fn observe(&self, verdict: &Verdict) {
+    fn observe(&self, _: &Request<'_>, verdict: &Verdict) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
         assert!(verdict.is_admitted(), "an observer that panics changes no verdict");

@@ -28,7 +28,7 @@ use limits::LimitsBuild;
 pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report> {
     let mut problems = Problems::new(sources);
     let domains = read_all(sources, options, &mut problems);
-    let mut limits = LimitsBuild::default();
+    let mut limits = LimitsBuild::new(*options);
     let mut builds = Vec::new();
     for (name, files) in domains {
         let mut build = DomainBuild::new(&name, builds.len());
@@ -44,10 +44,11 @@ pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report
     }
     let rules: Arc<[Rule]> = limits.rules.into();
     let domains = builds.into_iter().map(|build| {
-        let domain: Domain = build.finish(&rules);
+        let domain: Domain = build.finish(&rules, *options);
         (Arc::clone(&domain.name), domain)
     });
     Ok(Snapshot {
+        shows_values: rules.iter().any(Rule::shows_values),
         version: version_of(sources.iter().map(|source| source.text.as_str())),
         domains: domains.collect(),
         rules,

@@ -108,6 +108,8 @@ pub(crate) struct LimitText {
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) limit: Limit,
+    /// Whether the file says if refused hits count.
+    pub(crate) says_count_refused: bool,
     pub(crate) unit: Option<Unit>,
     pub(crate) mode: Option<Mode>,
     pub(crate) enforce_percent: Option<u8>,

@@ -175,6 +175,11 @@ impl Rule {
         self.detailed_metric
     }
 
+    /// Whether its metric shows any value of the request.
+    pub fn shows_values(&self) -> bool {
+        self.detailed_metric || self.levels.iter().any(|level| level.shown() == Shown::Requested)
+    }
+
     /// Its levels, as metrics show them.
     pub fn levels(&self) -> &[Level] {
         &self.levels

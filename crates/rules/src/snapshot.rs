@@ -26,6 +26,7 @@ pub struct Snapshot {
     pub(crate) limits: Vec<RuleLimit>,
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) warnings: Vec<Problem>,
+    pub(crate) shows_values: bool,
 }
 
 impl Default for Snapshot {
@@ -37,6 +38,7 @@ impl Default for Snapshot {
             limits: Vec::new(),
             names: Vec::new(),
             warnings: Vec::new(),
+            shows_values: false,
         }
     }
 }
@@ -90,6 +92,11 @@ impl Snapshot {
     /// The text of a limit's name.
     pub fn name(&self, id: NameId) -> &str {
         self.names.get(id.index()).map_or("", |name| name)
+    }
+
+    /// Whether the metrics of any rule show values of requests.
+    pub const fn shows_values(&self) -> bool {
+        self.shows_values
     }
 
     /// What is probably not as meant, though it works.

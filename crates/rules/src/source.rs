@@ -29,10 +29,16 @@ pub struct Options {
     /// Whether several files may add to one domain; otherwise a second file
     /// for a domain is an error.
     pub merge_domains: bool,
+    /// Whether limits charge as envoyproxy/ratelimit does where a file does not
+    /// say otherwise: every limit of a request is charged whatever the others
+    /// say, and refused hits count.
+    pub compat: bool,
+    /// Whether the unit `month` means months of the calendar, in UTC.
+    pub calendar_months: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { merge_domains: true }
+        Options { merge_domains: true, compat: false, calendar_months: false }
     }
 }

@@ -19,7 +19,7 @@ fn limits(limits: &str) -> Vec<RuleLimit> {
 
 fn several(files: &[(&str, &str)], merge_domains: bool) -> Result<Snapshot, Vec<String>> {
     let sources: Vec<Source> = files.iter().map(|(name, text)| Source::new(*name, *text)).collect();
-    compile(&sources, &Options { merge_domains }).map_err(|report| {
+    compile(&sources, &Options { merge_domains, ..Options::default() }).map_err(|report| {
         let problems = report.problems().iter();
         problems.map(|problem| problem.code.to_owned()).collect()
     })

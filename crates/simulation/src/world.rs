@@ -361,7 +361,7 @@ fn with_request<R>(asked: &Asked, then: impl FnOnce(&Request<'_>) -> R) -> R {
     let descriptors: Vec<Descriptor<'_>> = entries
         .iter()
         .zip(&asked.descriptors)
-        .map(|(entries, (_, cost))| Descriptor { entries, cost: *cost })
+        .map(|(entries, (_, cost))| Descriptor { cost: *cost, ..Descriptor::new(entries) })
         .collect();
     then(&Request::new(DOMAIN, &descriptors).with_cost(asked.cost))
 }

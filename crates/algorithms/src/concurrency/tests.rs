@@ -207,7 +207,7 @@ proptest! {
             let left = limit - held.len() as u64;
             if turn.gives_back {
                 for _ in 0..turn.cost {
-                    if let Some(first) = held.iter().position(|(holder, _)| *holder == turn.holder) {
+                    if let Some(first) = held.iter().position(|(holder, _)| turn.holder == 0 || *holder == turn.holder) {
                         held.remove(first);
                     }
                 }

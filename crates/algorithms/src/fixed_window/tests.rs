@@ -248,6 +248,11 @@ impl Model for Counts {
         *count = count.saturating_sub(cost);
     }
 
+    fn exceeded(&mut self, now: u64) -> bool {
+        let limit = self.limit;
+        self.count_refused && *self.count(now) > limit
+    }
+
     fn refuse(&mut self, cost: u64, now: u64) {
         if self.count_refused {
             self.charge(cost, now);

@@ -13,7 +13,7 @@ use crate::words::count;
 
 pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> Result<Exit, Failure> {
     let sources = load::sources(&args.paths)?;
-    let options = Options { merge_domains: !args.no_merge_domains };
+    let options = Options { merge_domains: !args.no_merge_domains, ..Options::default() };
     let strictness = if args.deny_warnings { Strictness::Warnings } else { Strictness::Errors };
     let check = Check::of(&sources, &options, strictness);
     match args.format {

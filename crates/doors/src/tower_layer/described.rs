@@ -74,7 +74,7 @@ impl Described {
         let mut descriptors: SmallVec<[Descriptor<'_>; 4]> = SmallVec::new();
         for part in &self.descriptors {
             let entries = entries.get(begin..part.end).unwrap_or_default();
-            descriptors.push(Descriptor { entries, cost: part.cost });
+            descriptors.push(Descriptor { cost: part.cost, ..Descriptor::new(entries) });
             begin = part.end;
         }
         question(&Request { domain, descriptors: &descriptors, cost: self.cost })
@@ -116,8 +116,8 @@ mod tests {
         let expected = Request {
             domain: "api",
             descriptors: &[
-                Descriptor { entries: &user, cost: None },
-                Descriptor { entries: &address, cost: Some(5) },
+                Descriptor::new(&user),
+                Descriptor { cost: Some(5), ..Descriptor::new(&address) },
             ],
             cost: 2,
         };

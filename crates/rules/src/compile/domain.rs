@@ -13,6 +13,7 @@ use crate::document::{Counting, Descriptor, LimitText, Limits, Placed, RuleFile,
 use crate::matching::{CountBy, End, NodeId, Taken, TreeBuilder};
 use crate::rule::Rule;
 use crate::snapshot::{Domain, PlanChoice};
+use crate::source::Options;
 
 /// A plan and where it is.
 #[derive(Debug)]
@@ -245,10 +246,11 @@ impl DomainBuild {
     }
 
     /// The domain, with the rules of the whole snapshot.
-    pub(super) fn finish(self, rules: &Arc<[Rule]>) -> Domain {
+    pub(super) fn finish(self, rules: &Arc<[Rule]>, options: Options) -> Domain {
+        let unsaid = if options.compat { Charge::Always } else { Charge::AllOrNothing };
         Domain {
             name: self.name,
-            charge: self.charge.map_or(Charge::AllOrNothing, |charge| charge.what),
+            charge: self.charge.map_or(unsaid, |charge| charge.what),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
             labels: self.labels,

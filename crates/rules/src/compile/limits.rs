@@ -5,16 +5,18 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
+use jiff::tz::TimeZone;
 use smallvec::SmallVec;
-use tidegate_algorithms::Limit;
+use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Window};
 
 use super::domain::{path, written};
-use crate::choices::Mode;
+use crate::choices::{Mode, Unit};
 use crate::diagnostics::{Fault, Problems, Spot};
-use crate::document::{Counting, Descriptor, LimitText, Values};
+use crate::document::{Counting, Descriptor, LimitText, Terms, Values};
 use crate::identity::Identity;
 use crate::matching::NodeId;
 use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
+use crate::source::Options;
 
 /// Parameters that are looked through for equal ones: files use few, and
 /// looking through more would show when a hundred thousand rules are compiled.
@@ -78,8 +80,9 @@ struct Owner {
 }
 
 /// All rules and limits so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LimitsBuild {
+    options: Options,
     pub(super) rules: Vec<Rule>,
     pub(super) limits: Vec<RuleLimit>,
     pub(super) names: IndexSet<Arc<str>, FixedState>,
@@ -92,6 +95,19 @@ pub(super) struct LimitsBuild {
 }
 
 impl LimitsBuild {
+    pub(super) fn new(options: Options) -> Self {
+        LimitsBuild {
+            options,
+            rules: Vec::new(),
+            limits: Vec::new(),
+            names: IndexSet::default(),
+            owners: HashMap::default(),
+            shared: Vec::new(),
+            given: HashSet::default(),
+            replaced: Vec::new(),
+        }
+    }
+
     /// A rule of a node with these limits.
     pub(super) fn rule(
         &mut self,
@@ -145,7 +161,7 @@ impl LimitsBuild {
             id,
             rule,
             name,
-            limit: self.shared(&terms.limit),
+            limit: self.shared(&meant(terms, self.options)),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
             enforce_percent: terms.enforce_percent.or(descriptor.enforce_percent).unwrap_or(100),
@@ -231,6 +247,26 @@ impl LimitsBuild {
                 .hint("check the `name` of the limit that should not apply");
             problems.warn(*spot, fault);
         }
+    }
+}
+
+/// The limit as the options have it.
+fn meant(terms: &Terms, options: Options) -> Limit {
+    let Algorithm::FixedWindow(window) = terms.limit.algorithm() else {
+        return terms.limit.clone();
+    };
+    let by_month = terms.unit == Some(Unit::Month) && matches!(window.window(), Window::Every(_));
+    let mut meant = window.clone();
+    if options.calendar_months && by_month {
+        meant = meant.with_window(Window::Calendar(CalendarUnit::Month, TimeZone::UTC));
+    }
+    if options.compat && !terms.says_count_refused {
+        meant = meant.counting_refused(true);
+    }
+    let limit = Limit::new(meant);
+    match terms.limit.soft() {
+        Some(soft) => limit.with_soft(soft),
+        None => limit,
     }
 }
 

@@ -157,6 +157,7 @@ fn terms(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Terms> {
     }
     Some(Terms {
         limit,
+        says_count_refused: fields.get("count_refused").is_some(),
         unit,
         mode: mode.map(|mode| mode.what),
         enforce_percent: enforce_percent.and_then(|percent| u8::try_from(percent).ok()),

@@ -1,0 +1,94 @@
+//! Reads rule files as texts, each once, up to a size.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use tidegate_rules::{SOURCE_BYTES_MAX, Source};
+
+use super::walk::{Visit, Walk};
+use super::{Cause, LoadError};
+
+/// The most rule files of one source.
+pub const FILES_MAX: usize = 10_000;
+/// The most bytes of all rule files together: they are held in memory at once.
+pub const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What a source is called.
+#[derive(Debug)]
+pub(super) enum Naming {
+    /// By its path.
+    Path,
+    /// By its path below this directory, with dots between the parts.
+    Dotted(PathBuf),
+}
+
+/// The texts read so far.
+#[derive(Debug)]
+pub(super) struct Reader {
+    naming: Naming,
+    sources: Vec<Source>,
+    /// The files behind the paths, so that none is read twice.
+    seen: HashSet<PathBuf>,
+    bytes: usize,
+}
+
+impl Reader {
+    pub(super) fn new(naming: Naming) -> Self {
+        Reader { naming, sources: Vec::new(), seen: HashSet::new(), bytes: 0 }
+    }
+
+    fn name(&self, path: &Path) -> String {
+        match &self.naming {
+            Naming::Path => path.to_string_lossy().into_owned(),
+            Naming::Dotted(top) => {
+                let below = path.strip_prefix(top).unwrap_or(path);
+                let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+                parts.join(".")
+            }
+        }
+    }
+}
+
+/// What a walk has read, if nothing was in the way.
+pub(super) fn texts(walk: Walk<Reader>) -> Result<Vec<Source>, LoadError> {
+    let (reader, faults) = walk.finish();
+    if faults.is_empty() { Ok(reader.sources) } else { Err(LoadError::new(faults)) }
+}
+
+impl Visit for Reader {
+    fn directory(&mut self, _place: &Path) {}
+
+    fn link(&mut self, _path: &Path) {}
+
+    fn file(&mut self, path: &Path) -> Result<(), Cause> {
+        // What has no place of its own, such as a shell's pipe, is read as it is.
+        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !self.seen.insert(place) {
+            return Ok(());
+        }
+        if self.sources.len() >= FILES_MAX {
+            return Err(Cause::TooManyFiles);
+        }
+        let text = read(path)?;
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > BYTES_MAX {
+            return Err(Cause::TooLargeTogether);
+        }
+        self.sources.push(Source::new(self.name(path), text));
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<String, Cause> {
+    let file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    // The size is not asked for: it may change, and pipes have none.
+    file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > SOURCE_BYTES_MAX {
+        return Err(Cause::TooLarge);
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| Cause::NotUtf8 { offset: error.utf8_error().valid_up_to() })
+}

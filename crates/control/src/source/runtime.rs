@@ -1,0 +1,141 @@
+//! Rules in the layout of envoyproxy/ratelimit: a runtime directory.
+//!
+//! Root, subdirectory and application directory are joined, and every file below
+//! is a rule file, whatever it is called. Sources have the names that upstream
+//! shows. Where this differs:
+//!
+//! - files are in the order of their names, not in a random one;
+//! - names that begin with two dots are always skipped: they are the insides of
+//!   a mounted volume, and upstream reads them a second time
+//!   (envoyproxy/ratelimit#367);
+//! - links to directories are followed;
+//! - a file that cannot be read, or a directory that is missing, is an error
+//!   and not a smaller set of rules.
+//!
+//! The variables that say all this are read in `app`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidegate_rules::Source;
+
+use super::places::{Places, Watched};
+use super::reading::{self, Naming, Reader};
+use super::walk::{Selection, Walk};
+use super::{LoadError, RuleSource};
+
+/// Rules in the layout of envoyproxy/ratelimit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeSource {
+    /// `RUNTIME_ROOT`: usually a symbolic link that is swapped as a whole.
+    pub root: PathBuf,
+    /// `RUNTIME_SUBDIRECTORY`, below the root; may be empty.
+    pub subdirectory: PathBuf,
+    /// `RUNTIME_APPDIRECTORY`, below the subdirectory; may be empty.
+    pub app_directory: PathBuf,
+    /// `RUNTIME_IGNOREDOTFILES`.
+    pub dot_files: DotFiles,
+    /// `RUNTIME_WATCH_ROOT`.
+    pub changes: RuntimeChanges,
+}
+
+/// What becomes of names that begin with one dot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DotFiles {
+    /// They are rule files like others.
+    #[default]
+    Read,
+    /// They are skipped.
+    Skip,
+}
+
+/// Which changes of a runtime directory count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuntimeChanges {
+    /// Only a swap of the root: what changes below is read with the next swap.
+    #[default]
+    Root,
+    /// Every change in the directory of the rules and below it.
+    Directory,
+}
+
+impl RuntimeSource {
+    /// The directory that holds the rules.
+    pub fn directory(&self) -> PathBuf {
+        below(&below(&self.root, &self.subdirectory), &self.app_directory)
+    }
+
+    const fn selection(&self) -> Selection {
+        match self.dot_files {
+            DotFiles::Read => Selection::Everything,
+            DotFiles::Skip => Selection::Visible,
+        }
+    }
+
+    /// The directory that names are relative to.
+    fn top(&self) -> PathBuf {
+        match self.changes {
+            // Upstream reads the whole subdirectory here, and then leaves out
+            // what is not of the application: its names keep that part.
+            RuntimeChanges::Root => below(&self.root, &self.subdirectory),
+            RuntimeChanges::Directory => self.directory(),
+        }
+    }
+}
+
+impl RuleSource for RuntimeSource {
+    fn load(&self) -> Result<Vec<Source>, LoadError> {
+        let reader = Reader::new(Naming::Dotted(self.top()));
+        let mut walk = Walk::new(self.selection(), reader);
+        walk.perhaps_empty(&self.directory());
+        reading::texts(walk)
+    }
+
+    fn watched(&self) -> Watched {
+        let mut walk = Walk::new(self.selection(), Places::default());
+        match self.changes {
+            RuntimeChanges::Root => {
+                walk.visitor.trail(&self.root);
+                let (places, _) = walk.finish();
+                places.into_watched().with_mark(mark(&self.root))
+            }
+            RuntimeChanges::Directory => {
+                let directory = self.directory();
+                walk.visitor.trail(&directory);
+                walk.perhaps_empty(&directory);
+                let (places, _) = walk.finish();
+                places.into_watched()
+            }
+        }
+    }
+}
+
+/// A path below another. Unlike `join`, a leading slash does not lead out of it.
+fn below(path: &Path, part: &Path) -> PathBuf {
+    let mut joined = path.to_owned();
+    // Joining an empty part would leave a slash at the end.
+    for part in part.iter().filter(|part| *part != "/") {
+        joined.push(part);
+    }
+    joined
+}
+
+/// What is there, said so that something else there is said otherwise.
+fn mark(path: &Path) -> String {
+    let place = path.canonicalize().unwrap_or_default();
+    let identity = fs::metadata(path).ok().and_then(|metadata| identity(&metadata));
+    format!("{} {identity:?}", place.display())
+}
+
+/// What tells a file from another that takes its place.
+#[cfg(unix)]
+pub(crate) fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// What tells a file from another that takes its place; not to be had here.
+#[cfg(not(unix))]
+pub(crate) fn identity(_metadata: &fs::Metadata) -> Option<(u64, u64)> {
+    None
+}

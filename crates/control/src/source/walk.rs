@@ -1,0 +1,186 @@
+//! The way through files and directories to those that hold rules.
+//!
+//! Sorted by name, links followed, bounded in depth and in number. What is
+//! done with a file is the visitor's business: reading it is one visitor's work,
+//! listing the places to watch another's, and both must walk the same way.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Cause, Fault};
+
+/// How many levels of directories are followed: rules are sorted by hand, and
+/// nobody sorts deeper than this.
+pub const DEPTH_MAX: usize = 16;
+/// The most directory entries that are looked at, rule files or not. Somebody
+/// who gives `/` by mistake should be told soon.
+pub const ENTRIES_MAX: usize = 100_000;
+/// The most faults that one error lists.
+pub const FAULTS_MAX: usize = 100;
+
+/// What becomes of the things on the way.
+pub(super) trait Visit {
+    /// A directory whose entries are looked at, by its real path.
+    fn directory(&mut self, place: &Path);
+
+    /// A symbolic link among a directory's entries, whatever it leads to.
+    fn link(&mut self, path: &Path);
+
+    /// A rule file.
+    fn file(&mut self, path: &Path) -> Result<(), Cause>;
+}
+
+/// Which entries of a directory count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// Names that end in `.yaml` or `.yml` and do not begin with a dot.
+    RuleFiles,
+    /// Every name that does not begin with a dot.
+    Visible,
+    /// Every name that does not begin with two dots. Those are the insides of
+    /// a volume that Kubernetes mounts, and are reached by links beside them.
+    Everything,
+}
+
+impl Selection {
+    fn skips(self, name: &OsStr) -> bool {
+        let hidden: &[u8] = match self {
+            Selection::RuleFiles | Selection::Visible => b".",
+            Selection::Everything => b"..",
+        };
+        name.as_encoded_bytes().starts_with(hidden)
+    }
+
+    /// Whether an entry of this name, which is not skipped, is taken for a rule file.
+    fn takes_for_rules(self, name: &OsStr) -> bool {
+        let extension = Path::new(name).extension();
+        match self {
+            Selection::RuleFiles => {
+                extension.is_some_and(|extension| extension == "yaml" || extension == "yml")
+            }
+            Selection::Visible | Selection::Everything => true,
+        }
+    }
+}
+
+/// One walk, as far as it has come.
+#[derive(Debug)]
+pub(super) struct Walk<V> {
+    pub(super) visitor: V,
+    selection: Selection,
+    faults: Vec<Fault>,
+    /// Rule files that were reached, also those reached twice.
+    files: usize,
+    entries: usize,
+    /// A maximum was reached: nothing more is looked at.
+    stopped: bool,
+}
+
+impl<V: Visit> Walk<V> {
+    pub(super) fn new(selection: Selection, visitor: V) -> Self {
+        Walk { visitor, selection, faults: Vec::new(), files: 0, entries: 0, stopped: false }
+    }
+
+    /// Walks from a path that somebody gave; rules must be there.
+    pub(super) fn given(&mut self, path: &Path) {
+        let (files, faults) = (self.files, self.faults.len());
+        self.perhaps_empty(path);
+        if !self.stopped && self.files == files && self.faults.len() == faults {
+            self.fault(path, Cause::NoRuleFiles);
+        }
+    }
+
+    /// Walks from a path that somebody gave; a directory may be empty.
+    pub(super) fn perhaps_empty(&mut self, path: &Path) {
+        if self.stopped {
+            return;
+        }
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => self.directory(path, &mut Vec::new()),
+            Ok(_) => self.file(path),
+            Err(error) => self.fault(path, error.into()),
+        }
+    }
+
+    /// What the visitor has, and everything that was in the way.
+    pub(super) fn finish(self) -> (V, Vec<Fault>) {
+        (self.visitor, self.faults)
+    }
+
+    /// Walks through a directory; `above` are the directories that led here.
+    // Recursion ends at DEPTH_MAX.
+    fn directory(&mut self, path: &Path, above: &mut Vec<PathBuf>) {
+        if above.len() >= DEPTH_MAX {
+            return self.fault(path, Cause::TooDeep);
+        }
+        let place = match path.canonicalize() {
+            Ok(place) if above.contains(&place) => return self.fault(path, Cause::Loop),
+            Ok(place) => place,
+            Err(error) => return self.fault(path, error.into()),
+        };
+        self.visitor.directory(&place);
+        let entries = match self.entries(path) {
+            Ok(entries) => entries,
+            Err(cause) => return self.fault(path, cause),
+        };
+        above.push(place);
+        for (entry, is_link) in entries {
+            if is_link {
+                self.visitor.link(&entry);
+            }
+            self.entry(&entry, above);
+        }
+        above.pop();
+    }
+
+    /// The entries of a directory that are not skipped, sorted by name, and
+    /// whether each is a link.
+    fn entries(&mut self, path: &Path) -> Result<Vec<(PathBuf, bool)>, Cause> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                return Err(Cause::TooManyEntries);
+            }
+            if !self.selection.skips(&name) {
+                let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                entries.push((path.join(name), is_link));
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    fn entry(&mut self, path: &Path, above: &mut Vec<PathBuf>) {
+        if self.stopped {
+            return;
+        }
+        let rule_file = path.file_name().is_some_and(|name| self.selection.takes_for_rules(name));
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => self.directory(path, above),
+            // A pipe would keep the reader waiting for ever.
+            Ok(metadata) if rule_file && !metadata.is_file() => self.fault(path, Cause::NotAFile),
+            Ok(_) if rule_file => self.file(path),
+            Err(error) if rule_file => self.fault(path, error.into()),
+            // Nobody asked for this one.
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    fn file(&mut self, path: &Path) {
+        self.files += 1;
+        if let Err(cause) = self.visitor.file(path) {
+            self.fault(path, cause);
+        }
+    }
+
+    fn fault(&mut self, path: &Path, cause: Cause) {
+        let maximum =
+            matches!(cause, Cause::TooLargeTogether | Cause::TooManyFiles | Cause::TooManyEntries);
+        self.faults.push(Fault { place: path.to_string_lossy().into_owned(), cause });
+        self.stopped = maximum || self.faults.len() >= FAULTS_MAX;
+    }
+}

@@ -1,0 +1,141 @@
+//! One look at the rules: read, compare, compile, publish.
+//!
+//! Knows what is in use and what failed last, so that the same again is
+//! neither compiled nor told again. A panic on the way, whoever's it is, is a
+//! failure like others: the thread that keeps rules fresh must not end.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tidegate_rules::{Options, Problem, Snapshot, Source, compile};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::status::ReloadError;
+use crate::source::RuleSource;
+use crate::source::places::Watched;
+
+/// What a look came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The rules in use.
+    AsActive,
+    /// What failed before.
+    AsFailed,
+    /// The texts of the rules in use, under other names.
+    Renamed(Loaded),
+    /// Other rules, published.
+    Published(Loaded),
+    /// Something that cannot be used.
+    Failed(ReloadError),
+}
+
+/// Rules that can be used.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) version: u64,
+    pub(super) sources: Vec<Source>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// What was seen, kept small to be compared with.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Texts(u128),
+    /// There were no texts, for this reason.
+    Reason(String),
+}
+
+/// Looks at the rules of a source.
+pub(super) struct Attempts<S> {
+    source: S,
+    options: Options,
+    publish: Box<dyn FnMut(Snapshot) + Send>,
+    active: Option<(Seen, u64)>,
+    failed: Option<Seen>,
+}
+
+impl<S: RuleSource> Attempts<S> {
+    pub(super) fn new(
+        source: S,
+        options: Options,
+        publish: Box<dyn FnMut(Snapshot) + Send>,
+    ) -> Self {
+        Attempts { source, options, publish, active: None, failed: None }
+    }
+
+    /// Where changes show; nowhere if the source breaks.
+    pub(super) fn watched(&self) -> Watched {
+        catch_unwind(AssertUnwindSafe(|| self.source.watched())).unwrap_or_default()
+    }
+
+    /// Looks once. What failed before is tried again only if `again` says so.
+    pub(super) fn look(&mut self, again: bool) -> Outcome {
+        let sources = match contained(|| self.source.load().map_err(ReloadError::Load)) {
+            Ok(sources) => sources,
+            Err(error) => return self.fail(Seen::Reason(error.to_string()), error, again),
+        };
+        let seen = Seen::Texts(fingerprint(&sources));
+        if self.active.as_ref().is_some_and(|(active, _)| *active == seen) {
+            self.failed = None;
+            return Outcome::AsActive;
+        }
+        if self.failed.as_ref() == Some(&seen) && !again {
+            return Outcome::AsFailed;
+        }
+        match self.compile_and_publish(sources) {
+            Ok((loaded, published)) => {
+                self.active = Some((seen, loaded.version));
+                self.failed = None;
+                if published { Outcome::Published(loaded) } else { Outcome::Renamed(loaded) }
+            }
+            Err(error) => self.fail(seen, error, true),
+        }
+    }
+
+    fn fail(&mut self, seen: Seen, error: ReloadError, again: bool) -> Outcome {
+        if self.failed.as_ref() == Some(&seen) && !again {
+            return Outcome::AsFailed;
+        }
+        self.failed = Some(seen);
+        Outcome::Failed(error)
+    }
+
+    /// The rules, and whether they were published: those in use are not.
+    fn compile_and_publish(&mut self, sources: Vec<Source>) -> Result<(Loaded, bool), ReloadError> {
+        let snapshot = contained(|| compile(&sources, &self.options).map_err(ReloadError::Rules))?;
+        let (version, warnings) = (snapshot.version(), snapshot.warnings().to_vec());
+        let new = self.active.as_ref().is_none_or(|(_, active)| *active != version);
+        if new {
+            contained(|| {
+                (self.publish)(snapshot);
+                Ok(())
+            })?;
+        }
+        Ok((Loaded { version, sources, warnings }, new))
+    }
+}
+
+/// What the work says; a panic is said as a defect.
+fn contained<T>(work: impl FnOnce() -> Result<T, ReloadError>) -> Result<T, ReloadError> {
+    let ended = catch_unwind(AssertUnwindSafe(work));
+    ended.unwrap_or_else(|panic| Err(ReloadError::Defect(words(&*panic))))
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no reason was given").to_owned()
+}
+
+/// A number that names and texts have for themselves. Lengths go in as well, so
+/// that nothing can move from one text to the next.
+fn fingerprint(sources: &[Source]) -> u128 {
+    let mut hash = Xxh3::new();
+    for source in sources {
+        for text in [&source.name, &source.text] {
+            hash.update(&text.len().to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+    }
+    hash.digest128()
+}

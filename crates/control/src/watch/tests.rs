@@ -1,0 +1,220 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use notify::{ErrorKind, EventHandler, RecursiveMode, Watcher};
+use parking_lot::Mutex;
+use tidegate_rules::Source;
+
+use super::shared::Signals;
+use super::*;
+use crate::source::LoadError;
+use crate::source::places::Watched;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rules that a test holds in its hand.
+#[derive(Clone, Default)]
+struct Held {
+    text: Arc<Mutex<String>>,
+    breaks: Arc<AtomicBool>,
+    watched: Watched,
+}
+
+impl Held {
+    fn set(&self, text: &str) {
+        *self.text.lock() = text.to_owned();
+    }
+}
+
+impl RuleSource for Held {
+    fn load(&self) -> Result<Vec<Source>, LoadError> {
+        assert!(!self.breaks.load(Ordering::Relaxed), "the source is broken");
+        Ok(vec![Source::new("held", self.text.lock().as_str())])
+    }
+
+    fn watched(&self) -> Watched {
+        self.watched.clone()
+    }
+}
+
+fn held(text: &str) -> Held {
+    let held = Held::default();
+    held.set(text);
+    held
+}
+
+fn of(held: &Held) -> RuleWatchBuilder<Held> {
+    RuleWatch::of(held.clone(), || SystemTime::UNIX_EPOCH)
+}
+
+fn reload(watch: &RuleWatch) -> Arc<RuleStatus> {
+    let ticket = watch.handle().reload();
+    watch.handle().wait_until(PATIENCE, |status| status.answers(ticket)).expect("it looks")
+}
+
+/// A watcher that the system has no room for.
+struct NoRoom;
+
+impl Watcher for NoRoom {
+    fn new<F: EventHandler>(_: F, _: notify::Config) -> notify::Result<Self> {
+        Ok(NoRoom)
+    }
+
+    fn watch(&mut self, _: &std::path::Path, _: RecursiveMode) -> notify::Result<()> {
+        Err(notify::Error::new(ErrorKind::MaxFilesWatch))
+    }
+
+    fn unwatch(&mut self, _: &std::path::Path) -> notify::Result<()> {
+        Ok(())
+    }
+
+    fn kind() -> notify::WatcherKind {
+        notify::WatcherKind::NullWatcher
+    }
+}
+
+/// Polls without a pause once there are no events, and otherwise never.
+fn only_polling_helps() -> WatchSettings {
+    WatchSettings {
+        poll: Duration::MAX,
+        poll_without_events: Duration::ZERO,
+        ..WatchSettings::default()
+    }
+}
+
+fn finds_a_change_by_polling(open: Open) -> (Arc<RuleStatus>, Vec<String>) {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut held = held("domain: a");
+    held.watched.add_directory(root.path());
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
+    let watch = of(&held).settings(only_polling_helps()).events_from(open);
+    let watch = watch.report(move |event| heard.lock().push(format!("{event:?}")));
+    let watch = watch.start(|_| {}).expect("a thread");
+    watch.handle().wait_until(PATIENCE, |status| status.published == 1).expect("it starts");
+    held.set("domain: b");
+    let status = watch.handle().wait_until(PATIENCE, |status| status.published == 2);
+    watch.stop();
+    let events = events.lock().clone();
+    (status.expect("the change is found"), events)
+}
+
+#[test]
+fn changes_are_polled_for_where_no_events_can_be_had() {
+    let (status, events) =
+        finds_a_change_by_polling(|_| Err(notify::Error::generic("no inotify instance is left")));
+    assert_eq!(status.polling.as_deref(), Some("no inotify instance is left"));
+    let told = events.iter().filter(|event| event.starts_with("Polling")).count();
+    assert_eq!(told, 1, "{events:?}");
+}
+
+#[test]
+fn changes_are_polled_for_where_no_more_directories_can_be_watched() {
+    let (status, _) = finds_a_change_by_polling(|_| Ok(Box::new(NoRoom)));
+    let why = status.polling.as_deref().unwrap_or_default();
+    assert!(why.contains("OS file watch limit reached"), "{why}");
+}
+
+#[test]
+fn changes_are_polled_for_where_the_watchers_thread_has_died() {
+    let (status, _) = finds_a_change_by_polling(|_| panic!("its thread is gone"));
+    assert_eq!(status.polling.as_deref(), Some("the watcher has stopped"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_watched_is_no_reason_to_look_at_it_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut wanted = Watched::new();
+    wanted.add_directory(root.path());
+    let mut notice = Notice::new(Arc::default(), |_| Ok(Box::new(NoRoom)));
+    for _ in 0..2 {
+        let followed = notice.follow(wanted.clone());
+        assert!(!followed.moved && followed.trouble.is_some(), "{followed:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_watched_already_is_no_reason_to_look_at_it_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut wanted = Watched::new();
+    wanted.add_directory(root.path());
+    let mut notice = Notice::new(Arc::default(), notice::open);
+    let moved: Vec<bool> = (0..3).map(|_| notice.follow(wanted.clone()).moved).collect();
+    assert_eq!(moved, [true, false, false]);
+    let everything = Signals { all_lost: true, ..Signals::default() };
+    notice.lose(&everything);
+    assert!(notice.follow(wanted).moved, "what was lost is watched anew");
+    assert!(notice.follow(Watched::new()).moved, "nothing is watched any more");
+}
+
+#[test]
+fn a_source_that_panics_is_a_failure_and_not_the_end() {
+    let held = held("domain: a");
+    let watch = of(&held).start(|_| {}).expect("a thread");
+    reload(&watch);
+    held.breaks.store(true, Ordering::Relaxed);
+    let status = reload(&watch);
+    let failure = status.current_failure().map(|failure| failure.error.to_string());
+    assert_eq!(failure.as_deref(), Some("a defect came to light: the source is broken"));
+    held.breaks.store(false, Ordering::Relaxed);
+    let status = reload(&watch);
+    assert!(!status.differs);
+    assert_eq!((status.published, status.failed), (1, 1));
+}
+
+#[test]
+fn rules_that_could_not_be_published_are_not_in_use() {
+    let held = held("domain: a");
+    let refuses = Arc::new(AtomicBool::new(true));
+    let refusing = Arc::clone(&refuses);
+    let watch = of(&held)
+        .start(move |_| assert!(!refusing.load(Ordering::Relaxed), "no room for rules"))
+        .expect("a thread");
+    let status = reload(&watch);
+    assert!(status.active.is_none() && status.differs);
+    refuses.store(false, Ordering::Relaxed);
+    let status = reload(&watch);
+    assert!(status.active.is_some() && !status.differs);
+}
+
+#[test]
+fn a_report_that_panics_does_not_end_the_watch() {
+    let held = held("domain: a");
+    let watch = of(&held).report(|event| panic!("cannot write {event:?}"));
+    let watch = watch.start(|_| {}).expect("a thread");
+    reload(&watch);
+    held.set("domain: b");
+    assert_eq!(reload(&watch).published, 2);
+}
+
+#[test]
+fn nobody_waits_for_a_watch_that_has_ended() {
+    let watch = of(&held("domain: a")).start(|_| {}).expect("a thread");
+    let handle = watch.handle().clone();
+    watch.stop();
+    assert!(handle.wait_until(Duration::MAX, |status| status.published > 1).is_none());
+    let ticket = handle.reload();
+    assert!(!handle.status().answers(ticket));
+}
+
+#[test]
+fn a_watch_may_be_dropped_while_it_publishes() {
+    let place: Arc<Mutex<Option<RuleWatch>>> = Arc::default();
+    let inside = Arc::clone(&place);
+    let held = held("domain: a");
+    let mut first = true;
+    let watch = of(&held).start(move |_| {
+        if !std::mem::take(&mut first) {
+            drop(inside.lock().take());
+        }
+    });
+    let watch = watch.expect("a thread");
+    reload(&watch);
+    let handle = watch.handle().clone();
+    *place.lock() = Some(watch);
+    held.set("domain: b");
+    handle.reload();
+    // Ends, because the watch does.
+    assert!(handle.wait_until(Duration::MAX, |_| false).is_none());
+}

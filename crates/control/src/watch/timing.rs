@@ -1,0 +1,228 @@
+//! When to look at the rules again.
+//!
+//! A change starts a quiet time; further changes start it anew, so that
+//! an editor or a copy of many files is read once, when it is done. A directory
+//! that never rests is read all the same after a while. Between changes the
+//! rules are polled slowly, since events get lost and some file systems have
+//! none.
+//!
+//! Pure: times are durations since some beginning, and callers pass `now`.
+
+use std::time::Duration;
+
+/// The shortest time between two polls, whatever is set.
+const POLL_MIN: Duration = Duration::from_millis(10);
+
+/// How a watch notices changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchSettings {
+    /// How long nothing must happen after a change before the rules are read. Default: 200 ms.
+    pub quiet: Duration,
+    /// How long a directory that does not rest may put off reading. Default: 2 s.
+    pub postponed_max: Duration,
+    /// The time between two polls. Default: 30 s.
+    pub poll: Duration,
+    /// The time between two polls while there are no events. Default: 5 s.
+    pub poll_without_events: Duration,
+    /// Whether the system is asked for events. Default: it is.
+    pub noticing: Noticing,
+}
+
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Noticing {
+    /// By events of the file system, and by a slow poll beside them.
+    #[default]
+    Events,
+    /// By polling only, for file systems that have no events.
+    Polling,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        WatchSettings {
+            quiet: Duration::from_millis(200),
+            postponed_max: Duration::from_secs(2),
+            poll: Duration::from_secs(30),
+            poll_without_events: Duration::from_secs(5),
+            noticing: Noticing::default(),
+        }
+    }
+}
+
+/// Why the rules are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Somebody asked.
+    Asked,
+    /// Something changed, and it is quiet again.
+    Changed,
+    /// It is time.
+    Poll,
+}
+
+/// What has happened since the last look.
+#[derive(Debug)]
+pub(super) struct Timing {
+    settings: WatchSettings,
+    poll: Duration,
+    asked: bool,
+    /// The first and the last change that was not looked at yet.
+    changes: Option<(Duration, Duration)>,
+    looked: Duration,
+}
+
+impl Timing {
+    pub(super) fn new(settings: WatchSettings, now: Duration) -> Self {
+        let poll = settings.poll.max(POLL_MIN);
+        Timing { settings, poll, asked: false, changes: None, looked: now }
+    }
+
+    /// Something changed.
+    pub(super) fn changed(&mut self, now: Duration) {
+        let (first, _) = self.changes.unwrap_or((now, now));
+        self.changes = Some((first, now));
+    }
+
+    /// Somebody wants a look at once.
+    pub(super) const fn asked(&mut self) {
+        self.asked = true;
+    }
+
+    /// Events come, or do not.
+    pub(super) fn set_noticing(&mut self, noticing: Noticing) {
+        let poll = match noticing {
+            Noticing::Events => self.settings.poll,
+            Noticing::Polling => self.settings.poll_without_events.min(self.settings.poll),
+        };
+        self.poll = poll.max(POLL_MIN);
+    }
+
+    /// When the next look is due, as far as is known.
+    pub(super) fn due_at(&self) -> Duration {
+        if self.asked {
+            return Duration::ZERO;
+        }
+        let poll = self.looked.saturating_add(self.poll);
+        self.quiet_at().map_or(poll, |quiet| quiet.min(poll))
+    }
+
+    /// Why a look is due, if one is.
+    pub(super) fn due(&self, now: Duration) -> Option<Reason> {
+        if self.asked {
+            Some(Reason::Asked)
+        } else if self.quiet_at().is_some_and(|quiet| quiet <= now) {
+            Some(Reason::Changed)
+        } else {
+            (self.due_at() <= now).then_some(Reason::Poll)
+        }
+    }
+
+    /// The rules were looked at.
+    pub(super) const fn looked(&mut self, now: Duration) {
+        self.asked = false;
+        self.changes = None;
+        self.looked = now;
+    }
+
+    fn quiet_at(&self) -> Option<Duration> {
+        let (first, last) = self.changes?;
+        let quiet = last.saturating_add(self.settings.quiet);
+        Some(quiet.min(first.saturating_add(self.settings.postponed_max)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn timing() -> Timing {
+        Timing::new(WatchSettings::default(), ms(0))
+    }
+
+    #[test]
+    fn a_change_is_looked_at_when_it_has_been_quiet() {
+        let mut timing = timing();
+        timing.changed(ms(1000));
+        assert_eq!(timing.due_at(), ms(1200));
+        assert_eq!(timing.due(ms(1199)), None);
+        assert_eq!(timing.due(ms(1200)), Some(Reason::Changed));
+    }
+
+    #[test]
+    fn further_changes_put_the_look_off() {
+        let mut timing = timing();
+        timing.changed(ms(1000));
+        timing.changed(ms(1150));
+        assert_eq!(timing.due(ms(1200)), None);
+        assert_eq!(timing.due(ms(1350)), Some(Reason::Changed));
+    }
+
+    #[test]
+    fn a_directory_that_never_rests_is_looked_at_after_a_while() {
+        let mut timing = timing();
+        for at in (1000..3000).step_by(100) {
+            timing.changed(ms(at));
+            assert_eq!(timing.due(ms(at)), None);
+        }
+        assert_eq!(timing.due(ms(3000)), Some(Reason::Changed));
+        timing.looked(ms(3000));
+        timing.changed(ms(3050));
+        assert_eq!(timing.due_at(), ms(3250));
+    }
+
+    #[test]
+    fn somebody_who_asks_does_not_wait() {
+        let mut timing = timing();
+        timing.changed(ms(1000));
+        timing.asked();
+        assert_eq!(timing.due_at(), ms(0));
+        assert_eq!(timing.due(ms(1000)), Some(Reason::Asked));
+    }
+
+    #[test]
+    fn a_look_answers_everything_before_it() {
+        let mut timing = timing();
+        timing.changed(ms(1000));
+        timing.asked();
+        timing.looked(ms(1100));
+        assert_eq!(timing.due(ms(1200)), None);
+        assert_eq!(timing.due_at(), ms(31_100));
+    }
+
+    #[test]
+    fn rules_are_polled_when_nothing_happens() {
+        let timing = timing();
+        assert_eq!(timing.due(ms(29_999)), None);
+        assert_eq!(timing.due(ms(30_000)), Some(Reason::Poll));
+    }
+
+    #[test]
+    fn rules_are_polled_more_often_while_there_are_no_events() {
+        let mut timing = timing();
+        timing.set_noticing(Noticing::Polling);
+        assert_eq!(timing.due_at(), ms(5000));
+        timing.set_noticing(Noticing::Events);
+        assert_eq!(timing.due_at(), ms(30_000));
+    }
+
+    #[test]
+    fn no_setting_makes_it_spin_or_overflow() {
+        let zero = WatchSettings { poll: ms(0), ..WatchSettings::default() };
+        assert_eq!(Timing::new(zero, ms(5)).due_at(), ms(15));
+        let never = WatchSettings {
+            quiet: Duration::MAX,
+            postponed_max: Duration::MAX,
+            poll: Duration::MAX,
+            ..WatchSettings::default()
+        };
+        let mut timing = Timing::new(never, ms(5));
+        timing.changed(ms(10));
+        assert_eq!(timing.due_at(), Duration::MAX);
+        assert_eq!(timing.due(ms(1_000_000)), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! The thread that keeps rules fresh: waits, looks, tells.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::attempt::{Attempts, Loaded, Outcome};
+use super::notice::Notice;
+use super::shared::Shared;
+use super::status::{ActiveRules, ReloadError, ReloadFailure, RuleStatus, Ticket, WatchEvent};
+use super::timing::{Noticing, Reason, Timing};
+use crate::source::RuleSource;
+use crate::source::places::Watched;
+
+/// The longest wait at once; it is then asked again when the next look is due.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+pub(super) type Report = Box<dyn FnMut(WatchEvent<'_>) + Send>;
+
+/// What the thread owns.
+pub(super) struct Worker<S> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) attempts: Attempts<S>,
+    /// None when only polling is wanted.
+    pub(super) notice: Option<Notice>,
+    pub(super) timing: Timing,
+    pub(super) clock: Box<dyn Fn() -> SystemTime + Send>,
+    pub(super) report: Report,
+    pub(super) status: RuleStatus,
+    pub(super) started: Instant,
+    /// The source's mark when the rules were last read.
+    pub(super) mark: Option<String>,
+}
+
+/// Says on every way out that the thread has ended.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<S: RuleSource> Worker<S> {
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self) {
+        let _closing = Closing(Arc::clone(&self.shared));
+        if self.notice.is_none() {
+            self.timing.set_noticing(Noticing::Polling);
+            self.status.polling = Some(Arc::from("polling was chosen"));
+        }
+        self.look(Reason::Changed, Ticket::default());
+        loop {
+            let patience = self.timing.due_at().saturating_sub(self.now()).min(WAIT_MAX);
+            let (signals, ticket) = self.shared.signals(patience);
+            if signals.stop {
+                return;
+            }
+            if signals.changed {
+                self.timing.changed(self.now());
+            }
+            if signals.asked {
+                self.timing.asked();
+            }
+            if let Some(notice) = &mut self.notice {
+                notice.lose(&signals);
+            }
+            if let Some(reason) = self.timing.due(self.now()) {
+                self.look(reason, ticket);
+            }
+        }
+    }
+
+    fn look(&mut self, reason: Reason, ticket: Ticket) {
+        // Before the rules are read, so that no change falls between.
+        let watched = self.attempts.watched();
+        let mark = watched.mark().map(str::to_owned);
+        self.follow(watched);
+        let unmoved = reason == Reason::Poll && mark.is_some() && mark == self.mark;
+        if !unmoved {
+            self.mark = mark;
+            let outcome = self.attempts.look(reason == Reason::Asked);
+            self.conclude(outcome);
+        }
+        self.timing.looked(self.now());
+        // Reading takes time. Where the places are others now, something
+        // happened there before they were watched.
+        if !unmoved && self.follow(self.attempts.watched()) {
+            self.timing.changed(self.now());
+        }
+        self.status.looks = self.status.looks.saturating_add(1);
+        self.status.answered = ticket;
+        self.shared.post(Arc::new(self.status.clone()));
+    }
+
+    /// Watches these places; says whether they are others than before.
+    fn follow(&mut self, watched: Watched) -> bool {
+        let Some(notice) = &mut self.notice else { return false };
+        let followed = notice.follow(watched);
+        let trouble: Option<Arc<str>> = followed.trouble.map(Arc::from);
+        match &trouble {
+            Some(why) if self.status.polling.is_none() => {
+                tell(&mut self.report, WatchEvent::Polling(why));
+            }
+            None if self.status.polling.is_some() => tell(&mut self.report, WatchEvent::Noticing),
+            _ => {}
+        }
+        let noticing = if trouble.is_some() { Noticing::Polling } else { Noticing::Events };
+        self.timing.set_noticing(noticing);
+        self.status.polling = trouble;
+        followed.moved
+    }
+
+    fn conclude(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::AsFailed => {}
+            Outcome::AsActive => self.restore(),
+            Outcome::Renamed(loaded) => {
+                let since = self.status.active.as_ref().map(|active| active.loaded_at);
+                let since = since.unwrap_or_else(|| (self.clock)());
+                self.status.active = Some(Arc::new(active(loaded, since)));
+                self.restore();
+            }
+            Outcome::Published(loaded) => {
+                let active = Arc::new(active(loaded, (self.clock)()));
+                self.status.active = Some(Arc::clone(&active));
+                self.status.published = self.status.published.saturating_add(1);
+                self.status.differs = false;
+                tell(&mut self.report, WatchEvent::Published(&active));
+            }
+            Outcome::Failed(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: ReloadError) {
+        let failure = Arc::new(ReloadFailure { at: (self.clock)(), error });
+        self.status.failure = Some(Arc::clone(&failure));
+        self.status.failed = self.status.failed.saturating_add(1);
+        self.status.differs = true;
+        tell(&mut self.report, WatchEvent::Failed(&failure));
+    }
+
+    /// The source has the rules in use.
+    fn restore(&mut self) {
+        let before = std::mem::replace(&mut self.status.differs, false);
+        if before && let Some(active) = &self.status.active {
+            tell(&mut self.report, WatchEvent::Restored(active));
+        }
+    }
+
+    fn now(&self) -> Duration {
+        #[expect(clippy::disallowed_methods, reason = "this thread waits for real time to pass")]
+        let now = Instant::now();
+        now.saturating_duration_since(self.started)
+    }
+}
+
+/// Tells of an event. Who cannot listen does not keep rules from being fresh.
+fn tell(report: &mut Report, event: WatchEvent<'_>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
+}
+
+fn active(loaded: Loaded, loaded_at: SystemTime) -> ActiveRules {
+    let Loaded { version, sources, warnings } = loaded;
+    ActiveRules { version, loaded_at, sources, warnings }
+}

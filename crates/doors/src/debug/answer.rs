@@ -1,0 +1,90 @@
+//! Answers of the debug door: text, JSON, problems.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+/// An answer of the debug door.
+pub(super) type Answer = Response<Full<Bytes>>;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// What is true now may not be in a second.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// Why a request is not answered as asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) status: StatusCode,
+    pub(super) detail: String,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Problem { status, detail: detail.into() }
+    }
+}
+
+#[derive(Serialize)]
+struct ProblemBody<'p> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'p str,
+}
+
+impl From<Problem> for Answer {
+    fn from(problem: Problem) -> Self {
+        let body = ProblemBody {
+            r#type: "about:blank",
+            title: problem.status.canonical_reason().unwrap_or("Problem"),
+            status: problem.status.as_u16(),
+            detail: &problem.detail,
+        };
+        let mut answer = json_as(PROBLEM_JSON, &body);
+        *answer.status_mut() = problem.status;
+        if problem.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        answer
+    }
+}
+
+pub(super) fn text(body: String) -> Answer {
+    typed(TEXT, body)
+}
+
+pub(super) fn typed(content_type: HeaderValue, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers.insert(http::header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    answer
+}
+
+pub(super) fn json(body: &impl Serialize) -> Answer {
+    json_as(JSON, body)
+}
+
+fn json_as(content_type: HeaderValue, body: &impl Serialize) -> Answer {
+    // Strings and numbers always serialize.
+    let mut bytes = serde_json::to_vec(body).unwrap_or_default();
+    bytes.push(b'\n');
+    typed(content_type, bytes)
+}
+
+/// The path is there, the method is not.
+pub(super) fn method_not_allowed(allowed: &str) -> Answer {
+    let detail = format!("this page has {allowed}");
+    let mut answer = Answer::from(Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail));
+    if let Ok(allowed) = HeaderValue::from_str(allowed) {
+        answer.headers_mut().insert(ALLOW, allowed);
+    }
+    answer
+}

@@ -1,0 +1,201 @@
+//! What is remembered of verdicts, for those who run the service.
+//!
+//! An observer of the engine: who is refused most, hits by value for rules that
+//! ask for it, what could not be decided, requests for unknown domains. All of
+//! it is bounded whatever callers send, and an admitted request of rules that
+//! show no values costs a few comparisons. How much each limit lets through is
+//! not here: the engine tallies that itself.
+
+mod refusals;
+mod shards;
+mod sketch;
+mod unknown;
+mod values;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_engine::{
+    Observer, Request, Rule, RuleLimit, Ruling, Snapshot, StoreError, Undecided, Verdict,
+};
+
+use refusals::Refusals;
+use unknown::UnknownDomains;
+use values::Values;
+
+pub(super) use refusals::{RefusedKey, RefusingLimit, TopReading, TopRow};
+pub(super) use values::Series;
+
+/// What the rule of a limit is called that the request brought along.
+const OVERRIDE: &str = "(override)";
+/// What stands for everything beyond a maximum.
+pub(super) const OTHERS: &str = "(others)";
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObservationsConfig {
+    /// How many of the most refused are shown, up to a thousand. Default: 20.
+    pub top: usize,
+    /// The most series of rules whose metrics show values of requests. The
+    /// rest is summed. Default: 10,000, a few megabytes.
+    pub detailed_series_max: usize,
+    /// From which share of a limit on its use counts as near the limit in
+    /// those series, in millionths. Default: 800,000, as the engine has it.
+    pub near_millionths: u32,
+}
+
+impl Default for ObservationsConfig {
+    fn default() -> Self {
+        ObservationsConfig { top: 20, detailed_series_max: 10_000, near_millionths: 800_000 }
+    }
+}
+
+/// Why a request could not be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    StoreTimeout,
+    StoreUnavailable,
+    Panicked,
+    TooManyDescriptors,
+}
+
+impl Reason {
+    pub(super) const ALL: [Reason; 4] = [
+        Reason::StoreTimeout,
+        Reason::StoreUnavailable,
+        Reason::Panicked,
+        Reason::TooManyDescriptors,
+    ];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Reason::StoreTimeout => "store_timeout",
+            Reason::StoreUnavailable => "store_unavailable",
+            Reason::Panicked => "panicked",
+            Reason::TooManyDescriptors => "too_many_descriptors",
+        }
+    }
+
+    const fn of(undecided: &Undecided) -> Self {
+        match undecided {
+            Undecided::Store(StoreError::Timeout { .. }) => Reason::StoreTimeout,
+            Undecided::Store(StoreError::Unavailable { .. }) => Reason::StoreUnavailable,
+            Undecided::Panicked { .. } => Reason::Panicked,
+            Undecided::TooManyDescriptors { .. } => Reason::TooManyDescriptors,
+        }
+    }
+
+    /// Whether the store is to blame.
+    pub(super) const fn is_store(self) -> bool {
+        matches!(self, Reason::StoreTimeout | Reason::StoreUnavailable)
+    }
+}
+
+/// What is remembered of verdicts. Give it to the engine as its observer, and
+/// to the debug door to show.
+#[derive(Debug)]
+pub struct Observations {
+    refusals: Refusals,
+    values: Values,
+    unknown: UnknownDomains,
+    undecided: [AtomicU64; Reason::ALL.len()],
+}
+
+impl Observations {
+    /// Nothing remembered yet.
+    pub fn new(config: ObservationsConfig) -> Self {
+        Observations {
+            refusals: Refusals::new(config.top),
+            values: Values::new(config.detailed_series_max, config.near_millionths),
+            unknown: UnknownDomains::default(),
+            undecided: Default::default(),
+        }
+    }
+
+    /// Who is refused most.
+    pub(super) fn top(&self) -> TopReading {
+        self.refusals.read()
+    }
+
+    /// Begins to count refusals anew.
+    pub(super) fn clear_top(&self) {
+        self.refusals.clear();
+    }
+
+    /// Hits by value.
+    pub(super) fn values(&self) -> Vec<Series> {
+        self.values.read()
+    }
+
+    /// How many hits by value have no series of their own.
+    pub(super) fn hits_beyond_series(&self) -> u64 {
+        self.values.beyond()
+    }
+
+    /// How many observations were lost to others at the same moment.
+    pub(super) fn missed(&self) -> u64 {
+        self.refusals.missed().saturating_add(self.values.missed())
+    }
+
+    /// Unknown domains with the number of descriptors that asked for them.
+    pub(super) fn unknown_domains(&self) -> Vec<(String, u64)> {
+        self.unknown.read()
+    }
+
+    pub(super) fn undecided(&self, reason: Reason) -> u64 {
+        self.undecided.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Observations {
+    fn default() -> Self {
+        Observations::new(ObservationsConfig::default())
+    }
+}
+
+impl Observer for Observations {
+    fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+        if verdict.is_switched_off() {
+            return;
+        }
+        if let Some(undecided) = verdict.undecided() {
+            if let Some(count) = self.undecided.get(Reason::of(undecided) as usize) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        if !verdict.domain_is_known() {
+            return self.unknown.count(request.domain, request.descriptors.len());
+        }
+        self.refusals.observe(request, verdict);
+        if verdict.snapshot().shows_values() {
+            self.values.observe(request, verdict);
+        }
+    }
+}
+
+/// The path of a ruling's rule.
+fn rule_label<'v>(verdict: &'v Verdict, ruling: &Ruling) -> &'v str {
+    verdict.rule(ruling).map_or(OVERRIDE, Rule::path)
+}
+
+/// What a ruling's limit is called.
+fn limit_label(verdict: &Verdict, ruling: &Ruling) -> String {
+    match (verdict.rule(ruling), verdict.limit(ruling)) {
+        (Some(rule), Some(limit)) => limit_name(verdict.snapshot(), rule, limit),
+        _ => String::new(),
+    }
+}
+
+/// What a limit is called within its rule: its name, or else its place.
+pub(super) fn limit_name(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
+    match limit.name {
+        Some(name) => snapshot.name(name).to_owned(),
+        None => {
+            let place = rule.limits().iter().position(|id| *id == limit.id).unwrap_or(0);
+            (place + 1).to_string()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

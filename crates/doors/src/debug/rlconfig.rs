@@ -1,0 +1,81 @@
+//! The limits in place, one line each.
+//!
+//! Lines begin as those of envoyproxy/ratelimit do, so that scripts that read
+//! them go on working; what that service cannot say follows.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use tidegate_engine::{Algorithm, Mode, Nanos, Rule, RuleLimit, Snapshot};
+
+/// Every limit, sorted.
+pub(super) fn page(snapshot: &Snapshot) -> String {
+    let mut lines = Vec::new();
+    for rule in snapshot.rules() {
+        if rule.unlimited() {
+            let terms = "unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false";
+            lines.push(format!("{}{terms}, unlimited: true{}\n", head(rule), plan(rule)));
+        }
+        for limit in snapshot.limits_of(rule) {
+            lines.push(line(snapshot, rule, limit));
+        }
+    }
+    // By rule; the limits of one rule stay in the order of the file.
+    lines.sort_by(|one, other| rule_of(one).cmp(rule_of(other)));
+    lines.concat()
+}
+
+fn rule_of(line: &str) -> &str {
+    line.split_once(": unit=").map_or(line, |(rule, _)| rule)
+}
+
+fn head(rule: &Rule) -> String {
+    format!("{}.{}: ", rule.domain().escape_debug(), rule.path().escape_debug())
+}
+
+fn plan(rule: &Rule) -> String {
+    rule.plan().map(|plan| format!(", plan: {}", plan.escape_debug())).unwrap_or_default()
+}
+
+fn line(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
+    let algorithm = limit.limit.algorithm();
+    let unit = limit.unit.map_or("UNKNOWN".to_owned(), |unit| unit.as_str().to_uppercase());
+    let mut line = head(rule);
+    let _ = write!(
+        line,
+        "unit={unit} requests_per_unit={}, shadow_mode: {}, quota_mode: {}",
+        algorithm.quota(),
+        limit.mode == Mode::Shadow,
+        limit.quota,
+    );
+    if let Some(name) = limit.name {
+        let _ = write!(line, ", name: {}", snapshot.name(name).escape_debug());
+    }
+    if !matches!(algorithm, Algorithm::FixedWindow(_)) {
+        let _ = write!(line, ", algorithm: {}", algorithm.name());
+    }
+    if limit.unit.is_none() && !matches!(algorithm, Algorithm::Concurrency(_)) {
+        let _ = write!(line, ", per: {:?}", Duration::from_nanos(Nanos::get(algorithm.period())));
+    }
+    match algorithm {
+        Algorithm::TokenBucket(bucket) => {
+            let _ = write!(line, ", burst: {}", bucket.burst());
+        }
+        Algorithm::LeakyBucket(bucket) => {
+            let _ = write!(line, ", queue: {}", bucket.queue());
+        }
+        Algorithm::SlidingWindow(window) => {
+            let _ = write!(line, ", buckets: {}", window.slices());
+        }
+        Algorithm::FixedWindow(_) | Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => {}
+    }
+    if limit.mode == Mode::Off {
+        line.push_str(", mode: off");
+    }
+    if limit.enforce_percent < 100 {
+        let _ = write!(line, ", enforce_percent: {}", limit.enforce_percent);
+    }
+    line.push_str(&plan(rule));
+    line.push('\n');
+    line
+}

@@ -1,0 +1,137 @@
+//! What is switched at run time: shown, set, taken back.
+
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidegate_engine::{Clock, Engine, Mode, Switch, Target, UnknownTarget};
+
+use super::answer::{self, Answer, Problem};
+use super::change::Change;
+
+/// Everything that is switched.
+#[derive(Debug, Serialize)]
+pub(super) struct SwitchesReading {
+    /// Whether the kill switch is pulled.
+    off: bool,
+    limits: Vec<SwitchedLimit>,
+}
+
+#[derive(Debug, Serialize)]
+struct SwitchedLimit {
+    domain: String,
+    path: String,
+    /// Its name, if it has one.
+    limit: Option<String>,
+    mode: &'static str,
+    enforce_percent: u8,
+    /// What the rule file says.
+    written: Written,
+}
+
+#[derive(Debug, Serialize)]
+struct Written {
+    mode: &'static str,
+    enforce_percent: u8,
+}
+
+pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>) -> SwitchesReading {
+    let mut limits = Vec::new();
+    engine.for_each_switch(|snapshot, rule, limit, switch| {
+        limits.push(SwitchedLimit {
+            domain: rule.domain().to_owned(),
+            path: rule.path().to_owned(),
+            limit: limit.name.map(|name| snapshot.name(name).to_owned()),
+            mode: switch.mode.as_str(),
+            enforce_percent: switch.enforce_percent,
+            written: Written { mode: limit.mode.as_str(), enforce_percent: limit.enforce_percent },
+        });
+    });
+    SwitchesReading { off: engine.is_switched_off(), limits }
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Kill {
+    off: bool,
+}
+
+pub(super) fn kill<S, C: Clock>(
+    engine: &Engine<S, C>,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let Kill { off } = parse(body)?;
+    engine.switch_off(off);
+    Ok((Change::Kill { off }, answer::json(&Kill { off })))
+}
+
+pub(super) fn revive<S, C: Clock>(engine: &Engine<S, C>) -> (Change, Answer) {
+    engine.switch_off(false);
+    (Change::Kill { off: false }, answer::json(&Kill { off: false }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitSwitch {
+    domain: String,
+    path: String,
+    limit: Option<String>,
+    mode: String,
+    enforce_percent: Option<u8>,
+}
+
+/// How many limits were switched.
+#[derive(Debug, Serialize)]
+struct Switched {
+    limits: usize,
+}
+
+pub(super) fn limit<S, C: Clock>(
+    engine: &Engine<S, C>,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let LimitSwitch { domain, path, limit, mode, enforce_percent } = parse(body)?;
+    let mode = Mode::from_word(&mode).ok_or_else(|| {
+        let words = Mode::WORDS.join(", ");
+        Problem::new(StatusCode::BAD_REQUEST, format!("`mode` is one of {words}"))
+    })?;
+    let enforce_percent = enforce_percent.unwrap_or(100);
+    if enforce_percent > 100 {
+        let detail = "`enforce_percent` goes from 0 to 100";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
+    }
+    let switch = Switch { mode, enforce_percent };
+    let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
+    let limits = engine.set_switch(target, switch).map_err(unknown)?;
+    let answer = answer::json(&Switched { limits });
+    Ok((Change::Limit { domain, path, limit, switch }, answer))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitBack {
+    domain: String,
+    path: String,
+    limit: Option<String>,
+}
+
+pub(super) fn limit_back<S, C: Clock>(
+    engine: &Engine<S, C>,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let LimitBack { domain, path, limit } = parse(body)?;
+    let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
+    let limits = engine.unset_switch(target).map_err(unknown)?;
+    let answer = answer::json(&Switched { limits });
+    Ok((Change::LimitBack { domain, path, limit }, answer))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn unknown(error: UnknownTarget) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, error.to_string())
+}
+
+/// A body as the page wants it, or what is wrong with it and where.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))
+}

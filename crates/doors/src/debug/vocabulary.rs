@@ -1,0 +1,153 @@
+//! Every metric: its name, what it counts, its labels. There are no others.
+//!
+//! One table, so that names cannot differ between the code, the page and
+//! docs/metrics.md; a test compares both ways. Labels take words of closed
+//! sets, doors and names that stand in rule files. Values of requests appear in
+//! one metric only, for rules that ask for it, up to a maximum.
+
+/// What kind of metric it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+    /// Says something in its labels; its value is one.
+    Info,
+}
+
+impl Kind {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Info => "info",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, as samples have it; counters end in `_total`.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+        $(pub(super) const $constant: &Metric = &Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)+
+
+        /// Every metric, in the order of the page.
+        pub const METRICS: &[&Metric] = &[$($constant),+];
+    };
+}
+
+metrics! {
+    REQUESTS = Counter "tidegate_requests_total" ["door", "answer"]
+        "Requests answered, by door and answer.";
+    REQUEST_DURATION = Histogram "tidegate_request_duration_seconds" ["door"]
+        "Time from a whole request to its answer.";
+    UNDECIDED = Counter "tidegate_undecided_total" ["reason"]
+        "Requests that could not be decided; the failure mode answered.";
+    UNKNOWN_DOMAINS = Counter "tidegate_unknown_domain_descriptors_total" []
+        "Descriptors of requests for domains that have no rules.";
+
+    RULE_HITS = Counter "tidegate_rule_hits_total" ["domain", "rule", "limit", "outcome"]
+        "Hits by limit and what became of them. Limits that were never hit are left out.";
+    RULE_NEAR_LIMIT = Counter "tidegate_rule_near_limit_hits_total" ["domain", "rule", "limit"]
+        "Hits that were admitted with little left of the limit.";
+    VALUE_HITS = Counter "tidegate_value_hits_total" ["domain", "path", "limit", "outcome"]
+        "Hits by value of the request, for rules with detailed_metric or value_to_metric.";
+    METRICS_DROPPED = Counter "tidegate_metrics_dropped_total" ["reason"]
+        "Hits and observations that have no series of their own.";
+    RULES_SUMMED = Gauge "tidegate_rules_summed" []
+        "Rules beyond the maximum, whose hits are summed.";
+
+    RULES_INFO = Info "tidegate_rules_info" ["version"]
+        "The version of the rules in place.";
+    RULES = Gauge "tidegate_rules_in_place" []
+        "Rules in place.";
+    RULES_LIMITS = Gauge "tidegate_rules_limits" []
+        "Limits of the rules in place.";
+    RULES_LOADS = Counter "tidegate_rules_loads_total" []
+        "Times that rules were put in place.";
+    RULES_FAILURES = Counter "tidegate_rules_load_failures_total" []
+        "Times that rules were wrong, so that the old ones stayed.";
+    RULES_LAST_LOAD = Gauge "tidegate_rules_last_load_timestamp_seconds" []
+        "When rules were last put in place, in Unix time.";
+    RULES_STALE = Gauge "tidegate_rules_stale" []
+        "1 while the latest rules are wrong and older ones are in place.";
+
+    STORE_KEYS = Gauge "tidegate_store_keys" []
+        "Keys in the store, idle ones that were not dropped yet included.";
+    STORE_BYTES = Gauge "tidegate_store_bytes" []
+        "Bytes that the counters take.";
+    STORE_BUDGET = Gauge "tidegate_store_budget_bytes" []
+        "The most bytes that the counters may take.";
+    STORE_SHARED = Counter "tidegate_store_shared_answers_total" []
+        "Answers from a shared counter because the store was full.";
+    STORE_UNMETERED = Counter "tidegate_store_unmetered_answers_total" []
+        "Answers without a counter because the store was full.";
+
+    KILL_SWITCH = Gauge "tidegate_kill_switch" []
+        "1 while everything is switched off and every request passes.";
+    SWITCHES = Gauge "tidegate_switches" ["mode"]
+        "Limits that are switched at run time, by the mode they are switched to.";
+    CHANGES = Counter "tidegate_debug_changes_total" ["change"]
+        "Changes made through the debug door.";
+    DENIED = Counter "tidegate_debug_denied_total" []
+        "Requests that the debug door turned away for want of the right token.";
+
+    BUILD_INFO = Info "tidegate_build_info" ["version"]
+        "The version of the program.";
+    PROCESS_CPU = Counter "process_cpu_seconds_total" []
+        "Processor time used.";
+    PROCESS_RESIDENT = Gauge "process_resident_memory_bytes" []
+        "Resident memory.";
+    PROCESS_VIRTUAL = Gauge "process_virtual_memory_bytes" []
+        "Virtual memory.";
+    PROCESS_FDS = Gauge "process_open_fds" []
+        "Open file descriptors.";
+    PROCESS_FDS_MAX = Gauge "process_max_fds" []
+        "The most file descriptors that may be open.";
+    PROCESS_START = Gauge "process_start_time_seconds" []
+        "When the process started, in Unix time.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_as_their_kind_does() {
+        for metric in METRICS {
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{metric:?}");
+            assert_eq!(metric.name.ends_with("_info"), metric.kind == Kind::Info, "{metric:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_used_twice_without_its_ending() {
+        let short = |name: &'static str| {
+            ["_total", "_info"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+        };
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| short(metric.name)).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading a body, up to a maximum.
+//!
+//! A body that says that it is too large is not read at all; one that turns
+//! out to be is read no further.
+
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+
+/// A body that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is larger than allowed.
+    TooLarge,
+    /// It ended before its end.
+    Broken,
+}
+
+/// The whole body. One that comes in one piece is not copied.
+pub(super) async fn read<B: Body<Data = Bytes>>(
+    body: B,
+    bytes_max: usize,
+) -> Result<Bytes, Unread> {
+    if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > bytes_max {
+        return Err(Unread::TooLarge);
+    }
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut joined = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // A frame that is no data is a trailer, which says nothing here.
+        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        let read = first.len().max(joined.len());
+        if data.len() > bytes_max.saturating_sub(read) {
+            return Err(Unread::TooLarge);
+        }
+        if read == 0 {
+            first = data;
+        } else {
+            if joined.is_empty() {
+                joined.extend_from_slice(&first);
+            }
+            joined.extend_from_slice(&data);
+        }
+    }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::Frame;
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// A body of several pieces that does not say how long it is.
+    struct Pieces(VecDeque<Result<Frame<Bytes>, &'static str>>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    fn pieces<const N: usize>(texts: [&'static str; N]) -> Pieces {
+        Pieces(texts.into_iter().map(|text| Ok(Frame::data(text.into()))).collect())
+    }
+
+    #[tokio::test]
+    async fn a_body_in_one_piece_is_not_copied() {
+        let bytes = Bytes::from_static(b"{}");
+        let read = read(Full::new(bytes.clone()), 2).await.unwrap();
+        assert_eq!(read.as_ptr(), bytes.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn pieces_are_joined_up_to_the_maximum() {
+        assert_eq!(read(pieces(["ab", "", "c", "de"]), 5).await.unwrap(), "abcde");
+        assert_eq!(read(pieces(["ab", "c", "de"]), 4).await, Err(Unread::TooLarge));
+        assert_eq!(read(pieces([]), 0).await.unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_the_maximum_is_not_read() {
+        let mut body = pieces(["abc", "d", "e", "f"]);
+        assert_eq!(read(Pin::new(&mut body), 3).await, Err(Unread::TooLarge));
+        assert_eq!(body.0.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_says_that_it_is_too_large_is_not_read() {
+        assert_eq!(read(Full::new(Bytes::from_static(b"abc")), 2).await, Err(Unread::TooLarge));
+    }
+
+    #[tokio::test]
+    async fn trailers_are_passed_over_and_errors_are_not() {
+        let mut body = pieces(["ab"]);
+        body.0.push_back(Ok(Frame::trailers(http::HeaderMap::new())));
+        assert_eq!(read(Pin::new(&mut body), 9).await.unwrap(), "ab");
+        let mut body = pieces(["ab"]);
+        body.0.push_back(Err("gone"));
+        assert_eq!(read(body, 9).await, Err(Unread::Broken));
+    }
+}

@@ -1,0 +1,160 @@
+//! Which rule a request meets, and why: for people, so slow and in words.
+
+use serde::Serialize;
+use tidegate_engine::{Clock, Request};
+use tidegate_engine::{
+    Domain, Ending, Engine, Explanation, LimitId, Mode, Rule, RuleLimit, Snapshot, Switch, WhenOver,
+};
+use tidegate_rules::{Charge, LevelExplanation, closest};
+
+use super::complaint::Complaint;
+use super::encode::Version;
+
+/// The explanation of a request's descriptors, as JSON.
+pub(super) fn explain<S, C: Clock>(
+    engine: &Engine<S, C>,
+    request: &Request<'_>,
+) -> Result<Vec<u8>, Complaint> {
+    let snapshot = engine.snapshot();
+    let domain =
+        snapshot.domain(request.domain).ok_or_else(|| no_such_domain(&snapshot, request.domain))?;
+    let mut switches = Vec::new();
+    engine.for_each_switch(|_, _, limit, switch| switches.push((limit.id, switch)));
+    let explained = request.descriptors.iter().map(|descriptor| {
+        if descriptor.limit.is_some() {
+            return ExplainedDescriptor::with_own_limit();
+        }
+        let explanation = domain.explain(descriptor.entries);
+        let rule = domain.find(descriptor.entries).map(|found| found.rule);
+        let rule = rule.map(|rule| ExplainedRule::of(&snapshot, rule, &switches));
+        ExplainedDescriptor::of(explanation, rule)
+    });
+    let explained = Explained {
+        domain: domain.name(),
+        rules_version: Version(snapshot.version()),
+        charge: domain.charge(),
+        descriptors: explained.collect(),
+    };
+    // Strings and numbers always serialize.
+    Ok(serde_json::to_vec(&explained).unwrap_or_default())
+}
+
+fn no_such_domain(snapshot: &Snapshot, name: &str) -> Complaint {
+    /// How many domains are named in a message.
+    const NAMED_MAX: usize = 10;
+    let names = || snapshot.domains().map(Domain::name);
+    let hint = match closest(name, names()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if names().next().is_none() => "no rules are loaded".to_owned(),
+        None => {
+            let known: Vec<&str> = names().take(NAMED_MAX).collect();
+            format!("there are: {}", known.join(", "))
+        }
+    };
+    let shown: String = name.chars().take(64).collect();
+    let detail = format!("no domain is called `{shown}`");
+    Complaint::new(http::StatusCode::NOT_FOUND, detail).hint(hint)
+}
+
+#[derive(Serialize)]
+struct Explained<'s> {
+    domain: &'s str,
+    rules_version: Version,
+    charge: Charge,
+    descriptors: Vec<ExplainedDescriptor<'s>>,
+}
+
+#[derive(Serialize)]
+struct ExplainedDescriptor<'s> {
+    /// What was tried for each entry.
+    levels: Vec<LevelExplanation>,
+    /// How it ended: one word of a closed set.
+    ending: &'static str,
+    /// The same in a sentence.
+    why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<ExplainedRule<'s>>,
+}
+
+impl<'s> ExplainedDescriptor<'s> {
+    fn of(explanation: Explanation, rule: Option<ExplainedRule<'s>>) -> Self {
+        let Explanation { levels, ending, .. } = explanation;
+        let why = ending.to_string();
+        let ending = match ending {
+            Ending::Rule { .. } => "rule",
+            Ending::NoLimitThere { .. } => "no_limit_there",
+            Ending::NoSuchPlan { .. } => "no_such_plan",
+            Ending::NoMatch => "no_match",
+            Ending::NoEntries => "no_entries",
+        };
+        ExplainedDescriptor { levels, ending, why, rule }
+    }
+
+    fn with_own_limit() -> Self {
+        let why = "the descriptor brings its own limit, so the rules are not asked".to_owned();
+        ExplainedDescriptor { levels: Vec::new(), ending: "own_limit", why, rule: None }
+    }
+}
+
+#[derive(Serialize)]
+struct ExplainedRule<'s> {
+    path: &'s str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<&'s str>,
+    unlimited: bool,
+    limits: Vec<ExplainedLimit<'s>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'s serde_json::Value>,
+}
+
+impl<'s> ExplainedRule<'s> {
+    fn of(snapshot: &'s Snapshot, rule: &'s Rule, switches: &[(LimitId, Switch)]) -> Self {
+        let limits = snapshot.limits_of(rule).iter();
+        ExplainedRule {
+            path: rule.path(),
+            plan: rule.plan(),
+            unlimited: rule.unlimited(),
+            limits: limits.map(|limit| ExplainedLimit::of(snapshot, limit, switches)).collect(),
+            metadata: rule.metadata(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ExplainedLimit<'s> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'s str>,
+    algorithm: &'static str,
+    /// How much it allows in each period, or in flight.
+    amount: u64,
+    /// The period, or the time to live of slots in flight.
+    period_ms: u64,
+    /// What one hit costs.
+    cost: u64,
+    mode: Mode,
+    enforce_percent: u8,
+    /// Whether a switch at run time says the mode, and not the rule file.
+    switched: bool,
+    when_over: WhenOver,
+    /// The names of the limits that do not apply beside it.
+    replaces: Vec<&'s str>,
+}
+
+impl<'s> ExplainedLimit<'s> {
+    fn of(snapshot: &'s Snapshot, limit: &'s RuleLimit, switches: &[(LimitId, Switch)]) -> Self {
+        let switch = switches.iter().find(|(id, _)| *id == limit.id).map(|(_, switch)| switch);
+        let algorithm = limit.limit.algorithm();
+        ExplainedLimit {
+            name: limit.name.map(|name| snapshot.name(name)),
+            algorithm: algorithm.name(),
+            amount: algorithm.quota(),
+            period_ms: super::encode::ms(algorithm.period()),
+            cost: limit.cost,
+            mode: switch.map_or(limit.mode, |switch| switch.mode),
+            enforce_percent: switch.map_or(limit.enforce_percent, |switch| switch.enforce_percent),
+            switched: switch.is_some(),
+            when_over: limit.when_over,
+            replaces: limit.replaces.iter().map(|name| snapshot.name(*name)).collect(),
+        }
+    }
+}

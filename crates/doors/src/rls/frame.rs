@@ -1,0 +1,160 @@
+//! gRPC's framing of a request: five bytes, then one message.
+
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
+
+/// A flag, then the length in four bytes.
+pub(super) const PREFIX_LEN: usize = 5;
+
+/// Why a body holds no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum FrameError {
+    #[error("the call has no message")]
+    Missing,
+    #[error("the call has more than one message")]
+    Extra,
+    #[error("the message is cut off")]
+    Truncated,
+    #[error("the message has an impossible flag")]
+    Flag,
+    #[error("compressed messages are not read")]
+    Compressed,
+    #[error("the message is longer than {max} bytes")]
+    TooLong { max: usize },
+}
+
+/// How messages with the flag for compression are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    /// Not at all.
+    Identity,
+    /// In a way that is not read.
+    Other,
+}
+
+/// The body of a call, as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Nearly always all of it; never copied then.
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    /// Adds a piece.
+    #[inline]
+    pub(super) fn push(&mut self, piece: Bytes, max: usize) -> Result<(), FrameError> {
+        if self.len().saturating_add(piece.len()) > PREFIX_LEN.saturating_add(max) {
+            return Err(FrameError::TooLong { max });
+        }
+        if self.first.is_empty() {
+            self.first = piece;
+        } else {
+            if self.more.is_empty() {
+                self.more.extend_from_slice(&self.first);
+            }
+            self.more.extend_from_slice(&piece);
+        }
+        Ok(())
+    }
+
+    /// The whole body.
+    #[inline]
+    pub(super) fn finish(&mut self) -> Bytes {
+        if self.more.is_empty() {
+            std::mem::take(&mut self.first)
+        } else {
+            std::mem::take(&mut self.more).freeze()
+        }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        if self.more.is_empty() { self.first.len() } else { self.more.len() }
+    }
+}
+
+/// The one message of a whole body.
+#[inline]
+pub(super) fn message(
+    body: &[u8],
+    compression: Compression,
+    max: usize,
+) -> Result<&[u8], FrameError> {
+    if body.is_empty() {
+        return Err(FrameError::Missing);
+    }
+    let Some((&[flag, a, b, c, d], rest)) = body.split_first_chunk::<PREFIX_LEN>() else {
+        return Err(FrameError::Truncated);
+    };
+    match flag {
+        0 => {}
+        1 if compression == Compression::Identity => {}
+        1 => return Err(FrameError::Compressed),
+        _ => return Err(FrameError::Flag),
+    }
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+    if length > max {
+        return Err(FrameError::TooLong { max });
+    }
+    match rest.len() {
+        have if have < length => Err(FrameError::Truncated),
+        have if have > length => Err(FrameError::Extra),
+        _ => Ok(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 4;
+
+    fn read(body: &[u8]) -> Result<&[u8], FrameError> {
+        message(body, Compression::Other, MAX)
+    }
+
+    #[test]
+    fn one_whole_message_is_read() {
+        assert_eq!(read(&[0, 0, 0, 0, 2, 8, 9]), Ok(&[8, 9][..]));
+        assert_eq!(read(&[0, 0, 0, 0, 0]), Ok(&[][..]));
+    }
+
+    #[test]
+    fn everything_else_has_its_error() {
+        assert_eq!(read(&[]), Err(FrameError::Missing));
+        assert_eq!(read(&[0, 0, 0]), Err(FrameError::Truncated));
+        assert_eq!(read(&[0, 0, 0, 0, 2, 8]), Err(FrameError::Truncated));
+        assert_eq!(read(&[0, 0, 0, 0, 1, 8, 9]), Err(FrameError::Extra));
+        assert_eq!(read(&[2, 0, 0, 0, 0]), Err(FrameError::Flag));
+        assert_eq!(read(&[1, 0, 0, 0, 0]), Err(FrameError::Compressed));
+        assert_eq!(read(&[0, 0, 0, 0, 5]), Err(FrameError::TooLong { max: MAX }));
+        assert_eq!(read(&[0, 255, 255, 255, 255]), Err(FrameError::TooLong { max: MAX }));
+    }
+
+    #[test]
+    fn a_message_that_says_compressed_by_nothing_is_read() {
+        assert_eq!(message(&[1, 0, 0, 0, 1, 8], Compression::Identity, MAX), Ok(&[8][..]));
+    }
+
+    #[test]
+    fn pieces_are_put_together_up_to_the_maximum() {
+        let mut gathered = Gathered::default();
+        for piece in [&[0, 0][..], &[], &[0, 0, 2], &[8], &[9]] {
+            assert_eq!(gathered.push(Bytes::from_static(piece), MAX), Ok(()));
+        }
+        assert_eq!(
+            gathered.push(Bytes::from_static(&[1, 2, 3]), MAX),
+            Err(FrameError::TooLong { max: MAX })
+        );
+        assert_eq!(gathered.finish(), [0, 0, 0, 0, 2, 8, 9][..]);
+    }
+
+    #[test]
+    fn a_body_in_one_piece_is_not_copied() {
+        let piece = Bytes::from(vec![0, 0, 0, 0, 1, 8]);
+        let mut gathered = Gathered::default();
+        gathered.push(piece.clone(), MAX).unwrap();
+        assert_eq!(gathered.finish().as_ptr(), piece.as_ptr());
+    }
+}

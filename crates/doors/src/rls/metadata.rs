@@ -1,0 +1,120 @@
+//! Dynamic metadata: what the proxy is told beside the answer, for its logs
+//! and routes.
+//!
+//! Made anew for each answer. Upstream merges into the metadata of its loaded
+//! rules, so that one request's shows up in another's.
+
+use serde_json::{Map, Value, json};
+use tidegate_engine::Verdict;
+
+use super::answer::{Code, DescriptorStatus};
+use super::asked::{Asked, Part};
+use super::settings::RlsSettings;
+use super::unit::UnitNumber;
+
+/// The members of the metadata, by name.
+pub(super) type Metadata = Map<String, Value>;
+
+/// The metadata of one answer.
+pub(super) fn of(
+    verdict: &Verdict,
+    asked: &Asked<'_>,
+    statuses: &[DescriptorStatus<'_>],
+    settings: &RlsSettings,
+) -> Metadata {
+    let mut members = Map::new();
+    members.insert("domain".to_owned(), asked.domain.into());
+    let descriptors = asked.parts().iter().map(|part| descriptor(asked, part));
+    members.insert("descriptors".to_owned(), descriptors.collect());
+    if asked.hits != 0 {
+        members.insert("hitsAddend".to_owned(), asked.hits.into());
+    }
+    let mut merged = Map::new();
+    for (rule, status) in verdict.met().zip(statuses) {
+        let metadata = rule.and_then(|rule| rule.metadata()).and_then(Value::as_object);
+        if let Some(metadata) = metadata.filter(|_| status.code != Code::OverLimit) {
+            merge(&mut merged, metadata);
+        }
+    }
+    if !merged.is_empty() {
+        members.insert("metadata".to_owned(), merged.into());
+    }
+    // Upstream has no such member.
+    let culprit = if settings.upstream_errors { Map::new() } else { culprit(verdict) };
+    if !culprit.is_empty() {
+        members.insert("tidegate".to_owned(), culprit.into());
+    }
+    members
+}
+
+fn descriptor(asked: &Asked<'_>, part: &Part) -> Value {
+    let entries = asked.entries(part).iter();
+    let entries: Value = entries.map(|entry| format!("{}={}", entry.key, entry.value)).collect();
+    let mut members = Map::new();
+    members.insert("entries".to_owned(), entries);
+    if let Some(limit) = part.limit {
+        let unit = UnitNumber::of(UnitNumber::read(limit.unit)).name();
+        let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
+        members.insert("limit".to_owned(), text.into());
+    }
+    if let Some(hits) = part.hits {
+        members.insert("hitsAddend".to_owned(), hits.into());
+    }
+    members.into()
+}
+
+/// Who refused, or would have.
+fn culprit(verdict: &Verdict) -> Metadata {
+    let mut members = Map::new();
+    if let Some(refusal) = verdict.refusal() {
+        let mut by = Map::new();
+        by.insert("domain".to_owned(), refusal.domain.into());
+        by.insert("path".to_owned(), refusal.path.into());
+        if let Some(limit) = refusal.limit {
+            by.insert("limit".to_owned(), limit.into());
+        }
+        members.insert("refused_by".to_owned(), by.into());
+    }
+    let flags = [
+        ("shadow", verdict.refused_in_shadow()),
+        ("soft", verdict.is_soft()),
+        ("switched_off", verdict.is_switched_off()),
+        ("undecided", verdict.undecided().is_some()),
+    ];
+    for (name, _) in flags.into_iter().filter(|(_, holds)| *holds) {
+        members.insert(name.to_owned(), json!(true));
+    }
+    members
+}
+
+/// Adds what is not there yet; maps on both sides are merged. The depth is
+/// that of rule files, which is bounded.
+fn merge(into: &mut Metadata, from: &Metadata) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (None, _) => _ = into.insert(key.clone(), value.clone()),
+            (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_value_wins_and_maps_are_merged() {
+        let mut merged = Map::new();
+        let first = json!({"a": 1, "deep": {"x": 1, "deeper": {"p": 1}}, "text": "t"});
+        let second =
+            json!({"a": 2, "b": 2, "deep": {"x": 2, "y": 2, "deeper": {"q": 2}}, "text": {}});
+        for each in [&first, &second] {
+            merge(&mut merged, each.as_object().unwrap());
+        }
+        let expected = json!({
+            "a": 1, "b": 2, "deep": {"x": 1, "y": 2, "deeper": {"p": 1, "q": 2}}, "text": "t"
+        });
+        assert_eq!(Value::Object(merged), expected);
+    }
+}
