@@ -2,12 +2,15 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run test fmt lint docs unit features bench sim deny
+.PHONY: help run demo test fmt lint docs unit features bench sim deny
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Try the engine on the terminal, with the quickstart rules
+run: ## Serve decisions on the quickstart rules, and say what to try
+	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+
+demo: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
@@ -21,8 +24,12 @@ lint: ## Clippy on everything, warnings are errors
 docs: ## Build the API docs, warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-features: ## Build what has optional features without them
+features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
+	for door in tower-layer rls http-api debug server traces; do \
+		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
+	done
+	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features debug
 
 unit: ## Every test
 	$(CARGO) test --locked --workspace --quiet

@@ -275,7 +275,7 @@ impl Algorithm {
     }
 
     /// What can be used at once when nothing is used.
-    pub(crate) const fn capacity(&self) -> u64 {
+    pub const fn capacity(&self) -> u64 {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
             Algorithm::LeakyBucket(bucket) => bucket.pace().units(),

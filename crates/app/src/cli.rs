@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use crate::config::ConfigArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
+use crate::serve::ServeArgs;
 use crate::version;
 
 /// Keeps a service alive and fair under load: rate limits, concurrency limits
@@ -47,6 +48,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Serve decisions: Envoy's rate limit service, an HTTP API, metrics.
+    ///
+    /// Without a configuration file: the rules in `rules/`, gRPC on port 8081, HTTP
+    /// on 8080, metrics and switches on 6070 for this machine only. Rules are read
+    /// again when they change. SIGTERM lets requests finish, SIGHUP reads the
+    /// rules at once.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Try rules at a prompt: type requests, see what is admitted.
     ///
     /// Everything runs in this process and is gone when it ends. `wait` skips
@@ -76,6 +85,16 @@ Examples:
   tidegate config check
   tidegate config show --compat
   tidegate config schema";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  tidegate serve --rules rules/
+  tidegate serve --config tidegate.yaml --log-level debug
+  tidegate serve --rules shop.yaml --grpc unix:/run/tidegate.sock --http 127.0.0.1:8080
+  RUNTIME_ROOT=/srv/runtime/current tidegate serve --compat
+
+`tidegate config show` says what is in effect, and why.
+Exit codes: 0 stopped, 1 configuration or rules have problems, 2 it could not start.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

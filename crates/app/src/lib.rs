@@ -17,6 +17,7 @@ mod completions;
 pub mod config;
 mod demo;
 mod rules;
+mod serve;
 mod version;
 
 use std::ffi::OsString;
@@ -64,6 +65,7 @@ fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             ConfigCommand::Env => config::show::run_env(out),
             ConfigCommand::Reference { part } => config::reference::run(part, out),
         },
+        Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Completions { shell } => completions::run(shell, out),
         Command::Version => version::run(out),

@@ -13,6 +13,7 @@
 mod answer;
 mod change;
 mod door;
+mod metrics_only;
 mod routes;
 mod settings;
 mod token;
@@ -32,6 +33,7 @@ mod vocabulary;
 
 pub use change::Change;
 pub use door::DebugDoor;
+pub use metrics_only::MetricsDoor;
 pub use observations::{Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel, RulesReading, StoreReading};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};

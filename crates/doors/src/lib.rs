@@ -34,9 +34,9 @@ pub mod server;
 
 #[cfg(feature = "debug")]
 pub use debug::{
-    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, Observations,
-    ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
-    TokenError,
+    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, MetricsDoor,
+    Observations, ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN,
+    Token, TokenError,
 };
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};

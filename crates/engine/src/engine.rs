@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
-use tidegate_rules::{OnStoreError, Rule, RuleLimit, Snapshot};
+use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
     Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
 };
@@ -268,7 +268,8 @@ impl<S, C: Clock> Engine<S, C> {
             self.gather(&verdict.loaded, &request, &mut Met::new(), &mut gathered);
             let enforced =
                 gathered.charged.each().filter(|(check, _)| check.role != Role::Observed);
-            let said = |limit: Option<&RuleLimit>| {
+            let said = |limit: Option<LimitId>| {
+                let limit = limit.and_then(|limit| verdict.loaded.snapshot().limit(limit));
                 limit.map_or(OnStoreError::Local, |limit| limit.on_store_error)
             };
             enforced.map(|(_, meaning)| said(meaning.limit)).collect::<Vec<_>>()
@@ -292,8 +293,8 @@ impl<S, C: Clock> Engine<S, C> {
         held: &mut Vec<Held>,
     ) {
         for ((check, meaning), answer) in checks.each().zip(answers) {
-            let (limit, decision) = (meaning.limit.map(|limit| limit.id), answer.decision);
-            if let (Some(near), Some(limit)) = (self.tallied, meaning.limit)
+            let (limit, decision) = (meaning.limit, answer.decision);
+            if let (Some(near), Some(limit)) = (self.tallied, limit)
                 && let Some(tally) = loaded.tally(limit)
             {
                 tally.count(verb, near, check.role, check.cost, &decision);

@@ -1,12 +1,12 @@
 //! From a request to the checks that it needs.
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Holder, Limit};
-use tidegate_rules::{Entry, KeyValue, Mode, NameId, Rule, RuleLimit, Values};
+use tidegate_algorithms::{Holder, Limit};
+use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::loaded::Loaded;
+use crate::loaded::{BriefLimit, Loaded};
 use crate::request::Request;
 use crate::verdict::Met;
 
@@ -32,15 +32,15 @@ pub(crate) struct Gathered<'s> {
 pub(crate) struct Checks<'s> {
     pub(crate) checks: SmallVec<[Check<'s>; 4]>,
     /// In the order of the checks.
-    meanings: SmallVec<[Meaning<'s>; 4]>,
+    meanings: SmallVec<[Meaning; 4]>,
 }
 
 /// What a check stands for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meaning<'s> {
+pub(crate) struct Meaning {
     pub(crate) descriptor: u32,
     /// None when the request brought its own limit.
-    pub(crate) limit: Option<&'s RuleLimit>,
+    pub(crate) limit: Option<LimitId>,
 }
 
 /// Matches every descriptor and lists the checks of the limits that they meet.
@@ -76,11 +76,15 @@ pub(crate) fn gather<'s>(
             continue;
         }
         let mut values = Values::new();
-        let rule = domain.find_rule(descriptor.entries, &mut values);
-        met.push(rule.map(Rule::id));
-        let Some(rule) = rule else { continue };
-        if let Some(exemption) = rule.exemption() {
-            replaced.extend_from_slice(&exemption.replaces);
+        let found = domain.find_id(descriptor.entries, &mut values);
+        met.push(found);
+        let Some(rule) = found.and_then(|rule| loaded.rule(rule)) else { continue };
+        if rule.is_exempt {
+            let exempt = found.and_then(|rule| loaded.snapshot().rule(rule));
+            let exemption = exempt.and_then(|rule| rule.exemption());
+            replaced.extend(
+                exemption.into_iter().flat_map(|exemption| exemption.replaces.iter().copied()),
+            );
         }
         let limits = loaded.limits_of(rule);
         if limits.is_empty() {
@@ -88,19 +92,19 @@ pub(crate) fn gather<'s>(
         }
         // By the rule's place, not by one of its limits: a limit keeps its
         // counters when the list of limits around it changes.
-        let fingerprint = fingerprint(fingerprinter, rule.identity(), &values);
+        let fingerprint = fingerprint(fingerprinter, rule.identity, &values);
         for limit in limits {
-            let Some(role) = role(loaded, limit, &values) else { continue };
-            if !limit.replaces.is_empty() {
-                replaced.extend_from_slice(&limit.replaces);
+            let Some(role) = role(limit, &values) else { continue };
+            if limit.replaces {
+                let limit = loaded.snapshot().limit(limit.id);
+                replaced.extend(limit.into_iter().flat_map(|limit| limit.replaces.iter().copied()));
             }
-            let slots = matches!(limit.limit.algorithm(), Algorithm::Concurrency(_));
-            let held = slots && !descriptor.refund;
+            let held = limit.counts_slots && !descriptor.refund;
             // A request is one request in flight, however much else it costs.
-            let cost = if slots { asked.min(1) } else { asked }.saturating_mul(limit.cost);
+            let cost = if limit.counts_slots { asked.min(1) } else { asked };
             gathered.push(
                 index,
-                Some(limit),
+                Some(limit.id),
                 descriptor.refund,
                 Check {
                     key: Key {
@@ -108,7 +112,7 @@ pub(crate) fn gather<'s>(
                         group: limit.identity,
                     },
                     limit: &limit.limit,
-                    cost,
+                    cost: cost.saturating_mul(limit.cost),
                     holder: if held { holder() } else { Holder::default() },
                     role,
                 },
@@ -116,8 +120,8 @@ pub(crate) fn gather<'s>(
         }
     }
     if !replaced.is_empty() {
-        gathered.charged.drop_replaced(&replaced);
-        gathered.refunded.drop_replaced(&replaced);
+        gathered.charged.drop_replaced(loaded.snapshot(), &replaced);
+        gathered.refunded.drop_replaced(loaded.snapshot(), &replaced);
     }
 }
 
@@ -140,13 +144,7 @@ impl<'s> Gathered<'s> {
     }
 
     #[inline]
-    fn push(
-        &mut self,
-        descriptor: u32,
-        limit: Option<&'s RuleLimit>,
-        refund: bool,
-        check: Check<'s>,
-    ) {
+    fn push(&mut self, descriptor: u32, limit: Option<LimitId>, refund: bool, check: Check<'s>) {
         let checks = if refund { &mut self.refunded } else { &mut self.charged };
         // What is given back refuses nobody, and admits nobody either.
         let role = if refund { Role::Observed } else { check.role };
@@ -157,14 +155,15 @@ impl<'s> Gathered<'s> {
 
 impl<'s> Checks<'s> {
     #[inline]
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&Check<'s>, &Meaning<'s>)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Check<'s>, &Meaning)> {
         self.checks.iter().zip(&self.meanings)
     }
 
     /// Drops the limits that another one of the same request replaces.
-    fn drop_replaced(&mut self, replaced: &[NameId]) {
-        let stays = |meaning: &Meaning<'_>| {
-            let name = meaning.limit.and_then(|limit| limit.name);
+    fn drop_replaced(&mut self, snapshot: &Snapshot, replaced: &[NameId]) {
+        let stays = |meaning: &Meaning| {
+            let limit = meaning.limit.and_then(|limit| snapshot.limit(limit));
+            let name = limit.and_then(|limit| limit.name);
             name.is_none_or(|name| !replaced.contains(&name))
         };
         let mut kept = self.meanings.iter().map(stays);
@@ -199,24 +198,24 @@ fn key_of_own(
 
 /// What the limit's answer means for this key; `None` when it is off.
 #[inline]
-fn role(loaded: &Loaded, limit: &RuleLimit, values: &[KeyValue<'_>]) -> Option<Role> {
-    let switch = loaded.switch(limit);
+fn role(limit: &BriefLimit, values: &[KeyValue<'_>]) -> Option<Role> {
+    let switch = limit.switch();
     match switch.mode {
         Mode::Off => return None,
         Mode::Shadow => return Some(Role::Observed),
         Mode::Enforce => {}
     }
-    if switch.enforce_percent < 100 && !switch.enforces(key_number(limit, values)) {
+    if switch.enforce_percent < 100 && !switch.enforces(key_number(limit.identity, values)) {
         return Some(Role::Observed);
     }
-    Some(if limit.quota { Role::Alternative } else { Role::Required })
+    Some(if limit.is_quota { Role::Alternative } else { Role::Required })
 }
 
 /// A number for the key that is the same in every process and after every
 /// restart, so that a caller is in or out everywhere.
-fn key_number(limit: &RuleLimit, values: &[KeyValue<'_>]) -> u64 {
+fn key_number(limit: u64, values: &[KeyValue<'_>]) -> u64 {
     let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
-    bytes.extend_from_slice(&limit.identity.to_le_bytes());
+    bytes.extend_from_slice(&limit.to_le_bytes());
     write_values(values, &mut bytes);
     xxh3_64(&bytes)
 }

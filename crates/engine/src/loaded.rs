@@ -1,10 +1,15 @@
 //! A snapshot of the rules as the engine uses it: with a switch and, if wanted,
 //! a tally for each limit.
+//!
+//! What every request needs of its rule and of the rule's limits is kept here
+//! once more, in brief. Rules and limits are large, and a rule that is met
+//! seldom comes from slow memory: in brief it is two or three cache lines.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_rules::{Rule, RuleLimit, Snapshot};
+use tidegate_algorithms::{Algorithm, Limit};
+use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 
 use crate::switch::{Switch, SwitchCell};
 use crate::tally::TallyCell;
@@ -13,26 +18,85 @@ use crate::tally::TallyCell;
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     snapshot: Arc<Snapshot>,
-    /// By limit.
-    switches: Box<[SwitchCell]>,
+    rules: Box<[BriefRule]>,
+    /// Those of one rule side by side.
+    limits: Box<[BriefLimit]>,
     /// By limit; none when nobody counts. Plans of one rule share theirs, as
     /// they share their counters.
     tallies: Box<[Arc<TallyCell>]>,
+}
+
+/// What a request needs of a rule.
+#[derive(Debug)]
+pub(crate) struct BriefRule {
+    pub(crate) identity: u64,
+    first: u32,
+    count: u32,
+    /// Whether it has an exemption, of which more is said in the rule itself.
+    pub(crate) is_exempt: bool,
+}
+
+/// What a request needs of a limit.
+#[derive(Debug)]
+pub(crate) struct BriefLimit {
+    pub(crate) identity: u64,
+    pub(crate) cost: u64,
+    pub(crate) limit: Arc<Limit>,
+    pub(crate) id: LimitId,
+    switch: SwitchCell,
+    pub(crate) is_quota: bool,
+    /// Whether it counts requests in flight.
+    pub(crate) counts_slots: bool,
+    /// Whether it replaces others; which, is said in the limit itself.
+    pub(crate) replaces: bool,
+}
+
+impl BriefRule {
+    fn of(rule: &Rule) -> Self {
+        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        BriefRule {
+            identity: rule.identity(),
+            first: narrow(rule.limits().first().map_or(0, |id| id.index())),
+            count: narrow(rule.limits().len()),
+            is_exempt: rule.exemption().is_some(),
+        }
+    }
+}
+
+impl BriefLimit {
+    fn of(limit: &RuleLimit, switch: Switch) -> Self {
+        BriefLimit {
+            identity: limit.identity,
+            cost: limit.cost,
+            limit: Arc::clone(&limit.limit),
+            id: limit.id,
+            switch: SwitchCell::new(switch),
+            is_quota: limit.quota,
+            counts_slots: matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)),
+            replaces: !limit.replaces.is_empty(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn switch(&self) -> Switch {
+        self.switch.read()
+    }
 }
 
 impl Loaded {
     /// The snapshot with the switches that its rules say, but for those that
     /// were set at run time, by the limit's identity.
     pub(crate) fn new(snapshot: Arc<Snapshot>, set: &HashMap<u64, Switch>) -> Self {
-        let switches = snapshot
-            .limits()
-            .iter()
-            .map(|limit| {
-                let switch = set.get(&limit.identity).copied();
-                SwitchCell::new(switch.unwrap_or_else(|| Switch::of(limit)))
-            })
-            .collect();
-        Loaded { snapshot, switches, tallies: Box::default() }
+        let brief = |limit: &RuleLimit| {
+            let switch = set.get(&limit.identity).copied();
+            BriefLimit::of(limit, switch.unwrap_or_else(|| Switch::of(limit)))
+        };
+        Loaded {
+            rules: snapshot.rules().iter().map(BriefRule::of).collect(),
+            limits: snapshot.limits().iter().map(brief).collect(),
+            snapshot,
+            tallies: Box::default(),
+        }
     }
 
     /// The same with tallies that go on from those before.
@@ -48,33 +112,44 @@ impl Loaded {
         &self.snapshot
     }
 
+    /// A rule of the snapshot, in brief.
     #[inline]
-    pub(crate) fn limits_of(&self, rule: &Rule) -> &[RuleLimit] {
-        self.snapshot.limits_of(rule)
+    pub(crate) fn rule(&self, rule: RuleId) -> Option<&BriefRule> {
+        self.rules.get(rule.index())
     }
 
+    /// The limits of a rule, in brief.
     #[inline]
-    pub(crate) fn switch(&self, limit: &RuleLimit) -> Switch {
-        match self.switches.get(limit.id.index()) {
-            Some(cell) => cell.read(),
-            None => Switch::of(limit),
-        }
+    pub(crate) fn limits_of(&self, rule: &BriefRule) -> &[BriefLimit] {
+        let first = rule.first as usize;
+        self.limits.get(first..first + rule.count as usize).unwrap_or_default()
     }
 
     pub(crate) fn set_switch(&self, limit: &RuleLimit, switch: Switch) {
-        if let Some(cell) = self.switches.get(limit.id.index()) {
-            cell.set(switch);
+        if let Some(limit) = self.limits.get(limit.id.index()) {
+            limit.switch.set(switch);
         }
     }
 
     /// The tally of a limit, if they are kept.
     #[inline]
-    pub(crate) fn tally(&self, limit: &RuleLimit) -> Option<&TallyCell> {
-        self.tallies.get(limit.id.index()).map(|tally| &**tally)
+    pub(crate) fn tally(&self, limit: LimitId) -> Option<&TallyCell> {
+        self.tallies.get(limit.index()).map(|tally| &**tally)
     }
 
     /// Every limit with its tally, if they are kept.
     pub(crate) fn tallied(&self) -> impl Iterator<Item = (&RuleLimit, &Arc<TallyCell>)> {
         self.snapshot.limits().iter().zip(&self.tallies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_limits_in_brief_are_two_cache_lines_at_the_most() {
+        assert!(2 * size_of::<BriefLimit>() <= 128, "{}", size_of::<BriefLimit>());
+        assert!(size_of::<BriefRule>() <= 32, "{}", size_of::<BriefRule>());
     }
 }

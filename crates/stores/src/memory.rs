@@ -33,8 +33,8 @@ const SHARDS_MAX: usize = 65_536;
 const SHARED_CELLS: u64 = 16;
 /// Pauses of a waiter: the first is about as long as a few decisions, the last
 /// about as long as waking a thread takes.
-const BACKOFF_FIRST: u32 = 8;
-const BACKOFF_ROUNDS: u32 = 6;
+const BACKOFF_FIRST: u32 = 32;
+const BACKOFF_ROUNDS: u32 = 4;
 /// How long to wait when a full store refuses: time for the sweep to free places.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 
@@ -205,13 +205,35 @@ impl MemoryStore {
     pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
         let key = check.key.fingerprint;
         let mut shard = self.lock(key);
-        // Two returns rather than one: a decision that is built in one place and
-        // moved to another costs as much as making it.
-        if let Some(decision) = shard.check_in_place(key, check.limit, ask(check, now)) {
-            drop(shard);
-            return Answer { decision, basis: Basis::Exact };
+        match shard.check_in_place(key, check.limit, ask(check, now)) {
+            Some(decision) => Answer { decision, basis: Basis::Exact },
+            None => self.check_elsewhere(shard, check, now),
         }
-        self.check_elsewhere(shard, check, now)
+    }
+
+    /// The same as [`MemoryStore::check_one`] for those who do not ask what the decision rests on.
+    #[inline(always)]
+    pub fn decide_one(&self, check: &Check<'_>, now: Timestamp) -> Decision {
+        let key = check.key.fingerprint;
+        let mut shard = self.lock(key);
+        match shard.check_in_place(key, check.limit, ask(check, now)) {
+            Some(decision) => decision,
+            // Apart: taking it out of an answer here would have both ways
+            // make the decision in one place and move it to another, which
+            // costs as much as making it.
+            None => self.decide_elsewhere(shard, check, now),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decide_elsewhere(
+        &self,
+        shard: MutexGuard<'_, Shard>,
+        check: &Check<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        self.check_elsewhere(shard, check, now).decision
     }
 
     /// A new key, or one whose state does not fit into its slot.

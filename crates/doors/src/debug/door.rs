@@ -19,6 +19,7 @@ use tidegate_engine::{Clock, Engine};
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts};
 use super::exposition::Format;
+use super::metrics_only::MetricsDoor;
 use super::routes::{self, Found, Guard, Page};
 use super::settings::DebugParts;
 use super::{log_level, metrics, rlconfig, stats, switches, top};
@@ -54,8 +55,18 @@ impl<S, C: Clock> DebugDoor<S, C> {
         DebugDoor { inner: Arc::new(inner) }
     }
 
-    /// Answers one request.
-    pub async fn answer<B>(&self, head: &Parts, body: B) -> Response<Full<Bytes>>
+    /// The same door reduced to its metrics, at this path.
+    pub fn metrics_only(&self, path: &str) -> MetricsDoor<S, C> {
+        MetricsDoor::new(self.clone(), path)
+    }
+
+    /// The page of metrics in the format that the header fields ask for.
+    pub(super) fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let format = Format::asked_for(headers.get(ACCEPT));
+        answer::typed(format.content_type(), metrics::page(&self.inner, format))
+    }
+
+    async fn answer<B>(&self, head: &Parts, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,

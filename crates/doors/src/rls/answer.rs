@@ -54,7 +54,7 @@ pub(super) struct DescriptorStatus<'v> {
     /// How many seconds until the limit starts over; only with a limit.
     pub(super) reset_seconds: u64,
     /// Whether it may refuse, or admits because it is unlimited.
-    counts: bool,
+    pub(super) counts: bool,
 }
 
 /// The limit that a status tells of.

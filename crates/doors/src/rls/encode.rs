@@ -102,14 +102,14 @@ fn structure(members: &Metadata) -> Vec<u8> {
         if !key.is_empty() {
             put_block(&mut member, 1, key.as_bytes());
         }
-        put_block(&mut member, 2, &any(value));
+        put_block(&mut member, 2, &free(value));
         put_block(&mut out, 1, &member);
     }
     out
 }
 
 /// The message of a `Value`.
-fn any(value: &Value) -> Vec<u8> {
+fn free(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
         Value::Null => put_number_field(&mut out, 1, 0),
@@ -123,10 +123,13 @@ fn any(value: &Value) -> Vec<u8> {
         Value::Array(items) => {
             let mut list = Vec::new();
             for item in items {
-                put_block(&mut list, 1, &any(item));
+                put_block(&mut list, 1, &free(item));
             }
             put_block(&mut out, 6, &list);
         }
     }
     out
 }
+
+#[cfg(all(test, feature = "rls-proto"))]
+mod tests;

@@ -371,6 +371,3 @@ fn whole(number: f64) -> Option<u64> {
     let is_whole = number.fract() == 0.0 && (0.0..TOO_LARGE).contains(&number);
     is_whole.then_some(number as u64)
 }
-
-#[cfg(test)]
-mod tests;

@@ -133,6 +133,24 @@ ratelimit_server.ShouldRateLimit.total_requests: 0
 }
 
 #[tokio::test]
+async fn limits_of_one_rule_are_told_apart_also_where_values_are_shown() {
+    let rules = "
+- key: user
+  value_to_metric: true
+  limits:
+  - {name: daily, unit: day, requests_per_unit: 9}
+  - {name: yearly, unit: year, requests_per_unit: 1}
+";
+    let stage = Stage::new(rules, compat(RulesReading::default()));
+    stage.check("user", "7");
+    let stats = stage.get("/stats?format=json").await.json();
+    let prefix = "ratelimit.service.rate_limit.api.user_7";
+    assert_eq!(stats[format!("{prefix}.daily.total_hits")], json!(1));
+    assert_eq!(stats[format!("{prefix}.yearly.total_hits")], json!(1));
+    assert_eq!(stats[format!("{prefix}.yearly.near_limit")], json!(1));
+}
+
+#[tokio::test]
 async fn unknown_domains_are_counted_under_their_name() {
     let stage = Stage::new(SEVERAL, compat(RulesReading::default()));
     let entries = [tidegate_engine::Entry { key: "user", value: "7" }];

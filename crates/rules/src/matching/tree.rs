@@ -86,6 +86,9 @@ pub(crate) struct Step {
 /// More have a table.
 pub(super) const COMPARED_MAX: usize = 4;
 
+/// Any odd number with its bits well mixed.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// A slot's number in the order of declaration.
 pub(super) type SlotId = u32;
 
@@ -306,12 +309,16 @@ fn numbered<T>(all: &[T], number: Option<NonZeroU32>) -> Option<&T> {
 
 /// The rules' own texts fill these tables and requests only ask them, so a fixed
 /// seed is safe: nobody outside can make entries collide.
+///
+/// The number comes last: it is known only when the step before is done, while
+/// the processor can work on the text ahead of that.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
 pub(super) fn hash(number: u32, text: &str) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
-    hasher.write_u32(number);
     hasher.write(text.as_bytes());
-    hasher.finish()
+    let folded = u128::from(hasher.finish() ^ u64::from(number)) * u128::from(SPREAD);
+    (folded ^ (folded >> 64)) as u64
 }
 
 #[cfg(test)]

@@ -109,7 +109,12 @@ impl Shard {
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
     #[inline(always)]
     pub(super) fn set_in_place(&mut self, place: &Place) {
-        self.slots[place.slot].set_bits(place.word, place.aux);
+        // A refusal mostly changes nothing. Not writing then leaves the cache
+        // line with all who read it.
+        let slot = &mut self.slots[place.slot];
+        if !slot.has_bits(place.word, place.aux) {
+            slot.set_bits(place.word, place.aux);
+        }
     }
 
     /// What is in a place that [`Shard::judge_in_place`] found.

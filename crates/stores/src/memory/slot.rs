@@ -74,6 +74,12 @@ impl Slot {
         (self.word, self.aux) = packed.to_bits();
     }
 
+    /// Whether this packed state is in the slot.
+    #[inline]
+    pub(super) const fn has_bits(&self, word: u64, aux: u32) -> bool {
+        self.word == word && self.aux == aux
+    }
+
     /// Puts a state that is packed already.
     #[inline]
     pub(super) const fn set_bits(&mut self, word: u64, aux: u32) {

@@ -30,6 +30,8 @@ pub(in crate::debug) struct Series {
     pub(in crate::debug) domain: String,
     pub(in crate::debug) path: String,
     pub(in crate::debug) limit: String,
+    /// Whether its rule has other limits.
+    pub(in crate::debug) one_of_several: bool,
     pub(in crate::debug) tally: Tally,
 }
 
@@ -90,6 +92,7 @@ impl Values {
                 domain: rule.domain().to_owned(),
                 path,
                 limit: super::limit_label(verdict, ruling),
+                one_of_several: rule.limits().len() > 1,
                 tally: Tally::default(),
             };
             let path = || {

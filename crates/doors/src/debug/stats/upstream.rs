@@ -26,7 +26,8 @@ pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
         limit_stats(&mut stats, &of.domain, &of.rule, limit, &hits.tally);
     }
     for series in door.parts.observations.values() {
-        limit_stats(&mut stats, &series.domain, &series.path, "", &series.tally);
+        let limit = if series.one_of_several { series.limit.as_str() } else { "" };
+        limit_stats(&mut stats, &series.domain, &series.path, limit, &series.tally);
     }
     for (domain, count) in door.parts.observations.unknown_domains() {
         let domain = clean(&domain);

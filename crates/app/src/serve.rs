@@ -1,0 +1,130 @@
+//! `tidegate serve`: what starts, in which order, and how it stops.
+//!
+//! The order: configuration, logs, traces, the engine, the rules, the doors;
+//! then the service manager is told. Stopping goes the other way: not ready any
+//! more, a delay in which load balancers notice, requests finish, everything ends.
+//! Everything that is decided is decided in the crates below.
+
+mod log;
+mod notify;
+mod traces;
+
+mod limiting;
+mod opening;
+mod rules;
+
+mod running;
+mod welcome;
+
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::runtime::Builder;
+
+use crate::config::{self, Compat, Config, ConfigArgs, LogFormat, TraceProtocol, Weight};
+use crate::exit::{Complaint, Exit, Failure};
+use crate::output::Output;
+use limiting::Limiting;
+use log::LogLevel;
+use opening::Doors;
+use rules::Rules;
+use traces::{TraceSettings, Traces};
+
+/// The arguments of `tidegate serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Once it runs, print what to try: commands for the rules that it has.
+    #[arg(long)]
+    welcome: bool,
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
+    let loaded = config::load::load(&args.config)?;
+    let config = &loaded.config;
+    let level = begin_log(config)?;
+    for problem in &loaded.warnings {
+        tracing::warn!(place = %rules::place(problem), "{}", problem.message);
+    }
+    for note in &loaded.notes {
+        match note.weight {
+            Weight::Warning => tracing::warn!("{}", note.message),
+            Weight::Note => tracing::info!("{}", note.message),
+        }
+    }
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| system("the runtime cannot be started", &error))?;
+    runtime.block_on(serve(config, level, args.welcome, out))
+}
+
+async fn serve(
+    config: &Config,
+    level: LogLevel,
+    welcome: bool,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    // First of all, so that a signal during the start is not lost.
+    let signals = running::Signals::listen()
+        .map_err(|error| system("signals cannot be listened to", &error))?;
+    let traces = begin_traces(config)?;
+    let limiting = Limiting::new(config, traces.is_some())?;
+    let rules = Rules::start(config, &limiting)?;
+    let tracer = traces.as_ref().map(Traces::tracer);
+    let doors = Doors::open(config, &limiting, &rules, level, tracer)?;
+    if welcome {
+        welcome::write(out, &limiting.engine.snapshot(), &doors.listening)?;
+    }
+    running::until_stopped(config, signals, doors, &limiting, &rules).await;
+    rules.stop();
+    if let Some(traces) = traces {
+        traces.end();
+    }
+    tracing::info!("stopped");
+    Ok(Exit::Fine)
+}
+
+fn begin_log(config: &Config) -> Result<LogLevel, Failure> {
+    let format = match config.log.format {
+        LogFormat::Auto => log::LogFormat::for_stderr(),
+        LogFormat::Text => log::LogFormat::Text,
+        LogFormat::Json => log::LogFormat::Json,
+    };
+    log::begin(config.log.level.as_str(), format)
+        .map_err(|message| Complaint::new(message, "set `log.level`").into())
+}
+
+fn begin_traces(config: &Config) -> Result<Option<Traces>, Failure> {
+    let traces = &config.traces;
+    if !traces.enabled {
+        return Ok(None);
+    }
+    let settings = TraceSettings {
+        endpoint: traces.endpoint.as_str().to_owned(),
+        grpc: traces.protocol == TraceProtocol::Grpc,
+        service_name: traces.service_name.clone(),
+        service_namespace: traces.service_namespace.clone(),
+        service_instance_id: traces.service_instance_id.clone(),
+        sampled_millionths: traces.sampling_percent.millionths(),
+    };
+    let begun = Traces::begin(&settings);
+    let begun = begun.map_err(|message| Complaint::new(message, "check `traces.endpoint`"))?;
+    Ok(Some(begun))
+}
+
+/// Whether the service behaves as envoyproxy/ratelimit.
+fn is_compat(config: &Config) -> bool {
+    config.compat == Compat::EnvoyRatelimit
+}
+
+/// Something that the system did not give.
+fn system(what: &str, error: &dyn std::error::Error) -> Failure {
+    let message = format!("{what}: {error}");
+    Complaint::new(message, "see what the process may use: memory, threads, open files").into()
+}
+
+/// The engine that is served.
+type Engine = tidegate_engine::Engine;
+/// Shared between the doors.
+type SharedEngine = Arc<Engine>;

@@ -1,0 +1,78 @@
+//! The engine and what watches it.
+
+use std::sync::Arc;
+
+use tidegate_doors::{Health, Meter, Observations, ObservationsConfig, SpanNotes};
+use tidegate_engine::{
+    Engine, MemoryConfig, MemoryStore, NearLimit, Observer, Request, SystemClock, Verdict,
+};
+
+use super::SharedEngine;
+use crate::config::{Config, FailureMode, WhenFull};
+use crate::exit::{Complaint, Failure};
+
+/// The engine, and everything about it that doors show.
+#[derive(Debug)]
+pub(super) struct Limiting {
+    pub(super) engine: SharedEngine,
+    pub(super) observations: Arc<Observations>,
+    pub(super) health: Health,
+    pub(super) budget_bytes: usize,
+    /// The requests of each door.
+    pub(super) rls: Arc<Meter>,
+    pub(super) http: Arc<Meter>,
+}
+
+impl Limiting {
+    pub(super) fn new(config: &Config, traced: bool) -> Result<Self, Failure> {
+        let memory = &config.store.memory;
+        let budget_bytes = usize::try_from(memory.budget.bytes()).unwrap_or(usize::MAX);
+        let when_full = match memory.when_full {
+            WhenFull::Approximate => tidegate_engine::WhenFull::Approximate,
+            WhenFull::Allow => tidegate_engine::WhenFull::Allow,
+            WhenFull::Deny => tidegate_engine::WhenFull::Deny,
+        };
+        let store = MemoryStore::new(MemoryConfig { budget_bytes, when_full, seed: None });
+        let store = store
+            .map_err(|error| Complaint::new(error.to_string(), "raise `store.memory.budget`"))?;
+        let failure_mode = match config.limiter.failure_mode {
+            FailureMode::Admit => tidegate_engine::FailureMode::Admit,
+            FailureMode::Refuse => tidegate_engine::FailureMode::Refuse,
+        };
+        let observations = Arc::new(Observations::new(ObservationsConfig {
+            top: usize::try_from(config.debug.top).unwrap_or(usize::MAX),
+            detailed_series_max: usize::try_from(config.debug.metrics.detailed_series_max)
+                .unwrap_or(usize::MAX),
+            near_millionths: config.limiter.near_limit_ratio.millionths(),
+        }));
+        let near = NearLimit::from_millionths(config.limiter.near_limit_ratio.millionths());
+        let watching = Watching { observations: Arc::clone(&observations), traced };
+        let engine = Engine::new(store, SystemClock::new())
+            .with_failure_mode(failure_mode)
+            .with_tallies(near)
+            .with_observer(Arc::new(watching));
+        Ok(Limiting {
+            engine: Arc::new(engine),
+            observations,
+            health: Health::new(),
+            budget_bytes,
+            rls: Arc::new(Meter::new("grpc")),
+            http: Arc::new(Meter::new("http")),
+        })
+    }
+}
+
+/// Everyone who is told of verdicts.
+struct Watching {
+    observations: Arc<Observations>,
+    traced: bool,
+}
+
+impl Observer for Watching {
+    fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.observations.observe(request, verdict);
+        if self.traced {
+            SpanNotes.observe(request, verdict);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Where log lines go and what they look like.
+//!
+//! To standard error: one line for people on a terminal, one JSON object
+//! otherwise. The level can be changed while the server runs.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::Handle;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+/// What log lines look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people, on one line.
+    Text,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    pub(crate) fn for_stderr() -> Self {
+        if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json }
+    }
+}
+
+/// The level in force, to read and to change.
+#[derive(Clone)]
+pub(crate) struct LogLevel {
+    handle: Handle<EnvFilter, Registry>,
+    written: Arc<Mutex<String>>,
+}
+
+impl tidegate_doors::LogLevel for LogLevel {
+    fn get(&self) -> String {
+        self.written.lock().clone()
+    }
+
+    // A word, or directives such as `info,tidegate=debug`.
+    fn set(&self, level: &str) -> Result<(), String> {
+        let filter = filter(level)?;
+        self.handle.reload(filter).map_err(|error| error.to_string())?;
+        level.clone_into(&mut self.written.lock());
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for LogLevel {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("LogLevel").field(&*self.written.lock()).finish()
+    }
+}
+
+/// Begins to log. Once in a process: later calls change nothing but return
+/// a level of their own.
+pub(crate) fn begin(level: &str, format: LogFormat) -> Result<LogLevel, String> {
+    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let registry = tracing_subscriber::registry().with(filter);
+    let begun = match format {
+        LogFormat::Text => {
+            let colors = std::io::stderr().is_terminal();
+            registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(colors)).try_init()
+        }
+        LogFormat::Json => {
+            let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
+            registry.with(lines.with_span_list(false).with_writer(std::io::stderr)).try_init()
+        }
+    };
+    begun.map_err(|error| error.to_string())?;
+    Ok(LogLevel { handle, written: Arc::new(Mutex::new(level.to_owned())) })
+}
+
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::builder().parse(level).map_err(|error| {
+        format!("`{level}` is no log level: {error}; use error, warn, info, debug or trace")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_is_an_error_that_lists_them() {
+        let error = filter("tidegate=loud").expect_err("no such level");
+        assert!(error.contains("error, warn, info, debug or trace"), "{error}");
+        assert!(filter("info,tidegate_doors=debug").is_ok());
+    }
+}

@@ -1,0 +1,107 @@
+//! From the first request to the last: signals, certificates, signs of life, draining.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{interval, sleep};
+
+use super::limiting::Limiting;
+use super::notify::ServiceManager;
+use super::opening::Doors;
+use super::rules::Rules;
+use crate::config::Config;
+
+/// How often certificates are looked at, and readiness is told over gRPC.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the system tells us.
+#[derive(Debug)]
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Serves until a signal says stop, then lets requests finish.
+pub(super) async fn until_stopped(
+    config: &Config,
+    mut signals: Signals,
+    doors: Doors,
+    limiting: &Limiting,
+    rules: &Rules,
+) {
+    let manager = ServiceManager::from_environment();
+    let places: Vec<String> = doors
+        .listening
+        .iter()
+        .map(|door| format!("{} at {}", door.name(), door.address()))
+        .collect();
+    manager.ready(&places.join(", "));
+    let mut look = interval(LOOK_EVERY);
+    let mut beat = interval(manager.beat.unwrap_or(LOOK_EVERY));
+    let stopped_by = loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => break "SIGTERM",
+            _ = signals.interrupt.recv() => break "SIGINT",
+            _ = signals.hang_up.recv() => {
+                tracing::info!("SIGHUP: reading the rules again");
+                rules.handle().reload();
+            }
+            _ = look.tick() => look_after(&doors, limiting),
+            _ = beat.tick() => manager.alive(),
+        }
+    };
+    tracing::info!(signal = stopped_by, "stopping");
+    manager.stopping();
+    drain(config, signals, doors, limiting).await;
+}
+
+/// What is looked after while requests are served.
+fn look_after(doors: &Doors, limiting: &Limiting) {
+    doors.grpc_health.set_serving(limiting.health.is_ready());
+    for (door, tls) in &doors.certificates {
+        match tls.refresh() {
+            Ok(true) => tracing::info!(door, "new certificates are in use"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(door, %error, "certificates cannot be used; the old stay")
+            }
+        }
+    }
+}
+
+/// Says that nobody should come any more, waits, lets requests finish. A
+/// second signal ends the wait.
+async fn drain(config: &Config, mut signals: Signals, doors: Doors, limiting: &Limiting) {
+    limiting.health.hold_back("stop", "the service is stopping");
+    doors.grpc_health.drain();
+    let hurry = async {
+        tokio::select! {
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
+        }
+    };
+    let stop = async {
+        sleep(config.shutdown.delay).await;
+        doors.close(config.shutdown.grace).await
+    };
+    tokio::select! {
+        cut = stop => {
+            if cut > 0 {
+                tracing::warn!(connections = cut, "some requests did not finish in time");
+            }
+        }
+        () = hurry => tracing::warn!("stopped at once by a second signal"),
+    }
+}
