@@ -57,8 +57,8 @@ pub(super) fn read<'s>(
     problems: &mut Problems<'_>,
     notes: &mut Vec<Note>,
 ) -> Vec<Given<'s>> {
+    let own_paths = ours.iter().any(|ours| ours.path == "rules.paths" && !ours.words.is_empty());
     let ours: Vec<&str> = ours.iter().map(|given| given.path.as_str()).collect();
-    let own_paths = ours.contains(&"rules.paths");
     let mut environment = Environment { variables, problems, notes, given: Vec::new(), ours };
     environment.set_defaults(own_paths);
     for variable in VARIABLES {

@@ -69,6 +69,8 @@ section! {
         /// Whether refused requests are charged to limits that are written as
         /// `rate_limit`, as envoyproxy/ratelimit does.
         charge_refused: bool = "false",
+        /// Whether the unit `month` means months of the calendar, in UTC; otherwise 30 days.
+        calendar_months: bool = "false",
         /// Whether changes of the files take effect while the service runs.
         watch: bool = "true",
         /// How long files must be quiet before a change is read.
@@ -266,9 +268,9 @@ section! {
     Traces {
         /// Whether to send traces.
         enabled: bool = "false",
-        /// Where to. With `protocol: http` the default has port 4318.
+        /// Where they are sent. With `protocol: http` the default has port 4318.
         endpoint: Url = "http://localhost:4317",
-        /// How to.
+        /// The transport of OTLP.
         protocol: TraceProtocol = "grpc",
         /// What the service is called.
         service_name: String = "tidegate",
@@ -336,6 +338,15 @@ pub enum RulesFrom<'c> {
 }
 
 impl Rules {
+    /// How the files become one snapshot.
+    pub const fn options(&self) -> tidegate_rules::Options {
+        tidegate_rules::Options {
+            merge_domains: self.merge_domains,
+            compat: self.charge_refused,
+            calendar_months: self.calendar_months,
+        }
+    }
+
     /// Where rules are read from.
     pub fn source(&self) -> RulesFrom<'_> {
         match &self.runtime.root {

@@ -323,3 +323,6 @@ fn wrong_scalar(shape: Shape, written: &Scalar<'_>) -> Wrong {
     }
     wrong
 }
+
+#[cfg(test)]
+mod tests;

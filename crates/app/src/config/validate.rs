@@ -35,6 +35,11 @@ pub(super) fn validate(
 }
 
 fn settle(config: &mut Config, from: &Provenances) {
+    // Paths that nobody gave are not read beside a runtime directory.
+    let no_paths = from.get("rules.paths").is_none_or(|from| from.spot.is_none());
+    if no_paths && config.rules.runtime.root.is_some() {
+        config.rules.paths.clear();
+    }
     let untouched = from.get("traces.endpoint").is_none_or(|from| from.spot.is_none());
     if untouched && config.traces.protocol == TraceProtocol::Http {
         let mut endpoint: Url = config.traces.endpoint.clone();
@@ -72,7 +77,7 @@ impl Check<'_, '_> {
             Some(Origin::Default | Origin::CompatDefault) | None => false,
         };
         let both = by_hand("rules.paths") && by_hand("rules.runtime.root");
-        if both && rules.runtime.root.is_some() {
+        if both && rules.runtime.root.is_some() && !rules.paths.is_empty() {
             let message = "`rules.runtime` and `rules.paths` exclude each other";
             let fault = Fault::new("exclusive", message)
                 .related(self.spot("rules.paths", ""), "the paths are here")

@@ -11,7 +11,12 @@ use assert_cmd::Command;
 pub(crate) fn tidegate(words: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("tidegate"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"));
-    for variable in ["TIDEGATE_RULES", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("TIDEGATE_") {
+            command.env_remove(variable);
+        }
+    }
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(variable);
     }
     command.args(words);

@@ -22,7 +22,6 @@ pub(super) fn read(environment: &mut Environment<'_, '_, '_>) {
     environment.source();
     environment.store();
     environment.prometheus();
-    environment.calendar();
 }
 
 impl<'s> Environment<'_, 's, '_> {
@@ -161,14 +160,6 @@ impl<'s> Environment<'_, 's, '_> {
         self.set("debug.metrics_listen", text, &from);
         if let Some(path) = path {
             self.set("debug.metrics_path", path.text.to_owned(), &path);
-        }
-    }
-
-    fn calendar(&mut self) {
-        if self.flag("USE_CALENDAR_MONTH_RATE_LIMIT") == Some(true) {
-            let message = "USE_CALENDAR_MONTH_RATE_LIMIT has no effect: months have 30 days unless \
-                           the limit says `calendar: true`";
-            self.warn(message.to_owned());
         }
     }
 }

@@ -216,5 +216,5 @@ pub static VARIABLES: &[Variable] = &[
     sets(TRACES, "TRACING_SAMPLING_RATE", "1", Rate, "traces.sampling_percent"),
 
     sets(BESIDE, "OTEL_EXPORTER_OTLP_ENDPOINT", "", Text, "traces.endpoint"),
-    special(BESIDE, "USE_CALENDAR_MONTH_RATE_LIMIT", "false", Bool, "newer than the others; leads to a warning when true: write `calendar: true` in the limit"),
+    sets(BESIDE, "USE_CALENDAR_MONTH_RATE_LIMIT", "false", Bool, "rules.calendar_months"),
 ];
