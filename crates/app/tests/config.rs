@@ -639,3 +639,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_secret_is_hidden_wherever_it_is_written() {
+    for file in [
+        "debug:\n  token: hunter2\n",
+        "debug:\n  token:\n    hunter2\n",
+        "debug:\n  token: |\n    hunter2\n",
+        "debug:\n  token: >-\n\n    hunter2\n",
+        "debug: {token:\n hunter2}\n",
+        "debug:\n  token: \"\n  hunter2\"\n",
+    ] {
+        let problems = resolve(&input(file, &[])).unwrap_err().to_string();
+        assert!(!problems.contains("hunter2"), "{file}\n{problems}");
+    }
+}

@@ -215,13 +215,48 @@ fn masked(source: &Source) -> Source {
         return Source::new(&source.name, hide(&source.text));
     }
     let mut text = String::with_capacity(source.text.len());
+    let mut before: Option<Hiding> = None;
     for line in source.text.split_inclusive('\n') {
+        if let Some(secret) = before.filter(|secret| secret.goes_on(line)) {
+            let found = secret.found || !line.trim().is_empty();
+            before = Some(Hiding { found, ..secret });
+            text += &hide(line);
+            continue;
+        }
+        before = None;
         match secret_start(line).and_then(|at| line.split_at_checked(at)) {
-            Some((open, secret)) => text += &format!("{open}{}", hide(secret)),
+            Some((open, secret)) => {
+                // An opening quote or the mark of a block is nothing yet.
+                let marks = ['"', '\'', '|', '>', '-', '+'];
+                let found = !secret.trim().trim_matches(marks).is_empty();
+                before = Some(Hiding { indentation: indentation(line), found });
+                text += &format!("{open}{}", hide(secret));
+            }
             None => text += line,
         }
     }
     Source::new(&source.name, text)
+}
+
+/// A secret that may go on in the next line.
+#[derive(Clone, Copy, Debug)]
+struct Hiding {
+    /// That of its key.
+    indentation: usize,
+    /// Whether any of it was there yet.
+    found: bool,
+}
+
+impl Hiding {
+    /// Whether a line belongs to it: what is deeper than the key does, and so
+    /// does whatever comes first after a key that has nothing beside it.
+    fn goes_on(self, line: &str) -> bool {
+        !self.found || line.trim().is_empty() || indentation(line) > self.indentation
+    }
+}
+
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
 /// Where the value of a `token` begins in a line.

@@ -8,11 +8,11 @@ use tidegate_control::{
     RuleWatchBuilder, RuntimeChanges, RuntimeSource, WatchEvent, WatchHandle, WatchSettings,
 };
 use tidegate_doors::{Health, RulesFailure, RulesReading, RulesStatus, RulesView};
-use tidegate_engine::{Options, Timestamp};
+use tidegate_engine::Timestamp;
 use tidegate_rules::Problem;
 
 use super::limiting::Limiting;
-use super::{SharedEngine, is_compat, system};
+use super::{SharedEngine, system};
 use crate::config::{Config, RulesFrom};
 use crate::exit::{Complaint, Failure};
 
@@ -93,7 +93,7 @@ fn started<S: tidegate_control::RuleSource + Send + 'static>(
 ) -> std::io::Result<RuleWatch> {
     #[expect(clippy::disallowed_methods, reason = "people are told the date")]
     let watch: RuleWatchBuilder<S> = RuleWatch::of(source, SystemTime::now);
-    watch.options(options(config)).settings(settings(config)).report(report).start(
+    watch.options(config.rules.options()).settings(settings(config)).report(report).start(
         move |snapshot| {
             gate.set(snapshot.domains().next().is_some());
             engine.install(snapshot);
@@ -114,14 +114,6 @@ impl Gate {
         } else {
             self.health.clear(PART);
         }
-    }
-}
-
-fn options(config: &Config) -> Options {
-    Options {
-        merge_domains: config.rules.merge_domains,
-        compat: is_compat(config) || config.rules.charge_refused,
-        calendar_months: false,
     }
 }
 

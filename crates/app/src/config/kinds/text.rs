@@ -55,7 +55,7 @@ impl Single for PathBuf {
 }
 
 /// The least characters of a secret: shorter ones can be guessed.
-const SECRET_CHARS_MIN: usize = 8;
+const SECRET_CHARS_MIN: usize = 16;
 
 /// A text that is never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
