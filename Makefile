@@ -38,7 +38,7 @@ unit: tools ## Every test
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
-	$(CARGO) run --locked --release --quiet -p tidegate-bench -- $(BENCH)
+	$(or $(CARGO_TARGET_DIR),target)/release/tidegate-bench $(BENCH)
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000
