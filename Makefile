@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run demo test fmt lint docs unit features bench sim deny
+.PHONY: help run demo test tools fmt lint docs unit features bench sim fuzz soak deny
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,9 @@ demo: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
+
+tools: ## Install what the tests run beside Tidegate: a real Envoy
+	tools/install-envoy
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
@@ -29,16 +32,23 @@ features: ## Build what has optional features without them, and with each alone
 	for door in tower-layer rls http-api debug server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
 	done
-	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features debug
 
-unit: ## Every test
+unit: tools ## Every test
 	$(CARGO) test --locked --workspace --quiet
 
-bench: ## Ourselves and our peers in one run, as ratios
-	$(CARGO) run --locked --release --quiet -p tidegate-bench
+bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
+	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
+	$(CARGO) run --locked --release --quiet -p tidegate-bench -- $(BENCH)
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000
+
+fuzz: ## Damage input for every reader, from fresh seeds; FUZZ="--target rls --seconds 600"
+	$(CARGO) run --locked --quiet -p tidegate-fuzz -- $(FUZZ)
+
+soak: ## Load the service for SECONDS (180), with reloads and bad input, and watch its memory
+	$(CARGO) build --locked --release --quiet -p tidegate
+	$(CARGO) run --locked --quiet -p tidegate-fuzz --bin soak -- $(SECONDS)
 
 deny: ## Licences, sources and banned crates (installs cargo-deny when missing)
 	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

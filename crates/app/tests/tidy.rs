@@ -14,19 +14,21 @@ const EDGES: &[(&str, &[&str])] = &[
     ("control", &["rules"]),
     ("app", &["control", "doors", "engine", "outbound", "rules"]),
     ("simulation", &["algorithms", "engine", "rules", "stores"]),
-    ("bench", &["algorithms", "engine", "rules", "stores"]),
+    ("bench", &["algorithms", "doors", "engine", "rules", "stores"]),
+    ("fuzz", &["doors", "engine", "rules"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
-    ("axum", &["doors", "control", "app"]),
-    ("hyper", &["doors"]),
+    ("axum", &["doors", "control", "app", "bench"]),
+    ("hyper", &["doors", "bench", "fuzz"]),
     ("hyper-util", &["doors"]),
-    ("http", &["doors"]),
-    ("tonic", &["doors", "control"]),
+    ("http", &["doors", "bench", "fuzz"]),
+    ("tonic", &["doors", "control", "bench", "fuzz"]),
     ("redis", &["stores"]),
-    ("clap", &["app", "bench", "simulation"]),
+    ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
+    ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),
 ];
 

@@ -4,12 +4,16 @@ use std::fmt::Write;
 
 use tidegate_engine::{Entry, Options, Snapshot, Source, compile};
 
+use crate::keys::{KEY_BYTES, write_key};
 use crate::requests::Asked;
 
 /// The domain of all rules here.
 pub(crate) const DOMAIN: &str = "bench";
 /// The length of a tenant's and of a path's name.
 pub(crate) const NAME_BYTES: usize = 8;
+
+/// The key of the only entry of a request to a server.
+pub(crate) const USER: &str = "user";
 
 const PATHS_PER_TENANT: u64 = 10;
 
@@ -62,6 +66,21 @@ pub(crate) fn rule_text(rules: u64, limits: Limits) -> String {
     text
 }
 
+/// A rule file with a rule for each of so many users and one for all others.
+///
+/// As envoyproxy/ratelimit would have it: one window of a day, which no run
+/// uses up and which outlasts every run.
+pub(crate) fn user_rules(users: u64) -> String {
+    let limit = "    rate_limit: {unit: day, requests_per_unit: 4294967295}\n";
+    let mut text = format!("domain: {DOMAIN}\ndescriptors:\n  - key: {USER}\n{limit}");
+    for user in 0..users {
+        let _ = write!(text, "  - key: {USER}\n    value: \"");
+        write_key(user, KEY_BYTES, &mut text);
+        let _ = write!(text, "\"\n{limit}");
+    }
+    text
+}
+
 /// Compiles a rule file.
 ///
 /// # Errors
@@ -104,5 +123,20 @@ mod tests {
     fn a_file_has_as_many_rules_as_asked_for() {
         let snapshot = compiled(rule_text(100, Limits::Two)).unwrap();
         assert_eq!(snapshot.limits().len(), 200);
+    }
+
+    #[test]
+    fn a_user_has_a_rule_and_strangers_share_one() {
+        let snapshot = compiled(user_rules(10)).unwrap();
+        let rule_of = |user: u64| {
+            let mut value = String::new();
+            write_key(user, KEY_BYTES, &mut value);
+            let found = snapshot.domain(DOMAIN)?.find(&[Entry { key: USER, value: &value }])?;
+            Some(found.rule.path().to_owned())
+        };
+        assert_eq!(rule_of(10), rule_of(11));
+        assert_ne!(rule_of(9), rule_of(10));
+        assert_ne!(rule_of(9), rule_of(8));
+        assert!(rule_of(10).is_some());
     }
 }

@@ -1,6 +1,7 @@
 //! How much is measured.
 
 use std::fmt;
+use std::time::Duration;
 
 /// The counts of a run.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,14 @@ pub(crate) struct Scale {
     pub(crate) growth_keys: u64,
     /// How often a rule file is compiled.
     pub(crate) compilations: usize,
+    /// Quiet rounds in which servers are visited.
+    pub(crate) visits: usize,
+    /// How long a visit is measured.
+    pub(crate) visit: Duration,
+    /// Keys that a server holds when its memory is measured.
+    pub(crate) live_keys: u64,
+    /// How often a server is started.
+    pub(crate) starts: usize,
     pub(crate) size: Size,
 }
 
@@ -45,6 +54,10 @@ impl Scale {
         memory_keys: &[1_000_000, 10_000_000],
         growth_keys: 10_000_000,
         compilations: 5,
+        visits: 7,
+        visit: Duration::from_secs(2),
+        live_keys: 1_000_000,
+        starts: 9,
         size: Size::Full,
     };
 
@@ -55,6 +68,10 @@ impl Scale {
         memory_keys: &[1_000_000],
         growth_keys: 1_000_000,
         compilations: 3,
+        visits: 3,
+        visit: Duration::from_millis(700),
+        live_keys: 1_000_000,
+        starts: 3,
         size: Size::Quick,
     };
 }

@@ -7,6 +7,7 @@ pub(crate) mod growth;
 pub(crate) mod memory;
 mod parts;
 mod rules;
+mod service;
 
 use std::{fs, thread};
 
@@ -33,6 +34,8 @@ pub(crate) enum Topic {
     Rules,
     /// What the parts of a decision cost by themselves.
     Parts,
+    /// The decision service over the network.
+    Service,
 }
 
 /// Prints the tables that were asked for, or all of them.
@@ -74,6 +77,7 @@ impl Topic {
             Topic::Growth => growth::table(scale),
             Topic::Rules => rules::table(scale),
             Topic::Parts => parts::table(),
+            Topic::Service => service::table(scale),
         }
     }
 }

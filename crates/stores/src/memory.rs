@@ -33,8 +33,8 @@ const SHARDS_MAX: usize = 65_536;
 const SHARED_CELLS: u64 = 16;
 /// Pauses of a waiter: the first is about as long as a few decisions, the last
 /// about as long as waking a thread takes.
-const BACKOFF_FIRST: u32 = 32;
-const BACKOFF_ROUNDS: u32 = 4;
+const BACKOFF_FIRST: u32 = 8;
+const BACKOFF_ROUNDS: u32 = 6;
 /// How long to wait when a full store refuses: time for the sweep to free places.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 

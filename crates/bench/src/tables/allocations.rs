@@ -4,9 +4,9 @@
 //! every call through to the system's and adds some nanoseconds to it, which
 //! of the timed contestants only one that allocates notices.
 
-use std::alloc::System;
+mod calls;
 
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use super::engine;
 use crate::contestant::{Contestant, Governor, Ours, Terms, Throttlecrab};
@@ -14,9 +14,6 @@ use crate::goal::Goal;
 use crate::keys::{Draw, KeyBuffer, KeySequence};
 use crate::requests::RequestSequence;
 use crate::table::Table;
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 10_000;
 const KEYS: u64 = 1_000;
@@ -35,6 +32,8 @@ pub(super) fn table() -> anyhow::Result<Table> {
     for (who, count, goal) in [
         ("tidegate `KeyedLimiter::check`", ours, Some(GOAL)),
         ("tidegate `Engine::check_now`", verdicts, Some(GOAL)),
+        ("tidegate's RLS door, a whole call", calls::ours()?, None),
+        ("a bare tonic service, the same call", calls::bare_tonic()?, None),
         ("governor", governor, None),
         ("throttlecrab", throttlecrab, None),
     ] {
@@ -68,7 +67,7 @@ fn verdicts() -> anyhow::Result<usize> {
 /// How often the second pass allocates: in the first, keys become known.
 fn in_second_pass(mut pass: impl FnMut()) -> usize {
     pass();
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(&INSTRUMENTED_SYSTEM);
     pass();
     let change = region.change();
     change.allocations + change.reallocations

@@ -4,7 +4,7 @@
 //! allocator, so that unused room in tables, allocator overhead and the key
 //! strings all count.
 
-use std::fs;
+use std::process;
 
 use anyhow::{Context, ensure};
 
@@ -12,6 +12,7 @@ use crate::child;
 use crate::contestant::{Name, ensure_holds};
 use crate::goal::Goal;
 use crate::keys::KeyBuffer;
+use crate::processor::resident_bytes;
 use crate::scale::Scale;
 use crate::table::{Table, count};
 
@@ -69,39 +70,14 @@ pub(crate) fn measure(name: Name, keys: u64, key_bytes: usize) -> anyhow::Result
     let mut key = KeyBuffer::default();
     // Whatever is set up on first use is none of the keys' doing.
     key.number(0, key_bytes);
-    let before = resident_bytes()?;
+    let before = resident_bytes(process::id())?;
     let contestant = name.spacious()?;
     for number in 0..keys {
         key.number(number, key_bytes);
         ensure!(contestant.admits(&key), "{name} refused key {number}");
     }
-    let after = resident_bytes()?;
+    let after = resident_bytes(process::id())?;
     ensure_holds(&*contestant, keys)?;
     println!("{}", after.saturating_sub(before));
     Ok(())
-}
-
-fn resident_bytes() -> anyhow::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")
-        .context("resident memory can be measured only where /proc is")?;
-    resident_bytes_in(&status).context("/proc/self/status does not say what is resident")
-}
-
-/// From `status` rather than `statm`: the latter counts pages, of a size that differs by machine.
-fn resident_bytes_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resident_memory_is_read_in_bytes() {
-        let status = "VmHWM:\t    9000 kB\nVmRSS:\t    1688 kB\nThreads:\t1\n";
-        assert_eq!(resident_bytes_in(status), Some(1_688 * 1024));
-        assert_eq!(resident_bytes_in("Threads:\t1\n"), None);
-    }
 }

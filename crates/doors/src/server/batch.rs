@@ -8,12 +8,14 @@
 //! polled once, and only one that has to wait becomes a task. Polling
 //! a stream at once, while the connection still reads, would be wrong:
 //! the connection flushes before it takes the next stream, so each
-//! answer would be a write of its own.
+//! answer would be a write of its own. Decision 9 has the figures.
 
+use std::future::poll_fn;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use hyper::rt::Executor;
 use parking_lot::Mutex;
@@ -39,22 +41,27 @@ where
 }
 
 impl Batch {
-    /// Polls every gathered stream once; those that wait become tasks.
-    pub(super) fn run(&self, life: &Life, streams: &mut Vec<Stream>) -> bool {
-        std::mem::swap(streams, &mut *self.gathered.lock());
+    /// Polls every gathered stream once; those that wait become tasks. Says
+    /// whether there were any. `streams` is room for them, kept between calls.
+    pub(super) fn run(&self, life: &Arc<Life>, streams: &mut Vec<Stream>) -> bool {
+        mem::swap(streams, &mut *self.gathered.lock());
         let any = !streams.is_empty();
         // Nobody has to be woken for this poll: who waits is polled again as a task.
         let mut cx = Context::from_waker(Waker::noop());
         for mut stream in streams.drain(..) {
-            let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(&mut cx)));
-            match polled {
-                Ok(poll) if poll.is_ready() => {}
-                Ok(_) => {
-                    tokio::spawn(stream);
-                }
-                Err(payload) => report(life, &*payload),
+            if poll(&mut stream, life, &mut cx).is_pending() {
+                let life = Arc::clone(life);
+                tokio::spawn(poll_fn(move |cx| poll(&mut stream, &life, cx)));
             }
         }
         any
     }
+}
+
+/// Polls a stream; one that panics has ended.
+fn poll(stream: &mut Stream, life: &Life, cx: &mut Context<'_>) -> Poll<()> {
+    catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll(cx))).unwrap_or_else(|payload| {
+        report(life, &*payload);
+        Poll::Ready(())
+    })
 }

@@ -92,7 +92,9 @@ where
                     if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                         return Poll::Ready(ended);
                     }
-                    // Streams that answered wait for the connection to write them.
+                    // Streams that answered wait for the connection to write them. A
+                    // client that never stops sending does not keep the worker here: the
+                    // runtime makes reads wait after a while.
                     if !batch.run(&life, &mut streams) {
                         return Poll::Pending;
                     }

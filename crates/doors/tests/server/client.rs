@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -68,7 +71,8 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     }
 }
 
-/// Answers with the path; holds back `/slow` until it is let go, panics for `/panic…`.
+/// Answers with the path; holds back `/slow…` until it is let go, panics where
+/// the path says so.
 #[derive(Clone)]
 pub(crate) struct TestService {
     arrived: mpsc::Sender<()>,
@@ -99,7 +103,7 @@ pub(crate) fn service() -> (TestService, Control) {
 }
 
 impl Service<Request<Incoming>> for TestService {
-    type Response = Response<Full<Bytes>>;
+    type Response = Response<UnsyncBoxBody<Bytes, Infallible>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -109,16 +113,35 @@ impl Service<Request<Incoming>> for TestService {
         let mut this = self.clone();
         Box::pin(async move {
             assert!(path != "/panic", "asked to panic");
-            if path == "/slow" {
+            if path.starts_with("/slow") {
                 this.arrived.send(()).await.expect("the test lives");
                 this.go.wait_for(|go| *go).await.expect("the test lives");
             }
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
-            let mut response = Response::new(Full::new(Bytes::from(path)));
+            let body = match path.as_str() {
+                "/panic-in-body" | "/slow-panic-in-body" => PanickingBody.boxed_unsync(),
+                _ => Full::new(Bytes::from(path)).boxed_unsync(),
+            };
+            let mut response = Response::new(body);
             let value = thread.parse().expect("names of threads are header values");
             response.headers_mut().insert("x-thread", value);
             Ok(response)
         })
+    }
+}
+
+/// Panics instead of giving its bytes.
+struct PanickingBody;
+
+impl Body for PanickingBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("asked to panic in the body")
     }
 }
 

@@ -3,7 +3,7 @@
 use http::Version;
 use tidegate_doors::server::{Protocol, Server};
 
-use crate::client::{Client, endpoint, open, read, service, tcp, workers};
+use crate::client::{Client, endpoint, open, read, service, tcp, until, workers};
 
 #[tokio::test]
 async fn http1_and_http2_are_served_at_one_address() {
@@ -74,5 +74,30 @@ async fn a_panic_costs_its_request_and_is_counted() {
     assert!(one.get("/panic").await.is_err());
     one.closed().await;
     assert_eq!(listening.counts().panics, 3);
+    assert_eq!(Client::one(tcp(&listening).await).await.text("/").await, "/");
+}
+
+#[tokio::test]
+async fn a_panic_in_an_answers_body_costs_its_request_and_is_counted() {
+    let server = Server::start(workers(1)).unwrap();
+    let (service, mut control) = service();
+    let listening = open(&server, endpoint(Protocol::Auto), service);
+
+    let mut two = Client::two(tcp(&listening).await).await;
+    assert!(two.get("/panic-in-body").await.is_err());
+    let slow = tokio::spawn(two.send("/slow-panic-in-body"));
+    control.slow_request().await;
+    control.let_go();
+    let answer = slow.await.unwrap();
+    assert!(match answer {
+        Ok(response) => read(response).await.is_err(),
+        Err(_) => true,
+    });
+    assert_eq!(two.text("/after").await, "/after", "other streams go on");
+
+    let mut one = Client::one(tcp(&listening).await).await;
+    assert!(one.get("/panic-in-body").await.is_err());
+    one.closed().await;
+    until("the count", || listening.counts().panics == 3).await;
     assert_eq!(Client::one(tcp(&listening).await).await.text("/").await, "/");
 }

@@ -1,0 +1,99 @@
+//! Tidegate and its peers, measured side by side in one run.
+//!
+//! Contestants take turns, round by round, and what counts is the ratio within
+//! a round: a machine that is slow for a while is slow for all of them. The
+//! tables go to standard output as Markdown, progress to standard error. A goal
+//! that is missed is printed as such and is no error.
+//!
+//! A library with two programs, because a program has one allocator: `tidegate-bench`
+//! counts allocations, `tidegate-bench-peer` serves peers on the allocator they
+//! would be run with.
+
+mod stopwatch;
+
+mod keys;
+mod requests;
+mod rule_text;
+
+mod contestant;
+
+mod child;
+mod goal;
+mod race;
+mod scale;
+mod spread;
+mod table;
+mod tables;
+
+mod load;
+mod peer;
+mod processor;
+mod questions;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::contestant::Name;
+use crate::scale::Scale;
+use crate::tables::Topic;
+
+/// Measures Tidegate and its peers side by side.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate-bench")]
+struct Args {
+    /// Smaller counts: about a minute instead of several.
+    #[arg(long)]
+    quick: bool,
+    /// Only this table; can be given several times.
+    #[arg(long, value_enum, value_name = "TABLE")]
+    only: Vec<Topic>,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// Serves one peer until it is ended.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate-bench-peer")]
+struct PeerArgs {
+    name: peer::Name,
+}
+
+/// What the program runs itself again for: parts that need a fresh process.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Prints by how many bytes the process grows with so many keys.
+    #[command(hide = true)]
+    Memory { name: Name, keys: u64, key_bytes: usize },
+    /// Writes how long each insert took.
+    #[command(hide = true)]
+    Growth { name: Name, keys: u64 },
+}
+
+/// The program `tidegate-bench`: prints the tables that its arguments ask for.
+pub fn run() -> ExitCode {
+    let args = Args::parse();
+    outcome(match args.part {
+        None => tables::print(&args.only, if args.quick { Scale::QUICK } else { Scale::FULL }),
+        Some(Part::Memory { name, keys, key_bytes }) => {
+            tables::memory::measure(name, keys, key_bytes)
+        }
+        Some(Part::Growth { name, keys }) => tables::growth::measure(name, keys),
+    })
+}
+
+/// The program `tidegate-bench-peer`: serves the peer that its argument names.
+pub fn serve_peer() -> ExitCode {
+    outcome(peer::serve(PeerArgs::parse().name))
+}
+
+fn outcome(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

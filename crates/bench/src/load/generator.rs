@@ -1,0 +1,256 @@
+//! Asking one server over several connections, in one of two ways.
+//!
+//! Saturating keeps every connection full: what comes out is how much the server
+//! can do. Arriving asks at times of its own, whether or not earlier answers are
+//! there: what comes out is how long callers wait, counted from when they
+//! arrived, so that a server that stalls is charged for everybody who waited.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use hdrhistogram::Histogram;
+use mio::{Events, Poll, Token};
+
+use super::arrivals::Arrivals;
+use super::link::Link;
+use super::{Protocol, Reply};
+use crate::questions::Questions;
+use crate::stopwatch::Stopwatch;
+
+/// A server that says nothing for so long has failed.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Waits up to a minute are told apart, to three digits.
+const WAIT_NANOS_MAX: u64 = 60_000_000_000;
+const DIGITS: u8 = 3;
+
+/// When saturating ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Enough {
+    After(Duration),
+    Replies(u64),
+}
+
+impl Enough {
+    fn is_reached(self, took: Duration, replies: u64) -> bool {
+        match self {
+            Enough::After(time) => took >= time,
+            Enough::Replies(wanted) => replies >= wanted,
+        }
+    }
+}
+
+/// The connections to one server.
+pub(crate) struct Generator<P> {
+    poll: Poll,
+    events: Events,
+    links: Vec<Link<P>>,
+    questions: Questions,
+    replies: Vec<Reply>,
+    clock: Stopwatch,
+    heard_last: Duration,
+}
+
+impl<P: Protocol> Generator<P> {
+    /// Connects so many times.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        connections: usize,
+        questions: Questions,
+        protocol: impl Fn(&Questions) -> anyhow::Result<P>,
+    ) -> anyhow::Result<Self> {
+        let poll = Poll::new()?;
+        let links = (0..connections).map(|place| {
+            Link::connect(address, protocol(&questions)?, poll.registry(), Token(place))
+        });
+        let links = links.collect::<anyhow::Result<_>>()?;
+        let events = Events::with_capacity(connections.max(1));
+        Ok(Generator {
+            poll,
+            events,
+            links,
+            questions,
+            replies: Vec::new(),
+            clock: Stopwatch::start(),
+            heard_last: Duration::ZERO,
+        })
+    }
+
+    /// Keeps the connections full until there is enough; returns how many
+    /// replies came. Calls stay on their way, so that the next time goes on
+    /// where this one ends.
+    ///
+    /// # Errors
+    /// When a call fails or is refused.
+    pub(crate) fn saturate(&mut self, enough: Enough) -> anyhow::Result<u64> {
+        let start = self.clock.elapsed();
+        let mut replied = 0;
+        let mut now = start;
+        while !enough.is_reached(now.saturating_sub(start), replied) {
+            for link in &mut self.links {
+                while link.has_room() {
+                    link.ask(self.questions.ask(), now);
+                }
+                link.send()?;
+            }
+            self.listen(Some(SILENCE_MAX))?;
+            now = self.clock.elapsed();
+            replied += self.replies.len() as u64;
+            self.check(now)?;
+        }
+        Ok(replied)
+    }
+
+    /// Asks so many times a second on average for a time, then waits for the
+    /// last answers; returns how long callers waited, in nanoseconds.
+    ///
+    /// # Errors
+    /// When a call fails or is refused.
+    pub(crate) fn arrive(
+        &mut self,
+        per_second: f64,
+        time: Duration,
+    ) -> anyhow::Result<Histogram<u64>> {
+        let mut waits = Histogram::new_with_bounds(1, WAIT_NANOS_MAX, DIGITS)?;
+        let start = self.clock.elapsed();
+        let mut arrivals = Arrivals::new(per_second, start, start + time);
+        let mut turn = 0;
+        while !arrivals.is_over() || self.in_flight() > 0 {
+            let now = self.clock.elapsed();
+            while let Some(place) = self.next_with_room(turn) {
+                let Some(arrived) = arrivals.due(now) else { break };
+                let link = self.links.get_mut(place).context("a link that is there")?;
+                link.ask(self.questions.ask(), arrived);
+                turn = place + 1;
+            }
+            for link in &mut self.links {
+                link.send()?;
+            }
+            // Without waiting: the system wakes us too late for the next arrival.
+            self.listen(Some(Duration::ZERO))?;
+            let now = self.clock.elapsed();
+            for reply in &self.replies {
+                let waited = now.saturating_sub(reply.asked).as_nanos();
+                waits.saturating_record(u64::try_from(waited).unwrap_or(u64::MAX));
+            }
+            self.check(now)?;
+        }
+        Ok(waits)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.links.iter().map(Link::in_flight).sum()
+    }
+
+    /// The first link from a place on that takes a question.
+    fn next_with_room(&self, from: usize) -> Option<usize> {
+        let count = self.links.len();
+        let mut places = (from..from + count).map(|place| place % count.max(1));
+        places.find(|place| self.links.get(*place).is_some_and(Link::has_room))
+    }
+
+    /// Waits at most so long, then takes the replies that are there.
+    fn listen(&mut self, timeout: Option<Duration>) -> anyhow::Result<()> {
+        self.replies.clear();
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(()),
+            polled => polled?,
+        }
+        for event in &self.events {
+            let Token(place) = event.token();
+            let link = self.links.get_mut(place).context("news of no link of ours")?;
+            if event.is_readable() {
+                link.receive(&mut self.replies)?;
+            }
+            link.send()?;
+        }
+        Ok(())
+    }
+
+    /// Everything must be admitted, or something else is measured than is meant.
+    fn check(&mut self, now: Duration) -> anyhow::Result<()> {
+        ensure!(self.replies.iter().all(|reply| reply.admitted), "the server refused a call");
+        if !self.replies.is_empty() || self.in_flight() == 0 {
+            self.heard_last = now;
+        }
+        if now.saturating_sub(self.heard_last) > SILENCE_MAX {
+            bail!("the server has not answered for {SILENCE_MAX:?}");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Http1, Http2};
+    use crate::peer;
+    use crate::questions::Wire;
+
+    fn generator(name: peer::Name, wire: Wire) -> Generator<Http2> {
+        let questions = Questions::zipf(wire, 100, 1_000).unwrap();
+        let address = peer::start(name);
+        Generator::connect(address, 2, questions, |questions| Http2::new(questions, 64)).unwrap()
+    }
+
+    #[test]
+    fn a_tonic_server_is_saturated_until_it_has_replied_enough() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        for _ in 0..2 {
+            let replies = generator.saturate(Enough::Replies(5_000)).unwrap();
+            assert!((5_000..5_000 + 128).contains(&replies), "{replies}");
+        }
+    }
+
+    #[test]
+    fn more_is_asked_than_the_first_window_takes() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 10 });
+        let bytes = generator.questions.bytes() as u64;
+        let replies = 10 * 65_535 / bytes;
+        assert!(generator.saturate(Enough::Replies(replies)).unwrap() >= replies);
+    }
+
+    #[test]
+    fn callers_that_arrive_are_all_answered() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let waits = generator.arrive(10_000.0, Duration::from_millis(100)).unwrap();
+        assert!((800..1_200).contains(&waits.len()), "{}", waits.len());
+        assert!(waits.min() > 0);
+        assert_eq!(generator.in_flight(), 0);
+    }
+
+    #[test]
+    fn limitador_counts_and_admits() {
+        let mut generator = generator(peer::Name::Limitador, Wire::Rls { descriptors: 1 });
+        assert!(generator.saturate(Enough::Replies(500)).unwrap() >= 500);
+    }
+
+    #[test]
+    fn an_axum_server_is_asked_in_json() {
+        let questions = Questions::zipf(Wire::Json, 100, 1_000).unwrap();
+        let address = peer::start(peer::Name::BareAxum);
+        let protocol = |questions: &Questions| Ok(Http1::new(questions));
+        let mut generator = Generator::connect(address, 10, questions, protocol).unwrap();
+        assert!(generator.saturate(Enough::Replies(1_000)).unwrap() >= 1_000);
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_method_is_an_error() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Throttlecrab);
+        let error = generator.saturate(Enough::Replies(1)).unwrap_err();
+        assert_eq!(error.to_string(), "a call ended without an answer");
+    }
+
+    #[test]
+    fn nobody_listening_is_an_error() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let questions = Questions::each(Wire::Json, 1).unwrap();
+        let protocol = |questions: &Questions| Ok(Http1::new(questions));
+        assert!(Generator::connect(address, 1, questions, protocol).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! A connection: a socket that never blocks, and what its protocol has to say.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use super::{Protocol, Reply};
+
+/// As much as is read at once: more than all answers on their way.
+const INPUT_BYTES: usize = 256 * 1024;
+
+/// One connection.
+pub(super) struct Link<P> {
+    socket: TcpStream,
+    protocol: P,
+    input: Box<[u8]>,
+    /// So much of the input is filled.
+    filled: usize,
+    output: Vec<u8>,
+    /// So much of the output is sent.
+    sent: usize,
+}
+
+impl<P: Protocol> Link<P> {
+    /// Connects, waiting until it is done, and says what comes first.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub(super) fn connect(
+        address: SocketAddr,
+        mut protocol: P,
+        registry: &Registry,
+        token: Token,
+    ) -> anyhow::Result<Self> {
+        let socket = std::net::TcpStream::connect(address).context("cannot connect")?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        let mut socket = TcpStream::from_std(socket);
+        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let mut output = Vec::new();
+        protocol.open(&mut output);
+        let input = vec![0; INPUT_BYTES].into_boxed_slice();
+        Ok(Link { socket, protocol, input, filled: 0, output, sent: 0 })
+    }
+
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.protocol.has_room()
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.protocol.in_flight()
+    }
+
+    /// Notes a question; it leaves with the next [`Link::send`].
+    #[inline]
+    pub(super) fn ask(&mut self, question: &[u8], asked: Duration) {
+        self.protocol.ask(question, asked, &mut self.output);
+    }
+
+    /// Sends what the socket takes now.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    #[inline]
+    pub(super) fn send(&mut self) -> anyhow::Result<()> {
+        while let Some(rest) = self.output.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match self.socket.write(rest) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if is_for_later(&error) => return Ok(()),
+                Err(error) => return Err(error).context("cannot send"),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Reads all that has arrived.
+    ///
+    /// # Errors
+    /// When the connection is broken or the server fails a call.
+    #[inline]
+    pub(super) fn receive(&mut self, replies: &mut Vec<Reply>) -> anyhow::Result<()> {
+        loop {
+            let room = self.input.get_mut(self.filled..).unwrap_or_default();
+            ensure!(!room.is_empty(), "an answer is longer than any can be");
+            let wanted = room.len();
+            let read = match self.socket.read(room) {
+                Ok(0) => bail!("the server closed the connection"),
+                Ok(read) => read,
+                Err(error) if is_for_later(&error) => return Ok(()),
+                Err(error) => return Err(error).context("cannot receive"),
+            };
+            self.filled += read;
+            let input = self.input.get(..self.filled).unwrap_or_default();
+            let done = self.protocol.hear(input, &mut self.output, replies)?;
+            self.input.copy_within(done..self.filled, 0);
+            self.filled -= done;
+            // A short read has emptied the socket; asking again would cost a call.
+            if read < wanted {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

@@ -1,0 +1,157 @@
+//! Contenders taking turns, until enough rounds were quiet.
+//!
+//! A round visits each contender once. It is quiet if others hardly used the
+//! machine during any of its visits. Where that does not happen often enough
+//! the quietest rounds count, and the table says so.
+
+use std::collections::BTreeMap;
+
+use super::contender::{Contender, Who};
+use crate::spread::Spread;
+
+/// Processors that others may keep busy in a quiet round.
+const OTHERS_MAX: f64 = 0.15;
+/// Rounds that are tried for each that is wanted.
+const TRIES: usize = 2;
+
+/// What came of visiting one contender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit<F> {
+    pub(super) figures: F,
+    /// How many processors others kept busy meanwhile.
+    pub(super) others: f64,
+}
+
+/// One round: a visit to each.
+type Round<F> = BTreeMap<Who, Visit<F>>;
+
+/// The rounds that count.
+#[derive(Debug)]
+pub(super) struct Rounds<F> {
+    rounds: Vec<Round<F>>,
+    tried: usize,
+}
+
+impl<F> Rounds<F> {
+    /// Makes a round that does not count, then as many as it takes to have
+    /// `wanted` quiet ones, but not forever.
+    ///
+    /// # Errors
+    /// When a visit fails.
+    pub(super) fn run<'c, 's: 'c>(
+        contenders: impl IntoIterator<Item = &'c Contender<'s>>,
+        wanted: usize,
+        visit: impl Fn(&Contender<'s>) -> anyhow::Result<Visit<F>>,
+    ) -> anyhow::Result<Self> {
+        let contenders: Vec<&Contender<'s>> = contenders.into_iter().collect();
+        Rounds::collect(wanted, || {
+            let visits = contenders.iter().map(|contender| Ok((contender.who, visit(contender)?)));
+            visits.collect()
+        })
+    }
+
+    fn collect(
+        wanted: usize,
+        mut round: impl FnMut() -> anyhow::Result<Round<F>>,
+    ) -> anyhow::Result<Self> {
+        round()?;
+        let mut rounds = Vec::new();
+        let mut quiet = 0;
+        while quiet < wanted && rounds.len() < wanted * TRIES {
+            let round = round()?;
+            quiet += usize::from(others_in(&round) <= OTHERS_MAX);
+            rounds.push(round);
+        }
+        let tried = rounds.len();
+        rounds.sort_by(|one, other| others_in(one).total_cmp(&others_in(other)));
+        rounds.truncate(wanted);
+        Ok(Rounds { rounds, tried })
+    }
+
+    /// Whether this one took part.
+    pub(super) fn has(&self, who: Who) -> bool {
+        self.rounds.iter().any(|round| round.contains_key(&who))
+    }
+
+    /// The median of a figure.
+    pub(super) fn median(&self, who: Who, figure: fn(&F) -> f64) -> f64 {
+        let visits = self.rounds.iter().filter_map(|round| round.get(&who));
+        Spread::of(visits.map(|visit| figure(&visit.figures)).collect()).median
+    }
+
+    /// How many times another's figure one has, within each round.
+    pub(super) fn ratio(&self, who: Who, other: Who, figure: fn(&F) -> f64) -> Spread {
+        let ratios = self.rounds.iter().filter_map(|round| {
+            let (one, other) = (round.get(&who)?, round.get(&other)?);
+            Some(figure(&one.figures) / figure(&other.figures))
+        });
+        Spread::of(ratios.collect())
+    }
+
+    /// How far the figures can be trusted, in words.
+    pub(super) fn quality(&self) -> String {
+        let others = self.rounds.iter().map(others_in).fold(0.0, f64::max);
+        let (count, tried) = (self.rounds.len(), self.tried);
+        let quiet = if others <= OTHERS_MAX { "quiet" } else { "NOT quiet" };
+        format!(
+            "the {count} quietest of {tried} rounds, in which others kept up to {others:.2} processors busy: {quiet}"
+        )
+    }
+}
+
+/// The most that others used the machine during one of a round's visits.
+fn others_in<F>(round: &Round<F>) -> f64 {
+    round.values().map(|visit| visit.others).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of two contenders, the machine being as busy as told.
+    fn rounds(others: &[f64], wanted: usize) -> Rounds<f64> {
+        let mut at = 0;
+        Rounds::collect(wanted, || {
+            let others = others.get(at).copied().unwrap_or(1.0);
+            at += 1;
+            let visit = |figures| Visit { figures, others };
+            let figure = at as f64;
+            Ok(BTreeMap::from([
+                (Who::Tidegate, visit(figure)),
+                (Who::BareTonic, visit(2.0 * figure)),
+            ]))
+        })
+        .unwrap()
+    }
+
+    const fn itself(figure: &f64) -> f64 {
+        *figure
+    }
+
+    #[test]
+    fn noisy_rounds_do_not_count() {
+        let rounds = rounds(&[0.0, 0.1, 0.9, 0.1, 0.9, 0.1, 0.0], 3);
+        let quality =
+            "the 3 quietest of 5 rounds, in which others kept up to 0.10 processors busy: quiet";
+        assert_eq!(rounds.quality(), quality);
+        let counted: Vec<f64> =
+            rounds.rounds.iter().map(|round| round[&Who::Tidegate].figures).collect();
+        assert_eq!(counted, [2.0, 4.0, 6.0]);
+        let ratio = rounds.ratio(Who::Tidegate, Who::BareTonic, itself);
+        assert_eq!(ratio.to_string(), "0.50 (0.50–0.50)");
+    }
+
+    #[test]
+    fn the_quietest_rounds_count_where_the_machine_is_never_quiet() {
+        let rounds = rounds(&[0.0, 0.9, 0.3, 0.8, 0.5, 0.7], 2);
+        let quality = "the 2 quietest of 4 rounds, in which others kept up to 0.50 processors busy: NOT quiet";
+        assert_eq!(rounds.quality(), quality);
+    }
+
+    #[test]
+    fn who_took_no_part_has_no_figure() {
+        let rounds = rounds(&[0.0; 4], 3);
+        assert!(rounds.has(Who::Tidegate) && !rounds.has(Who::Limitador));
+        assert!(rounds.ratio(Who::Tidegate, Who::Limitador, itself).median.is_nan());
+    }
+}

@@ -1,0 +1,93 @@
+//! A soak of the real service: load, new keys, reloads and bad input, for
+//! minutes, while its memory is watched.
+//!
+//! What fails the run: an answer that says the server failed, a good request
+//! that is not answered, rules that do not arrive, memory that grows after the
+//! warm-up, a process that dies, and one that does not stop when it is told to.
+//! The load is made in the same thread as the watching; how fast it is does not
+//! matter here, `make bench` measures that. Only this machine is talked to.
+
+mod grpc;
+mod http1;
+mod load;
+mod mischief;
+mod process;
+mod reload;
+mod tally;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::task::LocalSet;
+
+use process::Served;
+use tally::Tally;
+
+/// Loads the service for a time, and watches its memory.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// How long, in seconds.
+    #[arg(default_value_t = 180)]
+    seconds: u64,
+    /// The binary to run; `release/tidegate` beside this one unless given.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// Why the soak failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failure(String);
+
+impl Failure {
+    fn of(what: &str, why: impl std::fmt::Display) -> Self {
+        Failure(format!("{what}: {why}"))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ran = runtime
+        .map_err(|error| Failure::of("no runtime", error))
+        .and_then(|runtime| LocalSet::new().block_on(&runtime, soak(&arguments)));
+    match ran {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("failed: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn soak(arguments: &Arguments) -> Result<String, Failure> {
+    let binary = arguments.binary.clone().map_or_else(process::beside_this_one, Ok)?;
+    let mut served = Served::start(&binary)?;
+    let tally = Rc::new(Tally::default());
+    let doors = served.doors().clone();
+    println!("process {}, HTTP {}, gRPC {}", served.id(), doors.http, doors.grpc);
+
+    let mut tasks = load::start(&doors, &tally);
+    tasks.extend(mischief::start(&doors, &tally));
+    tasks.push(reload::start(&doors, served.rules_path(), &tally));
+    let watched = watch::watch(&mut served, &tally, Duration::from_secs(arguments.seconds)).await;
+    for task in &tasks {
+        task.abort();
+    }
+    let watched = watched?;
+    // Connections that are half a request stay open meanwhile: they must not
+    // keep the process from ending.
+    let lingering = mischief::half_requests(&doors).await;
+    let ended = served.stop();
+    drop(lingering);
+    ended?;
+    Ok(format!("{watched}\n{tally}\nstopped when told, exit code 0"))
+}

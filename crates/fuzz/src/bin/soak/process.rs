@@ -1,0 +1,159 @@
+//! The service as a child: started on free ports, its memory read, stopped.
+
+#![expect(clippy::disallowed_methods, reason = "waits for a real process, in real time")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::Failure;
+use crate::reload;
+
+/// What the counters may take; the plateau that memory has to keep to.
+pub(crate) const BUDGET: &str = "16MiB";
+
+/// How long a start, and a stop, may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Log lines that wait to be read while the doors are found.
+const LINES_MAX: usize = 1_000;
+
+/// Where the doors are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doors {
+    pub(crate) http: String,
+    pub(crate) grpc: String,
+    pub(crate) debug: String,
+}
+
+/// The service. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    child: Child,
+    doors: Doors,
+    folder: TempDir,
+}
+
+/// The release binary in the target folder that this one is in.
+pub(crate) fn beside_this_one() -> Result<PathBuf, Failure> {
+    let this = std::env::current_exe().map_err(|error| Failure::of("who am I", error))?;
+    let target = this.parent().and_then(Path::parent).unwrap_or(Path::new("target"));
+    Ok(target.join("release/tidegate"))
+}
+
+impl Served {
+    pub(crate) fn start(binary: &Path) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir().map_err(|error| Failure::of("no folder", error))?;
+        let rules = folder.path().join("rules.yaml");
+        reload::write(&rules, &reload::good(0)).map_err(|error| Failure::of("rules", error))?;
+        let mut command = Command::new(binary);
+        command.env_clear().current_dir(folder.path()).arg("serve").arg("--rules").arg(&rules);
+        command.args(["--log-format", "json", "--log-level", "info", "--workers", "2"]);
+        command.args(["--set", &format!("store.memory.budget={BUDGET}")]);
+        command.args(["--set", "shutdown.grace=5s"]);
+        for door in ["--grpc", "--http", "--debug-listen"] {
+            command.args([door, "127.0.0.1:0"]);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            Failure::of(&format!("{} (build it first)", binary.display()), error)
+        })?;
+        let lines = read_lines(&mut child);
+        let mut served = Served { child, doors: Doors::default(), folder };
+        served.doors = find_doors(&lines)?;
+        Ok(served)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) const fn doors(&self) -> &Doors {
+        &self.doors
+    }
+
+    pub(crate) fn rules_path(&self) -> PathBuf {
+        self.folder.path().join("rules.yaml")
+    }
+
+    /// How much memory it has, in KiB; an error when it is gone.
+    pub(crate) fn resident_kib(&mut self) -> Result<u64, Failure> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(Failure::of("the process died", status));
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .map_err(|error| Failure::of("/proc", error))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.ok_or_else(|| Failure("/proc tells no memory".to_owned()))
+    }
+
+    /// Tells it to stop, and waits for that.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        kill.map_err(|error| Failure::of("kill", error))?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(20)),
+                Ok(Some(status)) => return judge(status),
+                Err(error) => return Err(Failure::of("the process", error)),
+            }
+        }
+        Err(Failure(format!("it does not stop within {PATIENCE:?}")))
+    }
+}
+
+fn judge(status: ExitStatus) -> Result<(), Failure> {
+    if status.success() { Ok(()) } else { Err(Failure::of("it stopped badly", status)) }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The log. It is read to the end, so that writing it never blocks the service.
+fn read_lines(child: &mut Child) -> Receiver<String> {
+    let (send, lines) = sync_channel(LINES_MAX);
+    if let Some(stderr) = child.stderr.take() {
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if line.contains("panicked") {
+                    eprintln!("{line}");
+                }
+                // Nobody listens any more once the doors are found.
+                let _ = send.try_send(line);
+            }
+        });
+    }
+    lines
+}
+
+fn find_doors(lines: &Receiver<String>) -> Result<Doors, Failure> {
+    let mut doors = Doors::default();
+    let deadline = Instant::now() + PATIENCE;
+    while [&doors.http, &doors.grpc, &doors.debug].into_iter().any(String::is_empty) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let line = lines.recv_timeout(left).map_err(|error| Failure::of("no doors", error))?;
+        let line: Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = line["address"].as_str().unwrap_or_default().to_owned();
+        match (line["message"].as_str(), line["door"].as_str()) {
+            (Some("listening"), Some("http")) => doors.http = address,
+            (Some("listening"), Some("grpc")) => doors.grpc = address,
+            (Some("listening"), Some("debug")) => doors.debug = address,
+            _ => {}
+        }
+    }
+    Ok(doors)
+}
