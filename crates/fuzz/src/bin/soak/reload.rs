@@ -26,7 +26,7 @@ const LOOK_EVERY: u64 = 8;
 pub(crate) fn good(turn: u64) -> String {
     let mut text = format!(
         "domain: soak\nmetadata: {{turn: '{turn}'}}\ndescriptors:\n  - key: user\n    \
-         rate_limit: {{name: calls, unit: minute, requests_per_unit: {}}}\n",
+         rate_limit: {{name: calls, unit: hour, requests_per_unit: {}}}\n",
         100 + turn % 7
     );
     text += "  - key: hot\n    rate_limit: {algorithm: token_bucket, unit: second, requests_per_unit: 50, burst: 100}\n";

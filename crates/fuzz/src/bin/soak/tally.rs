@@ -43,7 +43,7 @@ impl fmt::Display for Tally {
         let Tally { checks, refused, calls, keys, .. } = self;
         write!(f, "{} HTTP checks ({} refused), ", checks.get(), refused.get())?;
         write!(f, "{} gRPC calls, {} keys, ", calls.get(), keys.get())?;
-        write!(f, "{} reloads ({} bad), ", self.reloads.get(), self.bad_reloads.get())?;
+        write!(f, "{} reloads and {} bad ones, ", self.reloads.get(), self.bad_reloads.get())?;
         write!(
             f,
             "{} bad requests, {} bad calls, ",
