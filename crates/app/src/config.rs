@@ -5,7 +5,7 @@
 //! defaults and the environment variables of envoyproxy/ratelimit; the file;
 //! the environment; flags. Everything that can be wrong is found before anything
 //! starts, all at once and with its place; a variable or a flag is a source with
-//! a place like the file. [`resolve`] is pure; [`load`] reads the file and the
+//! a place like the file. [`resolve`] is pure; `load` reads the file and the
 //! environment for it.
 //!
 //! What is done with the values is the business of whoever gets them: nothing
