@@ -95,7 +95,8 @@ fn notes_and_warnings_do_not_fail_a_check() {
 #[test]
 fn what_is_in_force_is_shown_with_its_origin() {
     let words = ["show", "--grpc", "127.0.0.1:1", "--set", "shutdown.delay=5s", "--workers", "4"];
-    let variables = [("TIDEGATE_LOG_FORMAT", "json"), ("TIDEGATE_DEBUG_TOKEN", "open sesame, please")];
+    let variables =
+        [("TIDEGATE_LOG_FORMAT", "json"), ("TIDEGATE_DEBUG_TOKEN", "open sesame, please")];
     let said = fine(&words, &variables, Some("\nstore:\n  memory: {budget: 64MiB}\n"));
     assert_eq!(row(&said, "grpc.listen"), "grpc.listen 127.0.0.1:1 --grpc");
     assert_eq!(row(&said, "shutdown.delay"), "shutdown.delay 5s --set");
