@@ -142,7 +142,9 @@ impl AsyncWrite for Watched {
     }
 
     fn is_write_vectored(&self) -> bool {
-        inside!(&self.carrier, Carrier::Plain | Carrier::Tls, s => s.is_write_vectored())
+        // Answers are small: copied into one buffer, those of one poll leave in one
+        // write. In slices, those above 256 bytes would each take a write of their own.
+        false
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
