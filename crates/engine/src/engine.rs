@@ -381,7 +381,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
             self.store.apply_now(&batch, &mut answers);
             self.conclude(
                 verb,
@@ -449,7 +449,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
             self.store.apply(&batch, &mut answers).await?;
             if answers.len() != checks.checks.len() {
                 let reason = "it did not answer every check".to_owned();

@@ -67,12 +67,7 @@ pub(crate) fn gather<'s>(
         if let Some(limit) = descriptor.limit {
             met.push(None);
             let key = key_of_own(fingerprinter, request.domain, descriptor.entries, limit);
-            gathered.push(
-                index,
-                None,
-                descriptor.refund,
-                Check { key, limit, cost: asked, holder: Holder::default(), role: Role::Required },
-            );
+            gathered.push(index, None, descriptor.refund, Check::new(key, limit, asked));
             continue;
         }
         let mut values = Values::new();
@@ -115,6 +110,7 @@ pub(crate) fn gather<'s>(
                     cost: cost.saturating_mul(limit.cost),
                     holder: if held { holder() } else { Holder::default() },
                     role,
+                    policy: limit.policy,
                 },
             );
         }
@@ -136,7 +132,7 @@ impl<'s> Gathered<'s> {
     #[inline]
     pub(crate) fn steps(&self, verb: Verb) -> impl Iterator<Item = (Verb, &Checks<'s>)> {
         let back = match verb {
-            Verb::Check | Verb::Take | Verb::Refund => Verb::Refund,
+            Verb::Check | Verb::Take | Verb::Charge | Verb::Refund => Verb::Refund,
             Verb::Peek | Verb::Reset => verb,
         };
         let steps = [(back, &self.refunded), (verb, &self.charged)];

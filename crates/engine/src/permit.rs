@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Clock, Concurrency, Limit, Period};
-use tidegate_stores::{Answers, Batch, Charge, Check, MemoryStore, Role, Verb};
+use tidegate_stores::{Answers, Batch, Charge, Check, MemoryStore, Verb};
 
 use crate::engine::Engine;
 use crate::loaded::Loaded;
@@ -42,16 +42,10 @@ impl<C: Clock> Drop for Permit<C> {
         }
         let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
         for (slot, limit) in &limits {
-            checks.push(Check {
-                key: slot.key,
-                limit,
-                cost: slot.cost,
-                holder: slot.holder,
-                role: Role::Required,
-            });
+            checks.push(Check { holder: slot.holder, ..Check::new(slot.key, limit, slot.cost) });
         }
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
-        let batch = Batch { verb: Verb::Refund, charge, now, checks: &checks };
+        let batch = Batch::new(Verb::Refund, charge, now, &checks);
         self.engine.store().apply_now(&batch, &mut Answers::new());
     }
 }

@@ -12,7 +12,10 @@ mod counter_store;
 
 mod memory;
 
-pub use batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Role, Verb, passes};
+pub use batch::{
+    Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
+    Verb, passes,
+};
 pub use counter_store::{CounterStore, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
