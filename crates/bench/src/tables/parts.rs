@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_engine::{
-    Clock, Descriptor, Holder, Limit, MemoryConfig, MemoryStore, Period, Request, Role,
+    Clock, Descriptor, Limit, MemoryConfig, MemoryStore, Period, Request,
     SystemClock, Timestamp, TokenBucket, Verb,
 };
 use tidegate_stores::{Answers, Batch, Charge, Check, Key};
