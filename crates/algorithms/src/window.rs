@@ -32,7 +32,7 @@ pub enum CalendarUnit {
 
 impl CalendarUnit {
     /// No unit is longer than this, daylight saving included.
-    const fn longest(self) -> Nanos {
+    pub const fn longest(self) -> Nanos {
         const DAY: u64 = 86_400;
         let days = match self {
             CalendarUnit::Day => 1,
