@@ -16,6 +16,6 @@ pub use batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
     Verb, passes,
 };
-pub use counter_store::{CounterStore, StoreError};
+pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_engine::{
-    Clock, Descriptor, Limit, MemoryConfig, MemoryStore, Period, Request,
-    SystemClock, Timestamp, TokenBucket, Verb,
+    Clock, Descriptor, Limit, MemoryConfig, MemoryStore, Period, Request, SystemClock, Timestamp,
+    TokenBucket, Verb,
 };
 use tidegate_stores::{Answers, Batch, Charge, Check, Key};
 
