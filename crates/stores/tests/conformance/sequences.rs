@@ -31,6 +31,8 @@ fn limits() -> Vec<Limit> {
     let soft = Soft { over_percent: 50, lasting: Period::SECOND };
     let log = SlidingLog::new(4, Period::SECOND).expect("small");
     let utc = jiff_utc();
+    let sliding =
+        |limit, slices| SlidingWindow::new(limit, Period::SECOND, slices).expect("in range");
     vec![
         Limit::new(TokenBucket::new(5, Period::SECOND, 7)),
         Limit::new(LeakyBucket::new(10, Period::SECOND, 3)),
@@ -39,11 +41,18 @@ fn limits() -> Vec<Limit> {
         Limit::new(FixedWindow::new(9, Window::Calendar(CalendarUnit::Day, utc))),
         Limit::new(log.clone()),
         Limit::new(log.counting_refused(true)),
-        Limit::new(SlidingWindow::new(5, Period::SECOND, 1).expect("in range")),
-        Limit::new(SlidingWindow::new(5, Period::SECOND, 4).expect("in range")),
+        Limit::new(sliding(5, 1)),
+        Limit::new(sliding(5, 4)),
         Limit::new(Concurrency::new(3, Period::SECOND).expect("small")),
         Limit::new(TokenBucket::new(5, Period::SECOND, 4)).with_soft(soft),
         Limit::new(window(4, Period::SECOND)).with_soft(soft),
+        Limit::new(LeakyBucket::new(10, Period::SECOND, 3)).with_soft(soft),
+        Limit::new(sliding(4, 4)).with_soft(soft),
+        Limit::new(sliding(4, 1).counting_refused(true)).with_soft(soft),
+        Limit::new(SlidingLog::new(4, Period::SECOND).expect("small").counting_refused(true))
+            .with_soft(soft),
+        Limit::new(Concurrency::new(4, Period::SECOND).expect("small")).with_soft(soft),
+        Limit::new(window(4, Period::SECOND).counting_refused(true)).with_soft(soft),
     ]
 }
 
@@ -83,7 +92,8 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
     );
     let limits = limits();
     let sequence = prop::collection::vec(step(limits.len()), REQUESTS);
-    let fingerprinter = Fingerprinter::seeded(3);
+    // One value: its counters share a shard, and a slot of a cluster.
+    let base = Fingerprinter::seeded(3).of(0, b"caller");
     for number in 0..SEQUENCES {
         let steps = sequence.new_tree(&mut runner).expect("no filters").current();
         let (store, mut model) = (store(), Model::default());
@@ -95,7 +105,7 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
                 .iter()
                 .map(|(limit, key, cost, holder, role)| {
                     let group = *limit as u64;
-                    let fingerprint = fingerprinter.of(group, &key.to_le_bytes());
+                    let fingerprint = base.under(group * 2 + *key as u64);
                     let key = Key { fingerprint, group };
                     let holder = Holder(*holder);
                     Check { holder, role: *role, ..Check::new(key, &limits[*limit], *cost) }
