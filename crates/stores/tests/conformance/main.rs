@@ -4,6 +4,8 @@
 //! the pure functions; all answers must be equal. A store takes part by one
 //! line at the end of this file.
 
+#[cfg(feature = "redis")]
+mod changes;
 mod model;
 mod sequences;
 #[cfg(feature = "redis")]
@@ -91,6 +93,12 @@ macro_rules! shared_conformance {
             }
 
             #[tokio::test]
+            async fn answers_as_the_pure_functions_do_while_limits_change_under_live_keys() {
+                let server = $server;
+                changes::equal_the_model(|| servers::Turned::on(&server.url())).await;
+            }
+
+            #[tokio::test]
             async fn keeps_what_every_store_promises() {
                 let server = $server;
                 let store = || servers::Turned::on(&server.url());
@@ -109,3 +117,7 @@ macro_rules! shared_conformance {
 
 #[cfg(feature = "redis")]
 shared_conformance!(redis, support::server::Server::redis());
+#[cfg(feature = "redis")]
+shared_conformance!(valkey, support::server::Server::valkey());
+#[cfg(feature = "redis")]
+shared_conformance!(cluster, support::cluster::Cluster::start(support::server::Flavour::Redis));

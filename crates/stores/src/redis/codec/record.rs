@@ -116,7 +116,9 @@ impl Asked {
     fn room(self, limit: u64, at_zero: u64) -> u64 {
         let room = |cost| limit.checked_sub(cost).map_or(0, |room| room.saturating_add(1));
         match (self.order, self.cost) {
-            (Order::Take, _) => room(0).min(COUNT_MAX + 1),
+            // More than can be counted always has room.
+            (Order::Take, _) if limit > COUNT_MAX => ALWAYS,
+            (Order::Take, _) => room(0),
             (_, 0) => at_zero,
             (_, cost) => room(cost).min(COUNT_MAX + 1),
         }
@@ -152,6 +154,9 @@ fn put_bucket(body: &mut Body, asked: Asked, hard: BucketTerms, wide: BucketTerm
     put(body, asked.cost, 7);
     if asked.soft {
         put_span(body, room(hard.capacity));
+    }
+    if asked.order == Order::Charge {
+        put_span(body, finest(u128::from(wide.capacity)));
     }
 }
 

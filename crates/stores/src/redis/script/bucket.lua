@@ -10,6 +10,9 @@
     if soft then
       r.hard_s, r.hard_t, at = read('>I5I6', body, at)
     end
+    if r.verb == VERB.charge then
+      r.full_s, r.full_t, at = read('>I5I6', body, at)
+    end
     return at
   end
 
@@ -92,6 +95,10 @@
       _, after = bucket.most(state, { cost_s = r.cost_s, cost_t = r.cost_t, cost = amount, room_s = 1099511627775, room_t = 0 })
     else
       after = owing(state, r.cost_s, r.cost_t)
+    end
+    if r.full_s and not bucket.owes_less(after, r.longest_s, r.longest_t) then
+      -- More than is believed counts as all that there is.
+      after = owing({ s = now_s, t = now_t }, r.full_s, r.full_t)
     end
     state.s, state.t = after.s, after.t
   end

@@ -19,7 +19,7 @@
     end
     p.verb, p.count = verb, count
     for i = 1, verb == VERB.swap and 0 or count do
-      local r = {}
+      local r = { verb = verb }
       local kind, flags
       kind, flags, at = read('>I1I1', body, at)
       r.soft, r.counts, r.role = kind >= 16, flags >= 4, flags % 4
@@ -114,7 +114,7 @@
   -- Whether two records of one key settle its state alike.
   local function alike(one, other)
     return one.kind == other.kind and one.soft == other.soft and one.scale == other.scale
-      and one.grain == other.grain and one.longest_s == other.longest_s and one.longest_t == other.longest_t and one.period == other.period and one.ends == other.ends
+      and one.grain == other.grain and one.longest == other.longest and one.longest_s == other.longest_s and one.longest_t == other.longest_t and one.period == other.period and one.ends == other.ends
       and one.slice == other.slice and one.slices == other.slices and one.lasting == other.lasting
       and one.rest == other.rest and one.lasting_slot == other.lasting_slot
   end
@@ -148,22 +148,32 @@
     return 'c'
   end
 
-  -- Opens every key of a parcel once: {states by key}, or nil and why not.
+  -- Opens every key of a parcel once: the states by key, or nil and the answer
+  -- that says which of them the caller has to settle.
   local function open_all(p, base)
-    local states, first = {}, {}
+    local states, first, stale, odd = {}, {}, nil, false
     for i, r in ipairs(p.checks) do
       local key = KEYS[base + i]
       if r.kind.is_list and (p.verb == VERB.refund or p.verb == VERB.renew) then
         -- Opened in its turn: each sees what the one before has written.
         first[key] = r
-      elseif not states[key] then
+      elseif not first[key] then
         states[key], first[key] = open(key, r), r
         if not states[key] then
-          return nil, 's'
+          stale = stale or {}
+          stale[i] = value[key]
         end
       elseif not alike(first[key], r) then
-        return nil, 'o'
+        odd = true
       end
+    end
+    if stale then
+      for i = 1, p.count do
+        stale[i] = stale[i] or ''
+      end
+      return nil, told('s', stale)
+    elseif odd then
+      return nil, as_they_are('o', base, p.count)
     end
     return states
   end
@@ -288,7 +298,7 @@
     end
     local states, why_not = open_all(p, base)
     if not states then
-      return p.count, as_they_are(why_not, base, p.count)
+      return p.count, why_not
     end
     if p.verb == VERB.refund or p.verb == VERB.renew then
       return p.count, give_back(p, base, states)
