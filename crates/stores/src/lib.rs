@@ -25,5 +25,5 @@ pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
 #[cfg(feature = "redis")]
 pub use redis::{
     CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
-    RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret,
+    RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout, UpstreamStore,
 };

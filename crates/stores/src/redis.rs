@@ -23,6 +23,7 @@ mod parcel;
 mod replay;
 mod script;
 mod settings;
+mod upstream;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub use settings::{
     Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
     RedisTls, Secret,
 };
+pub use upstream::{UpstreamLayout, UpstreamStore};
 
 /// Keeps counters in Redis or Valkey.
 #[derive(Debug)]

@@ -43,6 +43,16 @@ impl States {
         &mut self.by_key[place].1
     }
 
+    /// The state of a key, if it is known.
+    pub(super) fn get(&self, key: Fingerprint) -> Option<&State> {
+        self.by_key.iter().find(|(known, _)| *known == key).map(|(_, state)| state)
+    }
+
+    /// Makes a state known.
+    pub(super) fn insert(&mut self, key: Fingerprint, state: State) {
+        *self.of(key) = state;
+    }
+
     /// Every key with its state.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Fingerprint, State)> {
         self.by_key.iter()
@@ -145,6 +155,7 @@ impl<'a> Replay<'a> {
             Order::Take => limit.take(state, ask),
             Order::Refund => limit.refund(state, ask),
             Order::Charge => limit.overcharge(state, ask),
+            Order::Reset => limit.peek(state, ask.with_cost(0)),
             _ => limit.peek(state, ask),
         }
     }

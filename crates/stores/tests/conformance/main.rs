@@ -33,6 +33,11 @@ macro_rules! conformance {
             }
 
             #[tokio::test]
+            async fn answers_on_long_lists_as_the_pure_functions_do() {
+                sequences::equal_the_model_on_long_lists(super::$store).await;
+            }
+
+            #[tokio::test]
             async fn a_refusal_charges_nobody() {
                 vectors::a_refusal_charges_nobody(&super::$store()).await;
             }
@@ -90,6 +95,13 @@ macro_rules! shared_conformance {
             async fn answers_random_sequences_as_the_pure_functions_do() {
                 let server = $server;
                 sequences::equal_the_model(|| servers::Turned::on(&server.url())).await;
+            }
+
+            #[tokio::test]
+            async fn answers_on_long_lists_as_the_pure_functions_do() {
+                let server = $server;
+                sequences::equal_the_model_on_long_lists(|| servers::Turned::on(&server.url()))
+                    .await;
             }
 
             #[tokio::test]

@@ -56,45 +56,85 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
+/// Limits whose states are long lists.
+fn long_lists() -> Vec<Limit> {
+    let soft = Soft { over_percent: 20, lasting: Period::SECOND };
+    let log = |limit| SlidingLog::new(limit, Period::SECOND).expect("small");
+    let slots = |limit| Concurrency::new(limit, Period::SECOND).expect("small");
+    vec![
+        Limit::new(log(150)),
+        Limit::new(log(90).counting_refused(true)),
+        Limit::new(log(60)).with_soft(soft),
+        Limit::new(slots(150)),
+        Limit::new(slots(40)).with_soft(soft),
+    ]
+}
+
 fn jiff_utc() -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::UTC
 }
 
-fn step(limits: usize) -> impl Strategy<Value = Step> {
+/// How requests are drawn: the most that one costs, how many holders there
+/// are, and how far the clock mostly turns.
+#[derive(Clone, Copy)]
+struct Mix {
+    cost_max: u64,
+    holders: u64,
+    turn_max: u64,
+}
+
+fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
     let verb = prop_oneof![
         6 => Just(Verb::Check),
         1 => Just(Verb::Peek),
         1 => Just(Verb::Take),
         1 => Just(Verb::Refund),
-        1 => Just(Verb::Reset),
         1 => Just(Verb::Charge),
+        1 => Just(Verb::Reset),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
     // Never back: a store may have dropped what had become idle.
-    let turn = prop_oneof![5 => 0..=300_u64, 1 => 0..=2500_u64];
+    let turn = prop_oneof![5 => 0..=mix.turn_max, 1 => 0..=mix.turn_max * 8];
     let role = prop_oneof![
         4 => Just(Role::Required),
         1 => Just(Role::Alternative),
         1 => Just(Role::Observed),
     ];
-    let check = (0..limits, 0..2_usize, 0..4_u64, 0..3_u64, role);
+    let check = (0..limits, 0..2_usize, 0..=mix.cost_max, 0..mix.holders, role);
     (verb, charge, turn, prop::collection::vec(check, 1..5))
         .prop_map(|(verb, charge, turn, checks)| Step { verb, charge, turn, checks })
 }
 
 /// Sends the same random requests to a store and to the model.
 pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
+    let mix = Mix { cost_max: 3, holders: 3, turn_max: 300 };
+    equal(store, &limits(), mix, SEQUENCES).await;
+}
+
+/// The same with states that are long lists.
+pub(crate) async fn equal_the_model_on_long_lists<S: CounterStore>(store: impl Fn() -> S) {
+    let mix = Mix { cost_max: 6, holders: 500, turn_max: 6 };
+    equal(&store, &long_lists(), mix, SEQUENCES / 4).await;
+    let mix = Mix { cost_max: 60, holders: 500, turn_max: 40 };
+    equal(store, &long_lists(), mix, SEQUENCES / 4).await;
+}
+
+async fn equal<S: CounterStore>(
+    store: impl Fn() -> S,
+    limits: &[Limit],
+    mix: Mix,
+    sequences: usize,
+) {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
         proptest::test_runner::TestRng::deterministic_rng(
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let limits = limits();
-    let sequence = prop::collection::vec(step(limits.len()), REQUESTS);
+    let sequence = prop::collection::vec(step(limits.len(), mix), REQUESTS);
     // One value: its counters share a shard, and a slot of a cluster.
     let base = Fingerprinter::seeded(3).of(0, b"caller");
-    for number in 0..SEQUENCES {
+    for number in 0..sequences {
         let steps = sequence.new_tree(&mut runner).expect("no filters").current();
         let (store, mut model) = (store(), Model::default());
         let mut now = 1_700_000_000_000_u64;
