@@ -75,12 +75,16 @@ fn jiff_utc() -> jiff::tz::TimeZone {
 }
 
 /// How requests are drawn: the most that one costs, how many holders there
-/// are, and how far the clock mostly turns.
+/// are, how far the clock mostly turns, and how many keys each limit has.
 #[derive(Clone, Copy)]
 struct Mix {
     cost_max: u64,
     holders: u64,
     turn_max: u64,
+    keys: usize,
+    requests: usize,
+    /// Out of eleven requests, how many forget a key.
+    resets: u32,
 }
 
 fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
@@ -90,7 +94,7 @@ fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
         1 => Just(Verb::Take),
         1 => Just(Verb::Refund),
         1 => Just(Verb::Charge),
-        1 => Just(Verb::Reset),
+        mix.resets => Just(Verb::Reset),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
     // Never back: a store may have dropped what had become idle.
@@ -100,23 +104,25 @@ fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
         1 => Just(Role::Alternative),
         1 => Just(Role::Observed),
     ];
-    let check = (0..limits, 0..2_usize, 0..=mix.cost_max, 0..mix.holders, role);
+    let check = (0..limits, 0..mix.keys, 0..=mix.cost_max, 0..mix.holders, role);
     (verb, charge, turn, prop::collection::vec(check, 1..5))
         .prop_map(|(verb, charge, turn, checks)| Step { verb, charge, turn, checks })
 }
 
 /// Sends the same random requests to a store and to the model.
 pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
-    let mix = Mix { cost_max: 3, holders: 3, turn_max: 300 };
+    let mix =
+        Mix { cost_max: 3, holders: 3, turn_max: 300, keys: 2, requests: REQUESTS, resets: 1 };
     equal(store, &limits(), mix, SEQUENCES).await;
 }
 
 /// The same with states that are long lists.
 pub(crate) async fn equal_the_model_on_long_lists<S: CounterStore>(store: impl Fn() -> S) {
-    let mix = Mix { cost_max: 6, holders: 500, turn_max: 6 };
-    equal(&store, &long_lists(), mix, SEQUENCES / 4).await;
-    let mix = Mix { cost_max: 60, holders: 500, turn_max: 40 };
-    equal(store, &long_lists(), mix, SEQUENCES / 4).await;
+    let mix =
+        Mix { cost_max: 2, holders: 500, turn_max: 4, keys: 1, requests: REQUESTS * 4, resets: 0 };
+    equal(&store, &long_lists(), mix, 3).await;
+    let mix = Mix { cost_max: 60, turn_max: 40, resets: 1, ..mix };
+    equal(store, &long_lists(), mix, 3).await;
 }
 
 async fn equal<S: CounterStore>(
@@ -131,7 +137,7 @@ async fn equal<S: CounterStore>(
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let sequence = prop::collection::vec(step(limits.len(), mix), REQUESTS);
+    let sequence = prop::collection::vec(step(limits.len(), mix), mix.requests);
     // One value: its counters share a shard, and a slot of a cluster.
     let base = Fingerprinter::seeded(3).of(0, b"caller");
     for number in 0..sequences {
