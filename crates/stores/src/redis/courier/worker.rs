@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Cmd, RedisError, ServerError, Value, cmd};
+use redis::{RedisError, ServerError, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -79,7 +79,6 @@ pub(super) struct Worker {
     /// The earliest deadline, or earlier.
     expiry: Option<Instant>,
     password_due: Option<Instant>,
-    password: Option<Secret>,
     /// Numbers connections and shipments.
     count: u64,
     /// Whether others have to be told how connections are.
@@ -118,7 +117,6 @@ impl Worker {
             now,
             expiry: None,
             password_due: rotates.then_some(now),
-            password: None,
             count: 0,
             changed: true,
             failure: None,
@@ -481,28 +479,12 @@ impl Worker {
         self.password_due = Some(self.now + PASSWORD_BEAT);
         // A file that cannot be read for a moment is being replaced.
         let Ok(Some(password)) = read else { return };
-        let known = self.password.replace(password.clone());
-        if known.is_none_or(|known| known == password) {
-            return;
+        let user = self.dialer.settings.login.user.as_deref();
+        for lane in self.nodes.iter_mut().flat_map(|node| &mut node.lanes) {
+            if let LaneState::Up { wire, .. } = &mut lane.state {
+                wire.log_in(user, &password);
+            }
         }
-        for wire in self.nodes.iter().flat_map(|node| &node.lanes).filter_map(|lane| {
-            if let LaneState::Up { wire, .. } = &lane.state { Some(wire) } else { None }
-        }) {
-            let mut commands = redis::Pipeline::with_capacity(1);
-            commands.add_command(self.login_command(&password));
-            // The answer does not matter: a server that refuses leaves the
-            // connection as it is, and one that hangs is noticed by its silence.
-            tokio::spawn(wire.send(commands));
-        }
-    }
-
-    fn login_command(&self, password: &Secret) -> Cmd {
-        let mut command = cmd("AUTH");
-        if let Some(user) = &self.dialer.settings.login.user {
-            command.arg(user);
-        }
-        command.arg(password.expose());
-        command
     }
 
     // Telling.
