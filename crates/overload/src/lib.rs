@@ -1,0 +1,38 @@
+//! What keeps one node alive under overload: a hard gate in front, a slow loop that
+//! decides who is refused, a share of the fleet kept for critical requests.
+//!
+//! Everything here answers "we are short", never "you are over your limit": that is the
+//! engine's. Nothing knows HTTP or Redis. Every loop is a `tick(now)` that somebody
+//! calls, every decision follows from state, clock and seed, so that a simulator
+//! drives the production code in virtual time.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | `category` | who is shed first: [`Category`], [`Cohort`], [`Level`] |
+//! | `cause` | why a request was refused: [`Cause`] |
+//! | `control_law` | utilization → admitted fraction: [`ControlLaw`] |
+//! | `offered`, `threshold` | admitted fraction → levels: [`Offered`], [`Threshold`] |
+//! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
+//! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
+
+mod mix;
+mod shards;
+
+mod category;
+mod cause;
+
+mod control_law;
+mod offered;
+mod probe;
+mod threshold;
+mod utilization;
+mod worker_shedder;
+
+pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
+pub use cause::Cause;
+pub use control_law::{Change, ControlLaw, LawState};
+pub use offered::{Memory, Offered};
+pub use probe::SchedulerProbe;
+pub use threshold::Threshold;
+pub use utilization::{SignalSettings, Signals};
+pub use worker_shedder::{Acting, WorkerSettings, WorkerShedder, WorkerView};
