@@ -14,6 +14,8 @@
 //! | `offered`, `threshold` | admitted fraction → levels: [`Offered`], [`Threshold`] |
 //! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
+//! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
+//! | `steady_clock` | a clock that never steps: [`SteadyClock`] |
 
 mod mix;
 mod shards;
@@ -28,11 +30,19 @@ mod threshold;
 mod utilization;
 mod worker_shedder;
 
+mod gate;
+mod steady_clock;
+
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};
+pub use gate::{
+    Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
+    SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
+};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
+pub use steady_clock::SteadyClock;
 pub use threshold::Threshold;
 pub use utilization::{SignalSettings, Signals};
 pub use worker_shedder::{Acting, WorkerSettings, WorkerShedder, WorkerView};
