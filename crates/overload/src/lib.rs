@@ -15,6 +15,7 @@
 //! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
+//! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
 //! | `steady_clock` | a clock that never steps: [`SteadyClock`] |
 
 mod mix;
@@ -31,11 +32,18 @@ mod utilization;
 mod worker_shedder;
 
 mod gate;
+
+mod fleet;
+
 mod steady_clock;
 
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};
+pub use fleet::{
+    Board, BoardError, Credit, FleetBoard, FleetSettings, FleetShedder, FleetView, Grant,
+    NODES_MAX, Report, SharedBoard, fair_shares,
+};
 pub use gate::{
     Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
     SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
