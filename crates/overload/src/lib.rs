@@ -16,6 +16,8 @@
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
+//! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
+//! | `protection` | all of them in order: [`Protection`] |
 //! | `steady_clock` | a clock that never steps: [`SteadyClock`] |
 
 mod mix;
@@ -35,11 +37,17 @@ mod gate;
 
 mod fleet;
 
+mod decisions;
+mod mode;
+mod protection;
+mod refusal;
+
 mod steady_clock;
 
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};
+pub use decisions::{Answer, DecisionCount, LATENCY_BUCKETS, Latency};
 pub use fleet::{
     Board, BoardError, Credit, FleetBoard, FleetSettings, FleetShedder, FleetView, Grant,
     NODES_MAX, Report, SharedBoard, fair_shares,
@@ -48,8 +56,13 @@ pub use gate::{
     Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
     SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
 };
+pub use mode::{Limiter, Mode, Percent};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
+pub use protection::{
+    Admission, Arrival, Gauges, Pass, Protection, ProtectionSettings, Screened, Screening,
+};
+pub use refusal::{Refusal, retry_after};
 pub use steady_clock::SteadyClock;
 pub use threshold::Threshold;
 pub use utilization::{SignalSettings, Signals};
