@@ -109,6 +109,12 @@ pub trait FleetBoard {
     fn beat(&self, report: Report) -> impl Future<Output = Result<Grant, BoardError>> + Send;
 }
 
+impl<B: FleetBoard + Send + Sync> FleetBoard for std::sync::Arc<B> {
+    fn beat(&self, report: Report) -> impl Future<Output = Result<Grant, BoardError>> + Send {
+        (**self).beat(report)
+    }
+}
+
 /// A board for nodes that live in one process: tests, and services with several
 /// gates.
 #[derive(Debug)]

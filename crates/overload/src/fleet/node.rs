@@ -34,6 +34,7 @@ pub struct FleetShedder {
     pool: AtomicU64,
     fleet_capacity: AtomicU64,
     fleet_used: AtomicU64,
+    beats_missed: AtomicU64,
 }
 
 /// What the node knows of the fleet.
@@ -51,6 +52,8 @@ pub struct FleetView {
     pub lease_age: Option<Nanos>,
     /// Whether the grant is too old, and the node uses its safe share.
     pub fallback: bool,
+    /// Beats without an answer.
+    pub beats_missed: u64,
 }
 
 impl FleetShedder {
@@ -69,6 +72,7 @@ impl FleetShedder {
             pool: AtomicU64::new(0),
             fleet_capacity: AtomicU64::new(0),
             fleet_used: AtomicU64::new(0),
+            beats_missed: AtomicU64::new(0),
         };
         shedder.set_capacity(capacity);
         shedder
@@ -138,6 +142,11 @@ impl FleetShedder {
         self.usable_until.store(sent.after(usable).as_nanos(), Relaxed);
     }
 
+    /// The board did not answer. Everything stays as it is, until the grant is too old.
+    pub fn miss_beat(&self) {
+        self.beats_missed.fetch_add(1, Relaxed);
+    }
+
     /// How many requests the node can work on: the gate's limit. While the node is
     /// alone, this is what is shared.
     pub fn set_capacity(&self, capacity: u64) {
@@ -170,6 +179,7 @@ impl FleetShedder {
             used: if alone { in_flight } else { self.fleet_used.load(Relaxed) },
             lease_age: (!alone).then(|| now.since(renewed)),
             fallback: now.as_nanos() >= self.usable_until.load(Relaxed),
+            beats_missed: self.beats_missed.load(Relaxed),
         }
     }
 
