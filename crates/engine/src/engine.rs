@@ -488,7 +488,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
+            let within = gathered.within;
+            let batch = Batch { within, ..Batch::new(verb, gathered.charge, now, &checks.checks) };
             self.store.apply(&batch, &mut answers).await?;
             if answers.len() != checks.checks.len() {
                 let reason = "it did not answer every check".to_owned();
