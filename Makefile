@@ -19,8 +19,9 @@ demo: ## Try the engine on the terminal, with the quickstart rules
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy
+tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis and Valkey
 	tools/install-envoy
+	tools/install-redis
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
