@@ -311,6 +311,7 @@ enum Step {
     GiveUp { which: usize },
     Limit { limit: u64 },
     Pass { millis: u64 },
+    Late { millis: u64 },
     Tick,
 }
 
@@ -324,6 +325,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => (0u64..20).prop_map(|limit| Step::Limit { limit }),
         3 => (0u64..60).prop_map(|millis| Step::Pass { millis }),
+        1 => (0u64..30).prop_map(|millis| Step::Late { millis }),
         1 => Just(Step::Tick),
     ]
 }
@@ -418,6 +420,9 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
             }
             Step::Limit { limit } => gate.set_limit(now, *limit),
             Step::Pass { millis } => now = now.after(ms(*millis)),
+            Step::Late { millis } => {
+                now = Timestamp::from_nanos(now.as_nanos().saturating_sub(ms(*millis).get()));
+            }
             Step::Tick => gate.expire(now),
         }
         ledger.hear(&mut gate)?;
