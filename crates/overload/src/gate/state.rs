@@ -13,7 +13,8 @@
 //!   served in time, serving the oldest serves nobody in time.
 //! - A full queue gives up the oldest of its lowest category for whoever ranks
 //!   as high. So critical requests displace others from the first millisecond.
-//! - The last slots are for critical requests only.
+//! - Some slots are for critical requests only: the others never hold all. And critical
+//!   requests may always wait as long as in a burst, since nobody is before them.
 //! - Whoever cannot be done in time is refused instead of worked on.
 
 use std::collections::VecDeque;
@@ -79,7 +80,7 @@ impl GateState {
         }
         // Whoever could go in has been let in already, so nobody is overtaken.
         if self.has_room(category) {
-            return match self.let_in(now, Place::Within) {
+            return match self.let_in(now, Place::within(category)) {
                 Some(slot) => {
                     self.waits.take_in_none(category);
                     Turn::Enter(slot)
@@ -99,7 +100,7 @@ impl GateState {
         let category = level.category();
         if self.has_room(category) {
             self.waits.take_in_none(category);
-            return Anyway { slot: self.let_in(now, Place::Within), would_refuse: false };
+            return Anyway { slot: self.let_in(now, Place::within(category)), would_refuse: false };
         }
         let would_refuse = self.slots.beyond() >= self.queue_max() as u64;
         Anyway { slot: self.let_in(now, Place::Beyond), would_refuse }
@@ -145,8 +146,8 @@ impl GateState {
     /// Refuses those who have waited for too long. Arrivals and departures do so by
     /// themselves; a tick has to, when there are none.
     pub fn expire(&mut self, now: Timestamp) {
-        let wait_max = self.wait_max(now);
         for category in Category::ALL {
+            let wait_max = self.wait_max(now, category);
             while let Some((ticket, waiting)) = self.queue.oldest(category) {
                 if now.since(waiting.since) <= wait_max && now < waiting.until {
                     break;
@@ -262,7 +263,8 @@ impl GateState {
                 self.tell(ticket, Outcome::Refuse(Cause::Deadline));
                 continue;
             }
-            let Some(slot) = self.let_in(now, Place::Within) else { break };
+            let place = Place::within(waiting.category);
+            let Some(slot) = self.let_in(now, place) else { break };
             let wait = now.since(waiting.since);
             self.waits.take_in(waiting.category, wait);
             if let Some(tuning) = &mut self.tuning {
@@ -292,14 +294,16 @@ impl GateState {
     }
 
     const fn has_room(&self, category: Category) -> bool {
-        let reserved = match category {
-            Category::Critical => 0,
-            Category::Test | Category::Get | Category::Post => self.reserved(),
-        };
-        self.slots.within() < self.limit - reserved
+        let free = self.slots.within() < self.limit;
+        match category {
+            Category::Critical => free,
+            Category::Test | Category::Get | Category::Post => {
+                free && self.slots.other() < self.limit - self.reserved()
+            }
+        }
     }
 
-    /// Slots for critical requests only; never all of them.
+    /// Slots that only critical requests hold; never all of them.
     const fn reserved(&self) -> u64 {
         let part = self.limit.saturating_mul(self.settings.reserved_percent) / 100;
         let part = if part == 0 && self.settings.reserved_percent > 0 { 1 } else { part };
@@ -310,8 +314,9 @@ impl GateState {
         now.since(self.empty) > self.settings.standing_after
     }
 
-    fn wait_max(&self, now: Timestamp) -> Nanos {
-        if self.is_standing(now) {
+    fn wait_max(&self, now: Timestamp, category: Category) -> Nanos {
+        // Critical requests go first, so theirs is no standing queue.
+        if category != Category::Critical && self.is_standing(now) {
             let tenth = Nanos::new(self.service.mean().get() / 10);
             self.settings.standing_wait_max.max(tenth)
         } else {

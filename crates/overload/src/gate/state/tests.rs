@@ -83,7 +83,7 @@ impl Bench {
 }
 
 #[test]
-fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
+fn lets_in_up_to_the_limit_and_keeps_some_slots_for_critical_requests() {
     let mut bench = Bench::new(40);
     for _ in 0..38 {
         assert!(bench.arrives(Category::Post));
@@ -93,6 +93,14 @@ fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
     assert!(bench.arrives(Category::Critical));
     assert!(!bench.arrives(Category::Critical));
     assert_eq!((bench.gate.in_flight(), bench.gate.queued()), (40, 2));
+}
+
+#[test]
+fn critical_requests_inside_count_for_the_slots_that_are_kept_for_them() {
+    let mut bench = Bench::new(40);
+    (0..2).for_each(|_| assert!(bench.arrives(Category::Critical)));
+    (0..38).for_each(|_| assert!(bench.arrives(Category::Post), "no slot is idle"));
+    assert!(!bench.arrives(Category::Post));
 }
 
 #[test]
@@ -115,10 +123,12 @@ fn a_freed_slot_goes_to_the_highest_category() {
 
 #[test]
 fn the_reserved_slot_waits_for_a_critical_request() {
-    let mut bench = Bench::full(10);
+    let mut bench = Bench::new(10);
+    assert!(bench.arrives(Category::Critical));
+    (0..9).for_each(|_| assert!(bench.arrives(Category::Post)));
     let get = bench.waits(Category::Get);
     bench.leaves();
-    assert_eq!(bench.events(), (vec![], vec![]), "nine are inside, the tenth is reserved");
+    assert_eq!(bench.events(), (vec![], vec![]), "nine others are inside, the tenth is reserved");
     bench.leaves();
     assert_eq!(bench.events(), (vec![get], vec![]));
 }
@@ -126,17 +136,32 @@ fn the_reserved_slot_waits_for_a_critical_request() {
 #[test]
 fn a_burst_is_served_oldest_first_and_a_standing_queue_newest_first() {
     let mut bench = Bench::full(10);
-    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Critical)).collect();
+    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Post)).collect();
     bench.advance(ms(50));
     bench.leaves();
     assert_eq!(bench.events(), (vec![tickets[0]], vec![]));
     bench.advance(ms(49));
-    let newest = bench.waits(Category::Critical);
+    let newest = bench.waits(Category::Post);
     bench.advance(ms(2));
     bench.leaves();
     let (entered, refused) = bench.events();
     assert_eq!(entered, [newest]);
     assert_eq!(refused.len(), 3, "the others waited for longer than a standing queue allows");
+}
+
+#[test]
+fn critical_requests_wait_as_in_a_burst_also_in_a_standing_queue() {
+    let mut bench = Bench::full(10);
+    bench.waits(Category::Post);
+    bench.advance(ms(80));
+    let critical = bench.waits(Category::Critical);
+    let post = bench.waits(Category::Post);
+    bench.advance(ms(30));
+    bench.gate.expire(bench.now);
+    let (_, refused) = bench.events();
+    assert!(refused.contains(&(post, Cause::QueueTimeout)));
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![critical], vec![]));
 }
 
 #[test]
