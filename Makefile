@@ -5,13 +5,17 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 # What is optional and tested nevertheless.
 REDIS = tidegate-stores/redis
 
-.PHONY: help run demo test tools fmt lint docs unit features bench sim fuzz soak deny
+.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim fuzz soak deny
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Serve decisions on the quickstart rules, and say what to try
 	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+
+run-redis: ## Two servers that share their limits over a Redis, and a look at it
+	$(CARGO) build --locked --release --quiet -p tidegate
+	tools/run-redis
 
 demo: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
