@@ -16,6 +16,16 @@ pub trait CounterStore {
         batch: &Batch<'_>,
         answers: &mut Answers,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Somebody holds the slots of these checks until they are given back. A
+    /// store whose slots expire while they are held keeps them alive from now on.
+    fn hold(&self, batch: &Batch<'_>) {
+        let _ = batch;
+    }
+
+    /// Gives back what the batch charged, without being waited for: at once
+    /// where that is possible, soon where it is not.
+    fn give_back(&self, batch: &Batch<'_>);
 }
 
 /// Why a store could not decide.

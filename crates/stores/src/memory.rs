@@ -436,6 +436,10 @@ impl CounterStore for MemoryStore {
         self.apply_now(batch, answers);
         Ok(())
     }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.apply_now(batch, &mut Answers::new());
+    }
 }
 
 impl Wanted {

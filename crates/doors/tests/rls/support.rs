@@ -260,6 +260,8 @@ impl CounterStore for Later {
         .await;
         self.0.apply(batch, answers).await
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 /// A store that nobody can reach.
@@ -269,6 +271,8 @@ impl CounterStore for Down {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
         Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "it is down".to_owned() })
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 /// A store that never answers.
@@ -279,4 +283,6 @@ impl CounterStore for Silent {
         let _: Infallible = pending().await;
         Ok(())
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }

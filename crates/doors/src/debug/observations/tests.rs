@@ -215,6 +215,8 @@ impl CounterStore for Broken {
     async fn apply(&self, _batch: &Batch<'_>, _answers: &mut Answers) -> Result<(), StoreError> {
         Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "cable cut".to_owned() })
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 #[tokio::test]
