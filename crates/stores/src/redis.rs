@@ -33,6 +33,7 @@ use tidegate_algorithms::Timestamp;
 
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb};
 use crate::counter_store::{CounterStore, StoreError};
+use codec::{Order, Request};
 use courier::Courier;
 use exchange::{Exchange, Limits};
 
@@ -43,6 +44,10 @@ pub use settings::{
     RedisTls, Secret,
 };
 pub use upstream::{UpstreamLayout, UpstreamStore};
+
+/// How long what is given back may wait for a server that cannot be reached.
+/// Slots that are lost come free when their time to live is over.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// Keeps counters in Redis or Valkey.
 #[derive(Debug)]
@@ -139,5 +144,19 @@ impl CounterStore for RedisStore {
         let exact = |decision| Answer { decision, basis: Basis::Exact };
         answers.extend(decisions.into_iter().map(exact));
         Ok(())
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        for check in batch.checks {
+            let (checks, limits) = ([*check], [kept::kept(check.limit)]);
+            let request = Request {
+                order: Order::Refund,
+                checks: &checks,
+                limits: &limits,
+                expected: self.expected(batch.now),
+                settled: &[],
+            };
+            self.courier.post(request.parcel(&self.prefix), GIVE_BACK_WITHIN);
+        }
     }
 }

@@ -270,6 +270,27 @@ async fn slots_that_are_renewed_live_on_and_those_that_are_gone_do_not_come_back
 }
 
 #[tokio::test]
+async fn slots_are_given_back_without_being_waited_for() {
+    let server = Server::redis();
+    let store = connected(&server.url()).await;
+    let limit = Limit::new(Concurrency::new(3, Period::MINUTE).expect("small"));
+    let slot = |holder| Check { holder: Holder(holder), ..check("slots", &limit, 1) };
+    for holder in 1..=3 {
+        assert!(one(&store, Verb::Check, slot(holder)).await.is_admitted());
+    }
+    let held = [slot(1), slot(2)];
+    store.give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, NOW, &held));
+    let mut left = 0;
+    for _ in 0..100_000 {
+        left = one(&store, Verb::Peek, slot(9)).await.remaining;
+        if left == 2 {
+            break;
+        }
+    }
+    assert_eq!(left, 2);
+}
+
+#[tokio::test]
 async fn costs_and_limits_beyond_what_is_counted_neither_fail_nor_wrap_around() {
     let server = Server::redis();
     let store = connected(&server.url()).await;

@@ -96,6 +96,15 @@ impl Courier {
         self.carry(Note::Parcel { parcel, until, within, answer }, answered).await
     }
 
+    /// Sends a parcel whose answer nobody waits for. One that cannot be sent
+    /// within this long is lost.
+    pub(crate) fn post(&self, parcel: Parcel, within: Duration) {
+        let note = Note::Posted { parcel, until: deadline(within), within };
+        if self.inbox.try_send(note).is_err() {
+            self.meter.failed(FailureKind::Overloaded);
+        }
+    }
+
     /// Sends commands of the server's own, as one pipeline, and waits for all
     /// answers. In a cluster each goes where its first key is.
     ///

@@ -218,6 +218,11 @@ impl CounterStore for UpstreamStore {
         answers.extend(told.into_iter().flatten());
         Ok(())
     }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        // Only slots are given back without being waited for; upstream has none.
+        self.store.give_back(batch);
+    }
 }
 
 /// One of upstream's counters.

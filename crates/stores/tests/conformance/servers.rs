@@ -29,4 +29,8 @@ impl CounterStore for Turned {
         self.0.set_clock(batch.now);
         self.0.apply(batch, answers).await
     }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.0.give_back(batch);
+    }
 }
