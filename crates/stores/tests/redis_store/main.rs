@@ -2,24 +2,22 @@
 //! own clock, keys that go by themselves, and slots of a cluster.
 #![cfg(feature = "redis")]
 
-#[path = "support/mod.rs"]
+mod cluster;
+mod processes;
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use support::cluster::Cluster;
-use support::eventually;
 use support::resp::Reply;
-use support::server::{Flavour, Server, Setup};
+use support::server::Server;
 use tidegate_algorithms::{
     Concurrency, Decision, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Soft,
     Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Fingerprint, Fingerprinter, Key, RedisSettings,
-    RedisStore, Role, Verb,
+    RedisStore, Verb,
 };
 
 /// The callers' clock, far from the server's.
@@ -68,74 +66,6 @@ fn lasting() -> Vec<(&'static str, Limit, u64)> {
         ("slots", Limit::new(slots), 80),
         ("soft", Limit::new(TokenBucket::new(200, year, 200)).with_soft(soft), 300),
     ]
-}
-
-/// How a process is told to hammer this server.
-const HAMMER: &str = "TIDEGATE_TEST_HAMMER";
-const PROCESSES: usize = 4;
-const CALLERS: usize = 16;
-
-/// Asks more often than there is room, and says how much was admitted.
-async fn hammer(url: &str) -> String {
-    let store = Arc::new(connected(url).await);
-    let mut said = String::new();
-    for (name, limit, room) in lasting() {
-        let tries = usize::try_from(room).expect("small") * 2 / PROCESSES / CALLERS + 1;
-        let callers = (0..CALLERS).map(|caller| {
-            let (store, limit) = (Arc::clone(&store), limit.clone());
-            tokio::spawn(async move {
-                let mut admitted = 0;
-                for time in 0..tries {
-                    let id = u64::from(std::process::id()) << 32 | (caller * 1_000 + time) as u64;
-                    let check = Check { holder: Holder(id + 1), ..check(name, &limit, 1) };
-                    admitted += u64::from(one(&store, Verb::Check, check).await.is_admitted());
-                }
-                admitted
-            })
-        });
-        let mut admitted = 0;
-        for caller in callers.collect::<Vec<_>>() {
-            admitted += caller.await.expect("no caller panics");
-        }
-        said += &format!("admitted {name} {admitted}\n");
-    }
-    said
-}
-
-#[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "how a test tells a process of its own what to do")]
-async fn many_processes_on_one_key_admit_exactly_the_limit() {
-    if let Ok(url) = std::env::var(HAMMER) {
-        // Begins on a line of its own, whatever the harness has printed.
-        println!("\n{}", hammer(&url).await);
-        return;
-    }
-    let server = Server::redis();
-    let program = std::env::current_exe().expect("a test is a program");
-    let processes: Vec<_> = (0..PROCESSES)
-        .map(|_| {
-            Command::new(&program)
-                .args(["--exact", "many_processes_on_one_key_admit_exactly_the_limit"])
-                .arg("--nocapture")
-                .env(HAMMER, server.url())
-                .stdout(Stdio::piped())
-                .spawn()
-                .expect("the test starts itself")
-        })
-        .collect();
-    let mut said = String::new();
-    for process in processes {
-        let output = process.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "a process failed");
-        said += &String::from_utf8_lossy(&output.stdout);
-    }
-    for (name, _, room) in lasting() {
-        let own =
-            said.lines().filter_map(|line| line.strip_prefix("admitted ")?.strip_prefix(name));
-        let admitted: Vec<u64> = own.filter_map(|count| count.trim().parse().ok()).collect();
-        assert_eq!(admitted.len(), PROCESSES, "{name}: {said}");
-        assert_eq!(admitted.iter().sum::<u64>(), room, "{name}: {said}");
-    }
 }
 
 #[tokio::test]
@@ -310,125 +240,4 @@ async fn costs_and_limits_beyond_what_is_counted_neither_fail_nor_wrap_around() 
         one(&store, Verb::Refund, asked).await;
         assert!(one(&store, Verb::Check, Check { cost: 0, ..asked }).await.is_admitted());
     }
-}
-
-fn of<'a>(fingerprint: Fingerprint, limit: &'a Limit) -> Check<'a> {
-    Check::new(Key { fingerprint, group: 0 }, limit, 1)
-}
-
-/// Two keys that different masters have; the first one's slot is asked first.
-async fn apart(cluster: &Cluster, store: &RedisStore) -> [Fingerprint; 2] {
-    let limit = Limit::new(FixedWindow::new(5, Window::Every(Period::MAX)));
-    let mut seen: Vec<(usize, usize, Fingerprint)> = Vec::new();
-    for number in 0..100 {
-        let key = fingerprint(&format!("caller {number}"));
-        one(store, Verb::Check, of(key, &limit)).await;
-        let here = cluster.masters.iter().enumerate().find_map(|(master, server)| {
-            let keys = server.tell(&["KEYS", "*"]);
-            Some((master, tag(&keys.list().first()?.text()?)))
-        });
-        one(store, Verb::Reset, of(key, &limit)).await;
-        let (master, tag) = here.expect("some master has the key");
-        let before = seen.iter().find(|(other, known, _)| *other != master && *known < tag);
-        if let Some((_, _, first)) = before {
-            return [*first, key];
-        }
-        seen.push((master, tag, key));
-    }
-    panic!("all keys lie on one master");
-}
-
-/// The number that the two letters in braces stand for.
-fn tag(key: &str) -> usize {
-    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let letters = key.split(['{', '}']).nth(1).unwrap_or_default();
-    letters.chars().fold(0, |tag, letter| tag * 64 + LETTERS.find(letter).unwrap_or_default())
-}
-
-#[tokio::test]
-async fn a_refusal_in_one_slot_charges_nobody_in_another() {
-    let cluster = Cluster::start(Flavour::Redis);
-    let store = connected(&cluster.url()).await;
-    let window = |limit| Limit::new(FixedWindow::new(limit, Window::Every(Period::MAX)));
-    let (wide, narrow) = (window(10), window(1));
-    let [first, second] = apart(&cluster, &store).await;
-    for (one, other) in [(&wide, &narrow), (&narrow, &wide)] {
-        let checks = [of(first, one), of(second, other)];
-        apply(&store, Verb::Reset, &checks).await;
-        let admitted =
-            |told: &[Decision]| told.iter().map(Decision::is_admitted).collect::<Vec<_>>();
-        assert_eq!(admitted(&apply(&store, Verb::Check, &checks).await), [true, true]);
-        for _ in 0..3 {
-            let told = apply(&store, Verb::Check, &checks).await;
-            for (check, decision) in checks.iter().zip(told) {
-                assert_eq!(decision.is_admitted(), *check.limit == wide);
-                assert_eq!(decision.remaining, check.limit.algorithm().quota() - 1);
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn alternatives_in_several_slots_need_one_that_admits() {
-    let cluster = Cluster::start(Flavour::Redis);
-    let store = connected(&cluster.url()).await;
-    let limit = Limit::new(FixedWindow::new(1, Window::Every(Period::MAX)));
-    let open = Limit::new(FixedWindow::new(5, Window::Every(Period::MAX)));
-    let keys = apart(&cluster, &store).await;
-    let [one_of, other] = keys.map(|key| Check { role: Role::Alternative, ..of(key, &limit) });
-    let required = check("required", &open, 1);
-    let all = [one_of, other, required];
-    apply(&store, Verb::Check, &[one_of]).await;
-    assert_eq!(apply(&store, Verb::Check, &all).await[2].remaining, 4);
-    let told = apply(&store, Verb::Check, &all).await;
-    assert_eq!([told[0].is_admitted(), told[1].is_admitted()], [false, false]);
-    assert_eq!(told[2].remaining, 4, "nobody is charged once both are used up");
-}
-
-#[tokio::test]
-async fn a_crash_between_two_slots_leaves_one_cost_until_the_window_ends() {
-    // The others go on while one hangs, however long that takes here.
-    let setup = Setup::redis().with("cluster-require-full-coverage", &["no"]);
-    let cluster = Cluster::start_with(3, 0, &setup);
-    let store = Arc::new(connected(&cluster.url()).await);
-    let watch = connected(&cluster.url()).await;
-    let start = Timestamp::from_secs(1_800_000_000);
-    store.set_clock(start);
-    watch.set_clock(start);
-    let limit = Limit::new(FixedWindow::new(5, Window::Every(Period::MINUTE)));
-    let keys = apart(&cluster, &watch).await;
-    let first = of(keys[0], &limit);
-    let second = owner(&cluster, &watch, of(keys[1], &limit)).await;
-    second.freeze();
-    let (asking, own) = (Arc::clone(&store), limit.clone());
-    let caller = tokio::spawn(async move {
-        let checks = keys.map(|key| of(key, &own));
-        apply(&asking, Verb::Check, &checks).await
-    });
-    let mut charged = false;
-    for _ in 0..100_000 {
-        charged = one(&watch, Verb::Peek, first).await.remaining == 4;
-        if charged {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    assert!(charged, "the first slot is charged while the second hangs");
-    // The process dies here: nobody is left to give anything back.
-    caller.abort();
-    assert!(caller.await.is_err());
-    second.thaw();
-    eventually("that the node is back", || second.try_ask(&["PING"]));
-    assert_eq!(one(&watch, Verb::Peek, first).await.remaining, 4, "one cost, no more");
-    watch.set_clock(Timestamp::from_secs(1_800_000_060));
-    assert_eq!(one(&watch, Verb::Peek, first).await.remaining, 5, "gone with its window");
-}
-
-/// The master that has the check's key.
-async fn owner<'c>(cluster: &'c Cluster, store: &RedisStore, check: Check<'_>) -> &'c Server {
-    one(store, Verb::Check, check).await;
-    let mut masters = cluster.masters.iter();
-    let found = masters.find(|master| master.tell(&["DBSIZE"]) == Reply::Number(1));
-    one(store, Verb::Reset, check).await;
-    found.expect("some master has the key")
 }
