@@ -199,6 +199,12 @@ impl RedisSettings {
         if self.deadline > WAIT_MAX || self.connect_timeout > WAIT_MAX || self.queue > QUEUE_MAX {
             return wrong("deadline and connect_timeout are at most 1h, queue 1000000");
         }
+        let identity = self.tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        if identity
+            .is_some_and(|(one, other)| [one, other].iter().any(|path| path.as_os_str().is_empty()))
+        {
+            return wrong("certificate and key come together");
+        }
         if self.login.is_half() || self.sentinel_login.is_half() {
             return wrong("a user needs a password or a password_file");
         }

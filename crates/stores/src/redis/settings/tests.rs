@@ -120,6 +120,8 @@ fn what_makes_no_sense_is_said_in_words() {
         ("redis://h?prefix=a{b", "braces"),
         ("redis://limiter@h", "needs a password"),
         ("redis+unix://h/path", "whole path"),
+        ("rediss://h?certificate=/c.pem", "come together"),
+        ("rediss://h?key=/k.pem", "come together"),
         ("redis://u:a%zz@h", "the password has a %"),
     ] {
         assert!(refused(url).contains(words), "{url}: {}", refused(url));
