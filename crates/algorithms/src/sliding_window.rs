@@ -110,6 +110,11 @@ impl SlidingWindow {
         SlidingWindow { count_refused, ..self }
     }
 
+    /// Whether refused costs count too.
+    pub const fn counts_refused(&self) -> bool {
+        self.count_refused
+    }
+
     /// How much a window allows.
     pub const fn limit(&self) -> u64 {
         self.limit
