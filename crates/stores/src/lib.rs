@@ -3,7 +3,8 @@
 //! A store is sent the question, not asked for the data: a [`Batch`] of checks
 //! goes in, one [`Answer`] for each comes back, decided by the pure functions
 //! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
-//! in this process.
+//! in this process. With the feature `shared`, `SharedStore` stands before a
+//! store that many processes use.
 
 mod fingerprint;
 
@@ -12,6 +13,9 @@ mod counter_store;
 
 mod memory;
 
+#[cfg(feature = "shared")]
+mod shared;
+
 pub use batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
     Verb, passes,
@@ -19,3 +23,7 @@ pub use batch::{
 pub use counter_store::{CounterStore, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+#[cfg(feature = "shared")]
+pub use shared::{
+    LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, SharedSettings, SharedStore,
+};

@@ -1,0 +1,10 @@
+//! Counters that several nodes share, on virtual time: a fake remote that can
+//! be slow, silent or gone, and a witness that counts what was admitted by
+//! arithmetic of its own.
+
+mod eventual;
+mod exact;
+mod fake;
+mod leased;
+mod regions;
+mod world;
