@@ -167,7 +167,7 @@ impl<R: Remote> SharedStore<R> {
             degraded_for: read.degraded_for + self.gate.shut_for(now).into(),
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
-            owing: self.outage.len(),
+            owing: self.outage.owing(),
             pending: region::pending(&self.regions),
             nodes: self.nodes.live(),
             ..read

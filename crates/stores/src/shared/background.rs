@@ -2,8 +2,8 @@
 //!
 //! Each beat is a plain function of `now`; [`SharedStore::run`] calls them in
 //! time. The three loops do not wait for one another, so a remote that hangs in
-//! one of them delays nothing in the others. Whatever a beat sends is one
-//! batch with a bound, so its work does not grow with what has piled up.
+//! one of them delays nothing in the others. Whatever a beat sends is a few
+//! batches with a bound, so its work does not grow with what has piled up.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,6 +26,8 @@ const RENEW_BEAT: Duration = Duration::from_millis(10);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch to the remote: a few milliseconds of its time.
 const BATCH_MAX: usize = 1_000;
+/// Batches of counts in one beat; what is left waits for the next one.
+const BATCHES_MAX: usize = 10;
 /// A node that has not registered for so many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// Debts of an outage are charged from up to this long after its end.
@@ -168,13 +170,20 @@ impl<R: Remote> SharedStore<R> {
         if self.gate.is_shut() {
             return;
         }
-        let deltas = self.tallies.drain(BATCH_MAX, there);
-        for region in &self.regions {
-            region.add(&deltas, &self.counters);
+        for _ in 0..BATCHES_MAX {
+            let deltas = self.tallies.drain(BATCH_MAX, there);
+            for region in &self.regions {
+                region.add(&deltas, &self.counters);
+            }
+            if deltas.is_empty() || self.gate.is_shut() {
+                deltas.iter().for_each(|delta| self.tallies.put_back(delta));
+                return;
+            }
+            self.flush_batch(deltas, now).await;
         }
-        if deltas.is_empty() {
-            return;
-        }
+    }
+
+    async fn flush_batch(&self, deltas: Vec<Delta>, now: Timestamp) {
         flushed(&self.counters, deltas.len());
         // What fits is taken; only what does not has to be charged on top, and
         // that is the overshoot.
@@ -264,11 +273,11 @@ impl<R: Remote> SharedStore<R> {
         let deadline = Instant::now() + within;
         let results = self.gate.each(&self.remote, &batch, deadline, &self.counters).await;
         let mut unsure = 0;
-        for (debt, result) in debts.into_iter().zip(results) {
+        for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
             match result {
-                Ok(_) => {}
+                Ok(answer) => self.outage.learn(check, &answer.decision, there),
                 Err(StoreError::Unavailable { .. }) => {
-                    self.outage.owe(&debt, self.nodes.live(), there);
+                    self.outage.owe(debt, self.nodes.live(), there);
                 }
                 Err(StoreError::Timeout { .. }) => unsure += 1,
             }

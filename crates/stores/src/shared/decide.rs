@@ -103,8 +103,9 @@ impl<R: Remote> SharedStore<R> {
     /// until `lasting` after `now`.
     #[inline]
     fn settle_here(&self, check: &Check<'_>, now: Timestamp, lasting: Nanos) -> Option<Settled> {
-        match mode(check) {
+        match check.policy.consistency {
             Consistency::Exact => None,
+            // A limit that cannot be leased has no slices.
             Consistency::Leased => match self.leases.spend(check, now, lasting) {
                 Spend::Paid { decision, dies, .. } => {
                     let answer = Answer { decision, basis: Basis::Leased };
@@ -118,6 +119,7 @@ impl<R: Remote> SharedStore<R> {
                 Spend::Short => None,
             },
             Consistency::Eventual if self.gate.is_shut() => None,
+            Consistency::Eventual if mode(check) != Consistency::Eventual => None,
             Consistency::Eventual => {
                 let decision = self.tallies.check(check, self.remote.there(now))?;
                 let undo = if decision.is_admitted() { Undo::Tally } else { Undo::Nothing };
@@ -156,7 +158,7 @@ impl<R: Remote> SharedStore<R> {
         let shortest = wanted.iter().map(|(_, _, terms)| terms.life.get()).min().unwrap_or(0);
         let life = Nanos::new(shortest.saturating_sub(SLIP.get()));
         let deadline = deadline.min(Instant::now() + life.into());
-        let asked = Batch { verb: Verb::Take, checks: &checks, ..*batch };
+        let asked = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
         let results = self.gate.each(&self.remote, &asked, deadline, &self.counters).await;
         for ((at, check, terms), result) in wanted.iter().zip(results) {
             let settled = match result {
@@ -256,7 +258,9 @@ impl<R: Remote> SharedStore<R> {
             let later = batch.checks.get(at + 1..).unwrap_or_default();
             // A key that stands twice was judged as if charged in between.
             let twin = earlier.iter().chain(later).any(|other| other.key == check.key);
-            if !twin {
+            if twin {
+                self.over_limit.forget(check.key.fingerprint);
+            } else {
                 self.over_limit.remember(check, &answer.decision, batch.now);
             }
             if check.policy.on_store_error == OnStoreError::Local {

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -18,6 +19,8 @@ const SHARDS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Keyed<V> {
     shards: Box<[Padded<V>]>,
+    /// Where the next one who takes turns begins.
+    hand: AtomicUsize,
 }
 
 /// One part of the values.
@@ -46,7 +49,10 @@ impl<V> Keyed<V> {
     pub(crate) fn new(values_max: usize) -> Self {
         let values_max = values_max.div_ceil(SHARDS).max(1);
         let part = || Part { values: HashMap::default(), marked: Vec::new(), values_max };
-        Keyed { shards: (0..SHARDS).map(|_| Padded(Mutex::new(part()))).collect() }
+        Keyed {
+            shards: (0..SHARDS).map(|_| Padded(Mutex::new(part()))).collect(),
+            hand: AtomicUsize::new(0),
+        }
     }
 
     /// The part that a key lies in.
@@ -58,6 +64,14 @@ impl<V> Keyed<V> {
     /// Every part, one after the other.
     pub(crate) fn parts(&self) -> impl Iterator<Item = MutexGuard<'_, Part<V>>> {
         self.shards.iter().map(|shard| shard.0.lock())
+    }
+
+    /// Every part, each time beginning with another one: who takes only so
+    /// much must not always take it from the first.
+    pub(crate) fn parts_in_turn(&self) -> impl Iterator<Item = MutexGuard<'_, Part<V>>> {
+        let begin = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let around = self.shards.iter().cycle().skip(begin).take(SHARDS);
+        around.map(|shard| shard.0.lock())
     }
 
     /// Some of the parts: the `turn`th of `turns`.

@@ -178,7 +178,7 @@ impl Leases {
     /// Slices that are due, up to so many keys.
     pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<Errand> {
         let mut errands = Vec::new();
-        for mut part in self.held.parts() {
+        for mut part in self.held.parts_in_turn() {
             let part = &mut *part;
             let some = part.marked.len().min(keys_max.saturating_sub(errands.len()));
             for key in part.marked.drain(..some) {

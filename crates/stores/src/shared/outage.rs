@@ -37,6 +37,8 @@ struct Share {
     state: State,
     /// Admitted here, and not charged at the remote.
     owed: u64,
+    /// The remote was back since: it may know more than this share does.
+    settled: bool,
 }
 
 /// What the remote should be charged for a key.
@@ -108,7 +110,7 @@ impl Outage {
         let share = match part.values.get_mut(&key) {
             Some(share) => share,
             None if room => {
-                let known = state.unwrap_or_else(|| self.known.get(key));
+                let known = state.clone().unwrap_or_else(|| self.known.get(key));
                 let share = Share::new(check, known, nodes, now);
                 part.values.entry(key).or_insert(share)
             }
@@ -118,6 +120,10 @@ impl Outage {
             }
         };
         share.refit(check, nodes);
+        if share.settled {
+            let known = state.unwrap_or_else(|| self.known.get(key));
+            share.go_on_from(check, known, nodes, now);
+        }
         share.apply(verb, check, now, afterwards)
     }
 
@@ -141,18 +147,18 @@ impl Outage {
     }
 
     /// What the remote has to be charged, up to so many keys, once it is back.
-    /// The keys are forgotten here: they are the remote's again.
+    /// A share is kept until it is unused: should the remote fail again at
+    /// once, what was admitted here must not be forgotten.
     pub(crate) fn settle(&self, keys_max: usize, now: Timestamp) -> Vec<Debt> {
         let mut debts = Vec::new();
-        for mut part in self.shares.parts() {
+        for mut part in self.shares.parts_in_turn() {
             part.values.retain(|_, share| {
                 if debts.len() >= keys_max {
                     return true;
                 }
                 debts.extend(share.debt(now));
-                // Slots stay until they are given back or expire.
-                matches!(share.limit.algorithm(), Algorithm::Concurrency(_))
-                    && share.state.idle_at() > now
+                share.settled = true;
+                share.state.idle_at() > now
             });
         }
         debts
@@ -174,9 +180,10 @@ impl Outage {
         share.apply(Verb::Charge, &check, now, Afterwards::Charge);
     }
 
-    /// How many keys are decided here, or still have to be charged.
-    pub(crate) fn len(&self) -> usize {
-        self.shares.len()
+    /// How many keys still have to be charged.
+    pub(crate) fn owing(&self) -> usize {
+        let owing = |share: &&Share| share.owed > 0;
+        self.shares.parts().map(|part| part.values.values().filter(owing).count()).sum()
     }
 }
 
@@ -184,7 +191,19 @@ impl Share {
     fn new(check: &Check<'_>, mut known: State, nodes: usize, now: Timestamp) -> Self {
         let share = share(check.limit, nodes);
         let state = share_of_state(check.limit, &mut known, &share, nodes, now);
-        Share { key: check.key, limit: check.limit.clone(), share, state, owed: 0 }
+        Share { key: check.key, limit: check.limit.clone(), share, state, owed: 0, settled: false }
+    }
+
+    /// Goes on from what the remote told since, or from what was admitted here,
+    /// whichever is more.
+    fn go_on_from(&mut self, check: &Check<'_>, known: State, nodes: usize, now: Timestamp) {
+        let mut fresh = Share::new(check, known, nodes, now);
+        let told = used(&fresh.share, &mut fresh.state, now);
+        if told > used(&self.share, &mut self.state, now) {
+            self.state = fresh.state;
+        }
+        self.share = fresh.share;
+        self.settled = false;
     }
 
     /// Changed rules take effect in an outage too.

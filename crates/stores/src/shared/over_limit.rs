@@ -45,7 +45,14 @@ impl OverLimit {
     /// Remembers what the remote refused when it was asked at `sent`. It
     /// decided later than that, so its own refusal lasts at least as long.
     pub(crate) fn remember(&self, check: &Check<'_>, decision: &Decision, sent: Timestamp) {
-        if decision.is_admitted() || !lasts(check.limit) {
+        if self.lasting == Nanos::ZERO || !lasts(check.limit) {
+            return;
+        }
+        if decision.is_admitted() {
+            // A smaller cost was charged: a refusal would now tell other times.
+            if decision.taken > 0 {
+                self.forget(check.key.fingerprint);
+            }
             return;
         }
         let span = match decision.retry {

@@ -74,19 +74,18 @@ impl<R: Remote> Region<R> {
         deadline: Instant,
         counters: &Counters,
     ) {
-        let shut = self.gate.is_shut();
-        if shut && !self.gate.probe_due(now) {
-            return self.drop_what_is_over(tallies, now);
+        if self.gate.is_shut() {
+            self.drop_what_is_over(tallies, now);
+            return self.probe(now, deadline, counters).await;
         }
-        // A probe may be lost, so it risks one key only.
-        let told = self.take(if shut { 1 } else { BATCH_MAX }, tallies, now);
+        let told = self.take(tallies, now);
         if told.is_empty() {
             return;
         }
         let checks: Vec<Check<'_>> =
             told.iter().map(|told| Check::new(told.key, &told.limit, told.units)).collect();
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
-        let results = self.gate.probe_each(&self.remote, &batch, deadline, counters).await;
+        let results = self.gate.each(&self.remote, &batch, deadline, counters).await;
         let mut pending = self.pending.lock();
         for (told, result) in told.into_iter().zip(results) {
             match result {
@@ -107,9 +106,21 @@ impl<R: Remote> Region<R> {
         self.pending.lock().len()
     }
 
-    fn take(&self, keys_max: usize, tallies: &Tallies, now: Timestamp) -> Vec<Pending> {
+    /// Finds out whether the region is back, with a charge of nothing: a probe
+    /// may be lost, and what it carries with it.
+    async fn probe(&self, now: Timestamp, deadline: Instant, counters: &Counters) {
+        let some = self.pending.lock().values().next().map(|kept| (kept.key, kept.limit.clone()));
+        let Some((key, limit)) = some else { return };
+        if self.gate.probe_due(now) {
+            let checks = [Check::new(key, &limit, 0)];
+            let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
+            self.gate.probe_each(&self.remote, &batch, deadline, counters).await;
+        }
+    }
+
+    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<Pending> {
         let mut pending = self.pending.lock();
-        let keys: Vec<Fingerprint> = pending.keys().take(keys_max).copied().collect();
+        let keys: Vec<Fingerprint> = pending.keys().take(BATCH_MAX).copied().collect();
         let taken = keys.into_iter().filter_map(|key| pending.remove(&key));
         let counting = taken.filter_map(|mut taken| {
             taken.units = tallies.still_counts(taken.key.fingerprint, taken.units, now);

@@ -84,7 +84,7 @@ impl Tallies {
     /// What has changed, up to so many keys. From here on it counts as told.
     pub(crate) fn drain(&self, keys_max: usize, now: Timestamp) -> Vec<Delta> {
         let mut deltas = Vec::new();
-        for mut part in self.counts.parts() {
+        for mut part in self.counts.parts_in_turn() {
             let part = &mut *part;
             let some = part.marked.len().min(keys_max.saturating_sub(deltas.len()));
             for key in part.marked.drain(..some) {

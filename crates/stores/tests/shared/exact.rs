@@ -3,8 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_algorithms::{Algorithm, FixedWindow, Limit, Period, TokenBucket, Window};
-use tidegate_stores::{Basis, Check, Consistency, Policy, Role, SharedSettings, Verb};
+use tidegate_algorithms::{
+    Clock, FixedWindow, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow, Soft, TokenBucket,
+    Window,
+};
+use tidegate_stores::{
+    Basis, Batch, Charge, Check, Consistency, Policy, Role, SharedSettings, Verb,
+};
 
 use super::world::{World, check, pass, policy};
 
@@ -142,8 +147,53 @@ async fn a_store_that_remembers_no_refusals_asks_each_time() {
     let settings = SharedSettings { refusals_for: Duration::ZERO, ..SharedSettings::default() };
     let node = world.node_with(1, 0, |store| store, &settings);
     let limit = bucket(1);
-    assert!(matches!(limit.algorithm(), Algorithm::TokenBucket(_)));
     let check = check("a", &limit, 1, exact());
     assert_eq!(node.burst(check, 10).await, 1);
     assert_eq!(node.metrics().cached_refusals, 0);
+}
+
+/// The cache may save a question, and must not change an answer.
+#[tokio::test(start_paused = true)]
+async fn remembered_refusals_are_those_that_the_remote_would_give() {
+    let world = World::new();
+    let node = world.node(1);
+    let judge = World::new();
+    let soft = Soft { over_percent: 50, lasting: Period::SECOND };
+    let window = FixedWindow::new(6, Window::Every(Period::SECOND));
+    let limits = [
+        bucket(5),
+        bucket(8).with_soft(soft),
+        Limit::new(LeakyBucket::new(10, Period::SECOND, 4)),
+        Limit::new(window.clone()),
+        Limit::new(window.counting_refused(true)),
+        Limit::new(SlidingLog::new(7, Period::SECOND).unwrap()),
+        Limit::new(SlidingWindow::new(7, Period::SECOND, 3).unwrap()),
+    ];
+    let names: Vec<String> = (0..limits.len()).map(|number| format!("key{number}")).collect();
+    let mut state = 9_u64;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % bound
+    };
+    for step in 0..20_000 {
+        let checks: Vec<Check<'_>> = (0..1 + below(2))
+            .map(|_| {
+                let at = usize::try_from(below(limits.len() as u64)).unwrap();
+                check(&names[at], &limits[at], below(4), exact())
+            })
+            .collect();
+        let verb = if below(20) == 0 { Verb::Refund } else { Verb::Check };
+        let told = node.send(verb, &checks).await.unwrap();
+        let batch = Batch::new(verb, Charge::AllOrNothing, node.clock.now(), &checks);
+        let expected = judge.server.apply_now(&batch);
+        for ((check, told), expected) in checks.iter().zip(told).zip(expected) {
+            let (told, expected) = (told.0, expected.decision);
+            assert_eq!(told.outcome, expected.outcome, "step {step}: {check:?}");
+            assert_eq!(told.reset_after, expected.reset_after, "step {step}: {check:?}");
+        }
+        if below(3) == 0 {
+            pass(below(60)).await;
+        }
+    }
+    assert!(node.metrics().cached_refusals > 500, "{}", node.metrics().cached_refusals);
 }

@@ -6,5 +6,7 @@ mod eventual;
 mod exact;
 mod fake;
 mod leased;
+mod outage;
 mod regions;
+mod simulation;
 mod world;
