@@ -28,6 +28,8 @@ docs: ## Build the API docs, warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 features: ## Build what has optional features without them, and with each alone
+	$(CARGO) check --locked --quiet -p tidegate-stores
+	$(CARGO) clippy --locked --quiet -p tidegate-stores --features shared --all-targets -- --deny warnings
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
 	for door in tower-layer rls http-api debug server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
@@ -35,6 +37,7 @@ features: ## Build what has optional features without them, and with each alone
 
 unit: tools ## Every test
 	$(CARGO) test --locked --workspace --quiet
+	$(CARGO) test --locked --quiet -p tidegate-stores --features shared --lib --test shared
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench

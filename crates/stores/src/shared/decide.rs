@@ -92,10 +92,12 @@ impl<R: Remote> SharedStore<R> {
             }
             progress.push(settled);
         }
-        let mut result = self.take(batch, &takes, &mut progress, deadline).await;
-        if result.is_ok() && !self.refuse_known(batch, &asks, &mut progress) {
-            result = self.ask(batch, &asks, &mut progress, deadline).await;
-        }
+        let taken = self.take(batch, &takes, &mut progress, deadline).await;
+        let result = match taken {
+            Ok(_) if self.refuse_known(batch, &asks, &mut progress) => Ok(()),
+            Ok(deadline) => self.ask(batch, &asks, &mut progress, deadline).await,
+            Err(error) => Err(error),
+        };
         self.conclude(batch, &progress, answers, result)
     }
 
@@ -128,16 +130,17 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    /// Takes slices for leased checks that could not be paid.
+    /// Takes slices for leased checks that could not be paid. Gives the
+    /// deadline for the rest of the request: units that it uses must live until then.
     async fn take(
         &self,
         batch: &Batch<'_>,
         takes: &Positions,
         progress: &mut Progress,
         deadline: Instant,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Instant, StoreError> {
         if takes.is_empty() {
-            return Ok(());
+            return Ok(deadline);
         }
         let now = batch.now;
         let wanted: SmallVec<[(usize, &Check<'_>, Terms); 2]> = takes
@@ -172,7 +175,7 @@ impl<R: Remote> SharedStore<R> {
                 *place = Some(settled);
             }
         }
-        Ok(())
+        Ok(deadline)
     }
 
     fn settle_taken(

@@ -110,7 +110,12 @@ async fn stampede(
 async fn a_limit_is_exceeded_by_no_more_than_the_stated_bound() {
     for (count, every) in [(2, 2), (5, 4), (8, 1)] {
         let world = World::new();
-        let nodes: Vec<Node> = (0..count).map(|seed| world.node(seed)).collect();
+        let mut nodes = Vec::new();
+        for seed in 0..count {
+            // Their beats fall at different times.
+            pass(13).await;
+            nodes.push(world.node(seed));
+        }
         nodes.iter().for_each(|node| node.line.slow(Duration::from_millis(2)));
         let limit = window(400);
         let witness = stampede(&world, &nodes, &limit, every, 3_000).await;

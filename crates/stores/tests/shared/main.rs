@@ -2,6 +2,7 @@
 //! be slow, silent or gone, and a witness that counts what was admitted by
 //! arithmetic of its own.
 
+mod conforming;
 mod eventual;
 mod exact;
 mod fake;
@@ -10,3 +11,8 @@ mod outage;
 mod regions;
 mod simulation;
 mod world;
+
+#[path = "../conformance/model.rs"]
+mod model;
+#[path = "../conformance/sequences.rs"]
+mod sequences;
