@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
+    Answers, Batch, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role, StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
@@ -493,7 +493,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             self.store.apply(&batch, &mut answers).await?;
             if answers.len() != checks.checks.len() {
                 let reason = "it did not answer every check".to_owned();
-                return Err(StoreError::Unavailable { reason }.into());
+                return Err(StoreError::Unavailable { kind: FailureKind::Protocol, reason }.into());
             }
             self.conclude(
                 verb,

@@ -12,6 +12,8 @@ mod batch;
 mod counter_store;
 
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
 #[cfg(feature = "shared")]
 mod shared;
@@ -20,9 +22,14 @@ pub use batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
     Verb, passes,
 };
-pub use counter_store::{CounterStore, StoreError};
+pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+#[cfg(feature = "redis")]
+pub use redis::{
+    CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
+    RedisSettings, RedisSettingsError, RedisTls, Secret,
+};
 #[cfg(feature = "shared")]
 pub use shared::{
     LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, SharedSettings, SharedStore,

@@ -164,7 +164,7 @@ impl<R: Remote> SharedStore<R> {
         let read = self.counters.read();
         Metrics {
             degraded: self.gate.is_shut(),
-            degraded_for: read.degraded_for + self.gate.shut_for(now).into(),
+            degraded_for: read.degraded_for + Duration::from(self.gate.shut_for(now)),
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
             owing: self.outage.owing(),

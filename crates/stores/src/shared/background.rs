@@ -223,13 +223,13 @@ impl<R: Remote> SharedStore<R> {
         for (delta, result) in deltas.into_iter().zip(results) {
             let answer = match result {
                 Ok(answer) => answer,
-                Err(StoreError::Unavailable { .. }) => {
-                    self.tallies.put_back(&delta);
+                // Telling it again could count it twice.
+                Err(error) if error.may_have_run() => {
+                    count(&self.counters.unsure);
                     continue;
                 }
-                // It may have been counted. Telling it again could count it twice.
-                Err(StoreError::Timeout { .. }) => {
-                    count(&self.counters.unsure);
+                Err(_) => {
+                    self.tallies.put_back(&delta);
                     continue;
                 }
             };
@@ -276,10 +276,8 @@ impl<R: Remote> SharedStore<R> {
         for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
             match result {
                 Ok(answer) => self.outage.learn(check, &answer.decision, there),
-                Err(StoreError::Unavailable { .. }) => {
-                    self.outage.owe(debt, self.nodes.live(), there);
-                }
-                Err(StoreError::Timeout { .. }) => unsure += 1,
+                Err(error) if error.may_have_run() => unsure += 1,
+                Err(_) => self.outage.owe(debt, self.nodes.live(), there),
             }
         }
         add(&self.counters.unsure, unsure);

@@ -160,7 +160,7 @@ impl<R: Remote> SharedStore<R> {
         // What arrives later than a slice lives is of no use.
         let shortest = wanted.iter().map(|(_, _, terms)| terms.life.get()).min().unwrap_or(0);
         let life = Nanos::new(shortest.saturating_sub(SLIP.get()));
-        let deadline = deadline.min(Instant::now() + life.into());
+        let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
         let asked = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
         let results = self.gate.each(&self.remote, &asked, deadline, &self.counters).await;
         for ((at, check, terms), result) in wanted.iter().zip(results) {

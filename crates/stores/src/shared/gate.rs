@@ -12,7 +12,7 @@ use super::draw::Draw;
 use super::metrics::{Counters, add, count};
 use super::remote::Remote;
 use crate::batch::{Answer, Answers, Batch};
-use crate::counter_store::StoreError;
+use crate::counter_store::{FailureKind, StoreError};
 
 /// The way to one remote.
 #[derive(Debug)]
@@ -47,15 +47,20 @@ impl Gate {
         self.breaker.lock().open_for(now)
     }
 
-    /// Why the remote is not asked. Nothing was executed: that is an
-    /// `Unavailable`, also when the last call that failed was too late.
+    /// Why the remote is not asked. That says nothing ran, also when the last
+    /// call that failed may have.
     pub(crate) fn error(&self) -> StoreError {
-        let reason = match &*self.last_error.lock() {
-            Some(StoreError::Unavailable { reason }) => reason.clone(),
-            Some(error @ StoreError::Timeout { .. }) => error.to_string(),
-            None => "it is not asked".to_owned(),
+        let last = self.last_error.lock();
+        let (kind, reason) = match &*last {
+            Some(StoreError::Unavailable { kind, reason }) => (*kind, reason.clone()),
+            Some(error @ StoreError::Timeout { .. }) => (FailureKind::Timeout, error.to_string()),
+            None => (FailureKind::Refused, "it is not asked".to_owned()),
         };
-        StoreError::Unavailable { reason }
+        let kind = match kind {
+            FailureKind::Lost | FailureKind::Protocol | FailureKind::Other => FailureKind::Refused,
+            kind => kind,
+        };
+        StoreError::Unavailable { kind, reason }
     }
 
     /// Has a batch decided in one step.
@@ -76,8 +81,7 @@ impl Gate {
             if answers.len() - begun == batch.checks.len() {
                 return Ok(());
             }
-            // It did answer something: what it executed is anyone's guess.
-            Err(StoreError::Timeout { waited: std::time::Duration::ZERO })
+            Err(incomplete())
         };
         let result = in_time(asked, deadline).await;
         self.note(result.as_ref().err(), batch.now, counters);
@@ -118,8 +122,7 @@ impl Gate {
         let asked = async {
             let mut results = Vec::with_capacity(batch.checks.len());
             remote.each(batch, &mut results).await;
-            let missing = StoreError::Timeout { waited: std::time::Duration::ZERO };
-            results.resize(batch.checks.len(), Err(missing));
+            results.resize(batch.checks.len(), Err(incomplete()));
             Ok(results)
         };
         match in_time(asked, deadline).await {
@@ -193,6 +196,12 @@ impl Gate {
             tracing::info!(store = %self.name, %lasted, "the shared store is back");
         }
     }
+}
+
+/// The remote answered, but not everything: what it executed is anyone's guess.
+fn incomplete() -> StoreError {
+    let reason = "it did not answer every check".to_owned();
+    StoreError::Unavailable { kind: FailureKind::Protocol, reason }
 }
 
 /// Waits for a call until the deadline.

@@ -17,7 +17,6 @@ use super::metrics::{Counters, add, count};
 use super::remote::Remote;
 use super::tally::{Delta, Tallies};
 use crate::batch::{Batch, Charge, Check, Key, Verb};
-use crate::counter_store::StoreError;
 use crate::fingerprint::Fingerprint;
 
 /// Keys in one batch; a region that was away catches up in several.
@@ -90,8 +89,8 @@ impl<R: Remote> Region<R> {
         for (told, result) in told.into_iter().zip(results) {
             match result {
                 Ok(_) => {}
-                Err(StoreError::Timeout { .. }) => count(&counters.unsure),
-                Err(StoreError::Unavailable { .. }) => {
+                Err(error) if error.may_have_run() => count(&counters.unsure),
+                Err(_) => {
                     let units = told.units;
                     let kept =
                         pending.entry(told.key.fingerprint).or_insert(Pending { units: 0, ..told });

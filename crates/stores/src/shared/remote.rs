@@ -14,10 +14,8 @@ pub struct NodeId(pub u64);
 
 /// A store of counters that many processes share.
 ///
-/// Its errors tell two cases apart, because nothing may be charged twice:
-/// [`StoreError::Unavailable`] says that nothing was executed, and
-/// [`StoreError::Timeout`] that it may have been. A remote that cannot know,
-/// since its connection broke after the question was sent, says `Timeout`.
+/// Its errors tell two cases apart, because nothing may be charged twice: what
+/// surely did not run, and what may have. See [`StoreError::may_have_run`].
 pub trait Remote: CounterStore + Send + Sync {
     /// What the remote's clock shows when this process's shows `here`, as far as
     /// its answers have told.
@@ -26,8 +24,10 @@ pub trait Remote: CounterStore + Send + Sync {
     }
 
     /// Applies a verb that concerns each key by itself to many keys at once;
-    /// pushes one result for each check. A remote whose keys lie in several
-    /// places answers for those that it could reach.
+    /// pushes one result for each check.
+    ///
+    /// As it stands here all fail when one does. A remote whose keys lie in
+    /// several places has to do better: it tells of each check whether it ran.
     fn each(
         &self,
         batch: &Batch<'_>,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, MemoryConfig, MemoryStore, NodeId, Remote, StoreError,
+    Answers, Batch, CounterStore, FailureKind, MemoryConfig, MemoryStore, NodeId, Remote,
+    StoreError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -128,7 +129,10 @@ impl Line {
         }
         let conditions = [*self.condition.lock(), *self.server.condition.lock()];
         if conditions.contains(&Condition::Refusing) {
-            return Err(StoreError::Unavailable { reason: "refused".to_owned() });
+            return Err(StoreError::Unavailable {
+                kind: FailureKind::Refused,
+                reason: "refused".to_owned(),
+            });
         }
         if conditions.contains(&Condition::Silent) {
             std::future::pending::<()>().await;

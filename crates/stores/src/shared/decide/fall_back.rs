@@ -55,10 +55,7 @@ impl<R: Remote> SharedStore<R> {
         now: Timestamp,
         error: &StoreError,
     ) -> Decision {
-        let afterwards = match error {
-            StoreError::Timeout { .. } => Afterwards::Leave,
-            StoreError::Unavailable { .. } => Afterwards::Charge,
-        };
+        let afterwards = if error.may_have_run() { Afterwards::Leave } else { Afterwards::Charge };
         let (now, nodes) = (self.remote.there(now), self.nodes.live());
         match mode(check) {
             Consistency::Leased => {
