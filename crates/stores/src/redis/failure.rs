@@ -62,7 +62,7 @@ pub(crate) fn of_garbage() -> StoreError {
 /// The connection ended while a call was out: whether it ran, nobody knows.
 pub(crate) fn of_lost_call(why: &StoreError) -> StoreError {
     let reason = format!("the connection was lost while it was asked: {}", reason(why));
-    failure(why.kind(), reason)
+    failure(FailureKind::Lost, reason)
 }
 
 /// The same failure, with the address of the server that it happened at.
@@ -169,9 +169,15 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_kind_when_it_is_told_where() {
-        let why = of_code("OOM", "");
-        let told = at(&"10.0.0.7:6379", &of_lost_call(&why));
+        let told = at(&"10.0.0.7:6379", &of_code("OOM", ""));
         assert_eq!(told.kind(), FailureKind::Full);
         assert!(told.to_string().contains("10.0.0.7:6379"), "{told}");
+    }
+
+    #[test]
+    fn a_call_that_was_lost_may_have_run_whatever_ended_the_connection() {
+        let told = of_lost_call(&of_system(&io::Error::from(io::ErrorKind::ConnectionReset)));
+        assert_eq!(told.kind(), FailureKind::Lost);
+        assert!(told.may_have_run());
     }
 }

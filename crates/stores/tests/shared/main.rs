@@ -1,0 +1,18 @@
+//! Counters that several nodes share, on virtual time: a fake remote that can
+//! be slow, silent or gone, and a witness that counts what was admitted by
+//! arithmetic of its own.
+
+mod conforming;
+mod eventual;
+mod exact;
+mod fake;
+mod leased;
+mod outage;
+mod regions;
+mod simulation;
+mod world;
+
+#[path = "../conformance/model.rs"]
+mod model;
+#[path = "../conformance/sequences.rs"]
+mod sequences;
