@@ -28,8 +28,9 @@ pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
 #[cfg(feature = "redis")]
 pub use redis::{
-    CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
-    RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout, UpstreamStore,
+    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, RedisAddress,
+    RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout,
+    UpstreamStore,
 };
 #[cfg(feature = "shared")]
 pub use shared::{

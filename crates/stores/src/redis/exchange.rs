@@ -217,7 +217,7 @@ fn nonsense(receipt: &Receipt) -> StoreError {
     unusable(format!("the script's answer of {length} bytes makes no sense"))
 }
 
-fn unusable(reason: String) -> StoreError {
+pub(super) fn unusable(reason: String) -> StoreError {
     StoreError::Unavailable { kind: FailureKind::Protocol, reason }
 }
 

@@ -22,6 +22,8 @@ use crate::counter_store::StoreError;
 
 /// How often leases are looked after.
 const RENEW_BEAT: Duration = Duration::from_millis(10);
+/// How often slots that somebody holds are looked after.
+const HELD_BEAT: Duration = Duration::from_secs(1);
 /// In how many beats every lease is looked at for units to give back.
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch to the remote: a few milliseconds of its time.
@@ -38,7 +40,12 @@ const SWEEP_TURNS: usize = 32;
 impl<R: Remote> SharedStore<R> {
     /// Does the background work, for as long as it is polled.
     pub async fn run(&self, clock: &impl Clock) {
-        tokio::join!(self.keep_leases(clock), self.keep_counts(clock), self.keep_registered(clock));
+        tokio::join!(
+            self.keep_leases(clock),
+            self.keep_counts(clock),
+            self.keep_registered(clock),
+            self.keep_held(clock),
+        );
     }
 
     /// Gives back what this node holds and leaves the register: it is about to end.
@@ -78,6 +85,16 @@ impl<R: Remote> SharedStore<R> {
             self.flush(clock.now(), turn).await;
             self.tell_regions(clock.now()).await;
             self.settle_debts(clock.now()).await;
+        }
+    }
+
+    async fn keep_held(&self, clock: &impl Clock) {
+        let mut ticks = every(HELD_BEAT);
+        loop {
+            ticks.tick().await;
+            if !self.gate.is_shut() {
+                self.remote.keep_held(clock.now()).await;
+            }
         }
     }
 

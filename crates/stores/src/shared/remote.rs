@@ -54,6 +54,12 @@ pub trait Remote: CounterStore + Send + Sync {
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
+    /// Lets slots live on that somebody still holds. Called once a second.
+    fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        let _ = now;
+        async {}
+    }
+
     /// Takes this node out of the register.
     ///
     /// # Errors
@@ -103,6 +109,10 @@ impl<R: Remote> Remote for Arc<R> {
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send {
         (**self).register(node, lasting, within)
+    }
+
+    fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        (**self).keep_held(now)
     }
 
     fn leave(

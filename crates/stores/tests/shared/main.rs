@@ -12,7 +12,9 @@ mod regions;
 mod simulation;
 mod world;
 
+#[allow(dead_code, reason = "a part of what the conformance suite uses")]
 #[path = "../conformance/model.rs"]
 mod model;
+#[allow(dead_code, reason = "a part of what the conformance suite uses")]
 #[path = "../conformance/sequences.rs"]
 mod sequences;
