@@ -77,6 +77,14 @@ fn reason(error: &StoreError) -> String {
     }
 }
 
+/// Redis 6 tells an error of a script's command inside one about the script.
+fn within_script<'a>(code: &str, detail: &'a str) -> Option<(&'a str, &'a str)> {
+    let (_, inner) = detail.rsplit_once(": -").filter(|_| code == "ERR")?;
+    let (code, detail) = inner.split_once(' ')?;
+    let is_code = code != "ERR" && code.bytes().all(|letter| letter.is_ascii_uppercase());
+    is_code.then_some((code, detail))
+}
+
 /// The error that a login ends in may carry its code only in its text.
 fn of_login(detail: &str) -> StoreError {
     match detail.split_once([' ', ':']) {
@@ -87,8 +95,12 @@ fn of_login(detail: &str) -> StoreError {
     }
 }
 
-fn of_code(code: &str, detail: &str) -> StoreError {
+/// The server's own code and words.
+pub(crate) fn of_code(code: &str, detail: &str) -> StoreError {
     use FailureKind as Kind;
+    if let Some((code, detail)) = within_script(code, detail) {
+        return of_code(code, detail);
+    }
     let (kind, words) = match code {
         "OOM" => (Kind::Full, "it has no memory left: raise maxmemory, or let it evict keys"),
         "READONLY" => (Kind::ReadOnly, "it is a replica and takes no writes: name the master"),
@@ -144,6 +156,15 @@ mod tests {
             let text = answered(code, "");
             assert!(text.contains(words) && text.contains(code), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_of_a_scripts_command_is_found_inside_that_of_the_script() {
+        let told = "Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM \
+                    command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(of_code("ERR", told).kind(), FailureKind::Full);
+        assert_eq!(of_code("ERR", "Error running script: -1: -ERR no").kind(), FailureKind::Other);
+        assert_eq!(of_code("ERR", "wrong number: -").kind(), FailureKind::Other);
     }
 
     #[test]
