@@ -36,14 +36,21 @@ impl Remote for Beside {
     }
 }
 
+/// A store that asks each time. What it would remember of a refusal does not
+/// tell what has come free since.
+fn asking() -> SharedStore<Beside> {
+    let config = MemoryConfig { seed: Some(7), ..MemoryConfig::default() };
+    let remote = Beside(MemoryStore::new(config).expect("the default budget is enough"));
+    let settings = SharedSettings { refusals_for: Duration::ZERO, ..SharedSettings::default() };
+    SharedStore::new(remote, settings).expect("enough bytes")
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_random_sequences_as_the_pure_functions_do() {
-    let config = MemoryConfig { seed: Some(7), ..MemoryConfig::default() };
-    // What is remembered of a refusal does not tell what has come free since.
-    let settings = SharedSettings { refusals_for: Duration::ZERO, ..SharedSettings::default() };
-    super::sequences::equal_the_model(|| {
-        let remote = Beside(MemoryStore::new(config).expect("the default budget is enough"));
-        SharedStore::new(remote, settings.clone()).expect("enough bytes")
-    })
-    .await;
+    super::sequences::equal_the_model(asking).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_for_long_lists_as_the_pure_functions_do() {
+    super::sequences::equal_the_model_on_long_lists(asking).await;
 }
