@@ -176,7 +176,6 @@ impl<R: Remote> SharedStore<R> {
             .collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        let batch = Batch { within: Some(within), ..batch };
         self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
@@ -223,7 +222,6 @@ impl<R: Remote> SharedStore<R> {
             deltas.iter().map(|delta| Check::new(delta.key, &delta.limit, delta.units)).collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        let batch = Batch { within: Some(within), ..batch };
         self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
