@@ -265,9 +265,8 @@ impl<R: Remote> SharedStore<R> {
     pub async fn tell_regions(&self, now: Timestamp) {
         let within = self.settings.background_within;
         for region in &self.regions {
-            let there = region.remote().there(now);
-            let deadline = Instant::now() + within;
-            region.tell(&self.tallies, there, deadline, &self.counters).await;
+            let (there, deadline) = (self.remote.there(now), Instant::now() + within);
+            region.tell(&self.tallies, there, now, deadline, &self.counters).await;
         }
     }
 

@@ -1,6 +1,9 @@
 //! Two regions, each with its own server, that count the same limits.
 
-use tidegate_stores::Consistency;
+use std::time::Duration;
+
+use tidegate_algorithms::{Limit, Period, SlidingLog};
+use tidegate_stores::{Consistency, Verb};
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, Subject, TIGHT, WIDE, lasting};
@@ -104,4 +107,32 @@ fn a_region_whose_server_hangs_is_told_what_the_other_counted() {
     pair.servers[1].thaw();
     pair.fleets[1].measure_recovery("a region's server hangs", &loads[1]);
     pair.assert_converged("a region's server hangs", loads, thawed);
+}
+
+#[test]
+fn a_node_whose_clock_is_wrong_still_tells_the_other_region_everything() {
+    let servers = [Server::redis(), Server::redis()];
+    let mut plan = Plan::new(1, &servers[0].url()).unhurried();
+    plan.regions = vec![servers[1].url()];
+    let here = plan.start();
+    let there = Plan::new(1, &servers[1].url()).start();
+    let ten_minutes = Period::new(Duration::from_secs(600)).unwrap();
+    let log = Limit::new(SlidingLog::new(50_000, ten_minutes).unwrap());
+    let subject = Subject::new("wide", log, Consistency::Eventual);
+    here.nodes[0].clock.jump(3_600);
+    assert!(here.send(0, Verb::Check, subject.check()).unwrap().decision.is_admitted());
+    eventually("that the server's clock is known", || (here.counted(&subject) == 1).then_some(()));
+    let load = here.load(vec![subject.clone()]);
+    // Over many beats: what is told at one of them must not depend on the one before.
+    for _ in 0..20 {
+        let flushes = here.sum(|metrics| metrics.flushes);
+        eventually("another beat", || (here.sum(|it| it.flushes) > flushes).then_some(()));
+    }
+    let admitted = 1 + load.stop().sum(|tally| tally.firm + tally.local);
+    for fleet in [&here, &there] {
+        let told = eventually("that all is told", || {
+            Some(fleet.counted(&subject)).filter(|told| *told >= admitted)
+        });
+        assert_eq!(told, admitted);
+    }
 }
