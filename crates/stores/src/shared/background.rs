@@ -272,7 +272,10 @@ impl<R: Remote> SharedStore<R> {
 
     /// Charges the remote for what was admitted while it was away, one batch at a time.
     pub async fn settle_debts(&self, now: Timestamp) {
-        if self.gate.is_shut() || now < self.settle_from() {
+        // Further off than the spread: the clock was put back since.
+        let wait = self.settle_from().since(now);
+        let is_early = wait > Nanos::ZERO && wait <= SETTLE_SPREAD;
+        if self.gate.is_shut() || is_early {
             return;
         }
         let there = self.remote.there(now);
