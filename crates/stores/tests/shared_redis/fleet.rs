@@ -169,6 +169,24 @@ impl Fleet {
         self.runtime.block_on(self.nodes[node].send(verb, check))
     }
 
+    /// Takes slots and holds them; says whether there was room.
+    pub(crate) fn take_slot(&self, node: usize, check: Check<'_>) -> bool {
+        let admitted = self.send(node, Verb::Check, check).unwrap().decision.is_admitted();
+        if admitted {
+            let (node, checks) = (&self.nodes[node], [check]);
+            let now = node.clock.now();
+            node.store.hold(&Batch::new(Verb::Refund, Charge::AllOrNothing, now, &checks));
+        }
+        admitted
+    }
+
+    /// Gives slots back.
+    pub(crate) fn give_back(&self, node: usize, check: Check<'_>) {
+        let (node, checks) = (&self.nodes[node], [check]);
+        let now = node.clock.now();
+        node.store.give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, now, &checks));
+    }
+
     /// What the server has counted of a limit, without asking any node.
     #[track_caller]
     pub(crate) fn counted(&self, subject: &Subject) -> u64 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_stores::Consistency;
+use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::load::{Load, Rests, Seen, Subject, WIDE};
@@ -16,8 +17,10 @@ impl Fleet {
     /// Waits until the store stands behind every answer again, and says how long that took.
     #[track_caller]
     pub(crate) fn measure_recovery(&self, fault: &str, load: &Load) -> Duration {
-        let took = self.wait_until_well();
+        let begun = Instant::now();
+        self.wait_until_well();
         load.wait_for(Rests::OnTheStore, 3);
+        let took = begun.elapsed();
         println!("{fault}: the store is asked again after {took:?}");
         assert!(took < RECOVERY_MAX, "{fault}: {took:?}");
         took

@@ -19,5 +19,6 @@ mod slots;
 
 mod crash;
 mod freeze;
+mod refusals;
 mod regions;
 mod scripts;
