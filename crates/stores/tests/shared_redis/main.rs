@@ -17,6 +17,7 @@ mod load;
 mod nodes;
 mod slots;
 
+mod clocks;
 mod crash;
 mod freeze;
 mod refusals;
