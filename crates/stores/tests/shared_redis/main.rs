@@ -19,7 +19,10 @@ mod slots;
 
 mod clocks;
 mod crash;
+mod failover;
 mod freeze;
+mod killed;
+mod migration;
 mod refusals;
 mod regions;
 mod scripts;
