@@ -181,7 +181,7 @@ fn debug<S: Counters>(
         observations: Arc::clone(&limiting.observations),
         meters: vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)],
         log_level: Some(Box::new(level)),
-        store: Some(Box::new(move || engine.store().reading(budget_bytes))),
+        store: Some(Box::new(move || engine.store().reading(budget_bytes, engine.clock()))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();

@@ -59,7 +59,7 @@ pub(super) async fn until_stopped<S: Counters>(
                 tracing::info!("SIGHUP: reading the rules again");
                 rules.handle().reload();
             }
-            _ = look.tick() => look_after(&doors, limiting),
+            _ = look.tick() => look_after(config, &doors, limiting),
             _ = beat.tick() => manager.alive(),
         }
     };
@@ -69,7 +69,13 @@ pub(super) async fn until_stopped<S: Counters>(
 }
 
 /// What is looked after while requests are served.
-fn look_after<S: Counters>(doors: &Doors, limiting: &Limiting<S>) {
+fn look_after<S: Counters>(config: &Config, doors: &Doors, limiting: &Limiting<S>) {
+    if config.health.needs_store {
+        match limiting.engine.store().in_the_way() {
+            Some(reason) => limiting.health.hold_back("store", reason),
+            None => limiting.health.clear("store"),
+        }
+    }
     doors.grpc_health.set_serving(limiting.health.is_ready());
     for (door, tls) in &doors.certificates {
         match tls.refresh() {
