@@ -65,7 +65,7 @@ impl Doors {
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls);
         let opened = doors
             .server
-            .open(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
+            .open_calls(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
         doors.note(opened)?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls);
         let opened =
