@@ -103,7 +103,13 @@ pub(super) fn release(body: &[u8]) -> Result<AskedRelease<'_>, Complaint> {
 }
 
 fn read<'a, T: Object<'a>>(body: &'a [u8]) -> Result<T, Complaint> {
-    match serde_json::from_slice::<Written<T>>(body) {
+    // Looking at the encoding once is cheaper than at each text of the body.
+    let read = match str::from_utf8(body) {
+        Ok(text) => serde_json::from_str::<Written<T>>(text),
+        // Says where.
+        Err(_) => serde_json::from_slice(body),
+    };
+    match read {
         Ok(Written(asked)) => Ok(asked),
         Err(error) => Err(complain::<T>(body, &error)),
     }
