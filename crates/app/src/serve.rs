@@ -14,6 +14,7 @@ mod limiting;
 mod opening;
 mod rules;
 
+mod memory;
 mod running;
 mod welcome;
 
