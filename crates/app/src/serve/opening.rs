@@ -54,7 +54,7 @@ impl Doors {
         let grpc_health = HealthHandle::new();
         let rls = rls(config, limiting, &grpc_health);
         let http = http(config, limiting, rules, &rls);
-        let debug = debug(config, limiting, rules, level)?;
+        let debug = debug(config, limiting, rules, level, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
 
         let mut doors =
@@ -166,6 +166,7 @@ fn debug<S: Counters>(
     limiting: &Limiting<S>,
     rules: &Rules,
     level: LogLevel,
+    rls: &Rls<S>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let settings = DebugSettings {
         token: token(&config.debug)?,
@@ -175,6 +176,7 @@ fn debug<S: Counters>(
     };
     let (engine, budget_bytes) = (Arc::clone(&limiting.engine), limiting.budget_bytes);
     let (asked, shown) = (rules.handle(), rules.handle());
+    let rls = rls.clone();
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
@@ -186,7 +188,7 @@ fn debug<S: Counters>(
         reload: Some(Box::new(move || {
             asked.reload();
         })),
-        globally_shadowed: None,
+        globally_shadowed: Some(Box::new(move || rls.shadowed())),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ struct Shared<S, C> {
     settings: RlsSettings,
     meter: Arc<Meter>,
     routes: Routes,
+    /// Calls whose answer the shadow mode of the whole service changed.
+    shadowed: AtomicU64,
 }
 
 impl<S, C> Rls<S, C> {
@@ -58,7 +61,13 @@ impl<S, C> Rls<S, C> {
         meter: Arc<Meter>,
     ) -> Self {
         let routes = routes(health, &settings);
-        Rls { shared: Arc::new(Shared { engine, settings, meter, routes }) }
+        let shadowed = AtomicU64::new(0);
+        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed }) }
+    }
+
+    /// How many requests [`RlsSettings::shadow`] let pass that were over their limit.
+    pub fn shadowed(&self) -> u64 {
+        self.shared.shadowed.load(Relaxed)
     }
 }
 
@@ -144,6 +153,9 @@ where
             return Err(Failure::of_undecided(undecided));
         }
         let answer = Answer::of(verdict, asked, own, &self.settings);
+        if answer.shadowed {
+            self.shadowed.fetch_add(1, Relaxed);
+        }
         let answered = match answer.overall {
             _ if undecided.is_some() => Answered::Undecided,
             Code::OverLimit => Answered::Refused,

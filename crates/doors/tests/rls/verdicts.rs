@@ -195,6 +195,7 @@ async fn a_door_in_shadow_turns_only_the_whole_answer() {
     let answer = door.answer(request([user()])).await;
     let words = crate::support::shown(&answer);
     assert_eq!(words, ["OK", "OVER_LIMIT 3/MINUTE, 0 left, 60s"]);
+    assert_eq!(door.rls.shadowed(), 1, "the first request was within its limit");
     assert_eq!(
         headers(&answer),
         ["RateLimit-Limit: 3", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"]
