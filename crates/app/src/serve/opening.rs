@@ -52,7 +52,9 @@ impl Doors {
         };
         let (server, aside) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
         let grpc_health = HealthHandle::new();
-        let rls = rls(config, limiting, &grpc_health);
+        let loaded = rules.handle();
+        let rls = rls(config, limiting, &grpc_health)
+            .needing_rules(Arc::new(move || loaded.status().active.is_some()));
         let http = http(config, limiting, rules, &rls);
         let debug = debug(config, limiting, rules, level, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);

@@ -38,6 +38,9 @@ const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/Sh
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
+/// Says whether rules were loaded, also those of no domain.
+pub type HasRules = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Envoy's rate limit service. Clones are one door.
 pub struct Rls<S = MemoryStore, C = SystemClock> {
     shared: Arc<Shared<S, C>>,
@@ -50,6 +53,7 @@ struct Shared<S, C> {
     routes: Routes,
     /// Calls whose answer the shadow mode of the whole service changed.
     shadowed: AtomicU64,
+    has_rules: Option<HasRules>,
 }
 
 impl<S, C> Rls<S, C> {
@@ -62,7 +66,25 @@ impl<S, C> Rls<S, C> {
     ) -> Self {
         let routes = routes(health, &settings);
         let shadowed = AtomicU64::new(0);
-        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed }) }
+        let has_rules = None;
+        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed, has_rules }) }
+    }
+
+    /// The same door that fails calls while there are no rules, where errors
+    /// are those of envoyproxy/ratelimit.
+    #[must_use]
+    pub fn needing_rules(self, has_rules: HasRules) -> Self {
+        let Shared { engine, settings, meter, routes, .. } = &*self.shared;
+        Rls {
+            shared: Arc::new(Shared {
+                engine: Arc::clone(engine),
+                settings: settings.clone(),
+                meter: Arc::clone(meter),
+                routes: routes.clone(),
+                shadowed: AtomicU64::new(self.shadowed()),
+                has_rules: Some(has_rules),
+            }),
+        }
     }
 
     /// How many requests [`RlsSettings::shadow`] let pass that were over their limit.
@@ -148,6 +170,9 @@ where
         own: &OwnLimits,
         tell: impl FnOnce(&Answer<'_>) -> R,
     ) -> Told<R> {
+        if !verdict.domain_is_known() && self.lacks_rules() {
+            return Err(Failure::no_rules());
+        }
         let undecided = verdict.undecided();
         if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
             return Err(Failure::of_undecided(undecided));
@@ -162,6 +187,12 @@ where
             Code::Ok | Code::Unknown => Answered::Admitted,
         };
         Ok((answered, tell(&answer)))
+    }
+
+    /// Whether there are no rules where that is an error.
+    #[cold]
+    fn lacks_rules(&self) -> bool {
+        self.settings.upstream_errors && self.has_rules.as_ref().is_some_and(|has| !has())
     }
 
     /// The message of a call's body, read.
