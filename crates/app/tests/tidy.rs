@@ -12,7 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("doors", &["engine", "rules"]),
     ("outbound", &["algorithms", "stores", "rules"]),
     ("control", &["rules"]),
-    ("app", &["control", "doors", "engine", "outbound", "rules"]),
+    ("app", &["control", "doors", "engine", "outbound", "rules", "stores"]),
     ("simulation", &["algorithms", "engine", "rules", "stores"]),
     ("bench", &["algorithms", "doors", "engine", "rules", "stores"]),
     ("fuzz", &["doors", "engine", "rules"]),
