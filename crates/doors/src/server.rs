@@ -152,9 +152,9 @@ impl Server {
         B::Data: Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { protocol, limits, .. } = endpoint;
-        let tls = endpoint.tls.clone();
-        self.open_door(&endpoint, Arc::new(Served { service, protocol, tls, limits }))
+        let Endpoint { name, addresses, protocol, tls, limits } = endpoint;
+        let door: Arc<dyn Serve> = Arc::new(Served { service, protocol, tls, limits });
+        self.open_door(name, &addresses, &door)
     }
 
     /// Listens, and serves calls: small requests with small answers, over HTTP/2
@@ -174,17 +174,17 @@ impl Server {
         S::Future: Unpin + Send + 'static,
         B: Body<Data = Bytes> + Unpin + Send + 'static,
     {
-        let (tls, limits) = (endpoint.tls.clone(), endpoint.limits);
-        self.open_door(&endpoint, Arc::new(ServedCalls { service, tls, limits }))
+        let Endpoint { name, addresses, protocol: _, tls, limits } = endpoint;
+        let door: Arc<dyn Serve> = Arc::new(ServedCalls { service, tls, limits });
+        self.open_door(name, &addresses, &door)
     }
 
     fn open_door(
         &self,
-        endpoint: &Endpoint,
-        door: Arc<dyn Serve>,
+        name: &'static str,
+        addresses: &[Address],
+        door: &Arc<dyn Serve>,
     ) -> Result<Vec<Listening>, OpenError> {
-        let Endpoint { name, addresses, .. } = endpoint;
-        let name = *name;
         let door_open = Arc::default();
         let inside = self.acceptors.enter();
         let opened: Result<Vec<_>, OpenError> = addresses.iter().map(Listener::bind).collect();
@@ -194,7 +194,7 @@ impl Server {
             let acceptor = Acceptor {
                 name,
                 listener,
-                door: Arc::clone(&door),
+                door: Arc::clone(door),
                 stats: Arc::clone(&listening.stats),
                 door_open: Arc::clone(&door_open),
                 workers: Arc::clone(&self.workers),
