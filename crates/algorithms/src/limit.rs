@@ -92,6 +92,11 @@ impl Limit {
         self.stretch.as_ref().map(|stretch| stretch.soft)
     }
 
+    /// The algorithm that keeps the state: a soft limit's own with its limit raised.
+    pub fn kept_by(&self) -> &Algorithm {
+        self.stretch.as_ref().map_or(&self.algorithm, |stretch| &stretch.stretched)
+    }
+
     /// Admits and charges the whole cost, or refuses and charges nothing.
     #[inline]
     pub fn check(&self, state: &mut State, ask: Ask) -> Decision {
@@ -289,6 +294,18 @@ impl Algorithm {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
             Algorithm::LeakyBucket(bucket) => bucket.pace().units(),
             _ => self.quota(),
+        }
+    }
+
+    /// Whether costs that it refuses count as used.
+    pub const fn counts_refused(&self) -> bool {
+        match self {
+            Algorithm::FixedWindow(window) => window.counts_refused(),
+            Algorithm::SlidingLog(log) => log.counts_refused(),
+            Algorithm::SlidingWindow(window) => window.counts_refused(),
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
+                false
+            }
         }
     }
 
