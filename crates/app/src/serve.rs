@@ -15,6 +15,7 @@ mod opening;
 mod reading;
 mod rules;
 
+mod memory;
 mod running;
 mod welcome;
 
