@@ -17,12 +17,12 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
+    Answer, Answers, Batch, Check, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
 use crate::failure_mode::{FailureMode, Undecided};
-use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, gather};
+use crate::gather::{DESCRIPTORS_MAX, Gathered, Meaning, gather};
 use crate::loaded::Loaded;
 use crate::observer::Observer;
 use crate::permit::Permit;
@@ -282,40 +282,33 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.undecided = Some(undecided);
     }
 
-    /// Turns answers into rulings, and counts them.
-    #[inline]
+    /// Turns an answer into a ruling, and counts it.
+    #[inline(always)]
     fn conclude(
         &self,
         verb: Verb,
-        checks: &Checks<'_>,
-        answers: &Answers,
+        (check, meaning): (&Check<'_>, &Meaning),
+        answer: Answer,
         loaded: &Loaded,
         rulings: &mut Rulings,
         held: &mut Vec<Held>,
     ) {
-        for ((check, meaning), answer) in checks.each().zip(answers) {
-            let (limit, decision) = (meaning.limit, answer.decision);
-            if let (Some(near), Some(limit)) = (self.tallied, limit)
-                && let Some(tally) = loaded.tally(limit)
-            {
-                tally.count(verb, near, check.role, check.cost, &decision);
-            }
-            rulings.push(Ruling {
-                descriptor: meaning.descriptor,
-                limit,
-                cost: check.cost,
-                decision,
-                basis: answer.basis,
-                role: check.role,
-            });
-            let cost = decision.taken;
-            if let Some(limit) = limit
-                && check.holder != Holder::default()
-                && cost > 0
-            {
-                held.push(Held { limit, key: check.key, holder: check.holder, cost });
-            }
+        let Meaning { descriptor, limit } = *meaning;
+        let Answer { decision, basis } = answer;
+        let cost = check.cost;
+        if let (Some(near), Some(limit)) = (self.tallied, limit)
+            && let Some(tally) = loaded.tally(limit)
+        {
+            tally.count(verb, near, check.role, cost, &decision);
         }
+        if let Some(limit) = limit
+            && check.holder != Holder::default()
+            && decision.taken > 0
+        {
+            let (key, holder) = (check.key, check.holder);
+            held.push(Held { limit, key, holder, cost: decision.taken });
+        }
+        rulings.push(Ruling { descriptor, limit, cost, decision, basis, role: check.role });
     }
 
     #[inline]
@@ -381,17 +374,13 @@ impl<C: Clock> Engine<MemoryStore, C> {
         }
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
-            let mut answers = Answers::new();
+            let mut asked = checks.each();
             let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
-            self.store.apply_now(&batch, &mut answers);
-            self.conclude(
-                verb,
-                checks,
-                &answers,
-                &verdict.loaded,
-                &mut verdict.rulings,
-                &mut verdict.held,
-            );
+            self.store.answer_now(&batch, |answer| {
+                let Some(asked) = asked.next() else { return };
+                let (rulings, held) = (&mut verdict.rulings, &mut verdict.held);
+                self.conclude(verb, asked, answer, &verdict.loaded, rulings, held);
+            });
         }
         drop(gathered);
         verdict.settle_outcome();
@@ -494,14 +483,10 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
                 let reason = "it did not answer every check".to_owned();
                 return Err(StoreError::Unavailable { reason }.into());
             }
-            self.conclude(
-                verb,
-                checks,
-                &answers,
-                &verdict.loaded,
-                &mut verdict.rulings,
-                &mut verdict.held,
-            );
+            for (asked, answer) in checks.each().zip(answers) {
+                let (rulings, held) = (&mut verdict.rulings, &mut verdict.held);
+                self.conclude(verb, asked, answer, &verdict.loaded, rulings, held);
+            }
         }
         drop(gathered);
         verdict.settle_outcome();

@@ -15,12 +15,15 @@ mod together;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
+use tidegate_algorithms::{
+    Ask, Decision, Nanos, Outcome, Retry, Small, SmallLimit, State, Timestamp,
+};
 
 use crate::batch::{Answer, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use shard::{Loaded, Shard, Wanted};
+use slot::Pack;
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -188,41 +191,85 @@ impl MemoryStore {
     /// Decides all checks of the batch at once and pushes one answer for each.
     ///
     /// Nothing else sees the keys between the first and the last decision.
-    #[inline]
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
+        self.answer_now(batch, |answer| answers.push(answer));
+    }
+
+    /// The same as [`MemoryStore::apply_now`] for those who put each answer
+    /// into a place of their own.
+    #[inline(always)]
+    pub fn answer_now(&self, batch: &Batch<'_>, mut answer: impl FnMut(Answer)) {
         match (batch.verb, batch.checks) {
-            (Verb::Check, [check]) => answers.push(self.check_one(check, batch.now)),
-            (Verb::Check, checks) if self.check_together_in_place(checks, batch, answers) => {}
-            (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, answers),
+            (Verb::Check, [check]) => answer(self.check_one(check, batch.now)),
+            (Verb::Check, _) if self.check_together_in_place(batch, &mut answer) => {}
+            _ => self.answer_otherwise(batch).into_iter().for_each(answer),
+        }
+    }
+
+    /// Whatever is not common.
+    #[cold]
+    fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
+        let mut answers = Answers::new();
+        match (batch.verb, batch.checks) {
+            (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, &mut answers),
             (verb, checks) => {
                 answers.extend(checks.iter().map(|check| self.act(verb, check, batch.now)));
             }
         }
+        answers
     }
 
     /// One check by itself: one lock, one lookup.
-    #[inline(always)]
+    #[inline]
     pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
-        let key = check.key.fingerprint;
-        let mut shard = self.lock(key);
-        match shard.check_in_place(key, check.limit, ask(check, now)) {
-            Some(decision) => Answer { decision, basis: Basis::Exact },
-            None => self.check_elsewhere(shard, check, now),
+        let told = match check.limit.small() {
+            Some(Small::TokenBucket(limit)) => self.admit_one(limit, check, now),
+            Some(Small::LeakyBucket(limit)) => self.admit_one(limit, check, now),
+            Some(Small::FixedWindow(limit)) => self.admit_one(limit, check, now),
+            None => Err(self.lock(check.key.fingerprint)),
+        };
+        match told {
+            Ok(decision) => Answer { decision, basis: Basis::Exact },
+            Err(shard) => self.check_elsewhere(shard, check, now),
         }
     }
 
-    /// The same as [`MemoryStore::check_one`] for those who do not ask what the decision rests on.
+    /// The same as [`MemoryStore::check_one`] for those who do not ask what the
+    /// decision rests on.
+    // By value: a check that is nowhere in memory until something is amiss
+    // costs nothing to make.
     #[inline(always)]
-    pub fn decide_one(&self, check: &Check<'_>, now: Timestamp) -> Decision {
-        let key = check.key.fingerprint;
-        let mut shard = self.lock(key);
-        match shard.check_in_place(key, check.limit, ask(check, now)) {
-            Some(decision) => decision,
+    pub fn decide_one(&self, check: Check<'_>, now: Timestamp) -> Decision {
+        let told = match check.limit.small() {
+            Some(Small::TokenBucket(limit)) => self.admit_one(limit, &check, now),
+            Some(Small::LeakyBucket(limit)) => self.admit_one(limit, &check, now),
+            Some(Small::FixedWindow(limit)) => self.admit_one(limit, &check, now),
+            None => Err(self.lock(check.key.fingerprint)),
+        };
+        match told {
+            Ok(decision) => decision,
             // Apart: taking it out of an answer here would have both ways
             // make the decision in one place and move it to another, which
             // costs as much as making it.
-            None => self.decide_elsewhere(shard, check, now),
+            Err(shard) => self.decide_elsewhere(shard, check, now),
         }
+    }
+
+    /// Checks a known key whose state is in its slot; the locked shard when it
+    /// is anything else. The decision is made when the shard is free again:
+    /// others need not wait until it is put into words.
+    #[inline(always)]
+    fn admit_one<L: SmallLimit<State: Pack>>(
+        &self,
+        limit: &L,
+        check: &Check<'_>,
+        now: Timestamp,
+    ) -> Result<Decision, MutexGuard<'_, Shard>> {
+        let (key, ask) = (check.key.fingerprint, ask(check, now));
+        let mut shard = self.lock(key);
+        let Some(usage) = shard.admit_in_place(key, limit, ask) else { return Err(shard) };
+        drop(shard);
+        Ok(limit.tell(usage, ask))
     }
 
     #[cold]
@@ -230,10 +277,10 @@ impl MemoryStore {
     fn decide_elsewhere(
         &self,
         shard: MutexGuard<'_, Shard>,
-        check: &Check<'_>,
+        check: Check<'_>,
         now: Timestamp,
     ) -> Decision {
-        self.check_elsewhere(shard, check, now).decision
+        self.check_elsewhere(shard, &check, now).decision
     }
 
     /// A new key, or one whose state does not fit into its slot.
@@ -445,7 +492,7 @@ impl CounterStore for MemoryStore {
 impl Wanted {
     /// One more key.
     fn and(self, check: &Check<'_>) -> Self {
-        let shelved = usize::from(!check.limit.keeps_small_states());
+        let shelved = usize::from(check.limit.small().is_none());
         Wanted { keys: self.keys + 1, shelved: self.shelved + shelved }
     }
 }

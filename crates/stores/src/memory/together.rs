@@ -6,9 +6,10 @@
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Timestamp};
+use tidegate_algorithms::{Ask, Decision, Small, SmallLimit, State, Timestamp};
 
 use super::shard::{Place, Shard, Wanted};
+use super::slot::{Bits, Pack};
 use super::{Located, MemoryStore, ask};
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb, passes};
 use crate::fingerprint::Fingerprint;
@@ -22,10 +23,10 @@ impl MemoryStore {
     #[inline]
     pub(super) fn check_together_in_place(
         &self,
-        checks: &[Check<'_>],
         batch: &Batch<'_>,
-        answers: &mut Answers,
+        answer: &mut impl FnMut(Answer),
     ) -> bool {
+        let (checks, now) = (batch.checks, batch.now);
         let Some((first, others)) = checks.split_first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
         let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
@@ -33,28 +34,27 @@ impl MemoryStore {
             return false;
         }
         let mut shard = self.shards[index].lock();
-        let start = answers.len();
         let mut places = [Place::default(); IN_PLACE_MAX];
         for (check, place) in checks.iter().zip(&mut places) {
-            let (key, ask) = (check.key.fingerprint, ask(check, batch.now));
-            let Some(decision) = shard.judge_in_place(key, check.limit, ask, place) else {
-                answers.truncate(start);
-                return false;
-            };
-            answers.push(Answer { decision, basis: Basis::Exact });
+            let Some(found) = judge_in_place(&shard, check, now) else { return false };
+            *place = found;
         }
-        let answers = &mut answers[start..];
-        let said = checks.iter().zip(&*answers);
-        let pass = passes(said.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
+        let each = || checks.iter().zip(&places);
+        let pass = passes(each().map(|(check, place)| (check.role, place.admitted)))
             || batch.charge == Charge::Always;
-        for ((check, place), answer) in checks.iter().zip(&places).zip(answers) {
-            if pass || !answer.decision.is_admitted() {
+        for (_, place) in each() {
+            if pass || !place.admitted {
                 shard.set_in_place(place);
-            } else {
-                let (mut state, ask) = (shard.state_at(place), ask(check, batch.now));
-                check.limit.settle(&mut state, batch.now);
-                answer.decision = check.limit.uncharged(&state, ask, answer.decision);
             }
+        }
+        // Others need not wait until the decisions are put into words.
+        drop(shard);
+        for (check, place) in each() {
+            let decision = match told(check, place.before, now) {
+                decision if pass || !place.admitted => decision,
+                decision => uncharged(check, place.before, now, decision),
+            };
+            answer(Answer { decision, basis: Basis::Exact });
         }
         true
     }
@@ -149,6 +149,44 @@ impl MemoryStore {
             if new && here { promised.and(other) } else { promised }
         })
     }
+}
+
+/// Judges one of several known keys, if its state is in its slot.
+#[inline(always)]
+fn judge_in_place(shard: &Shard, check: &Check<'_>, now: Timestamp) -> Option<Place> {
+    let (key, ask) = (check.key.fingerprint, ask(check, now));
+    match check.limit.small()? {
+        Small::TokenBucket(limit) => shard.judge_in_place(key, limit, ask),
+        Small::LeakyBucket(limit) => shard.judge_in_place(key, limit, ask),
+        Small::FixedWindow(limit) => shard.judge_in_place(key, limit, ask),
+    }
+}
+
+/// What a check says that found this state in the slot.
+#[inline(always)]
+fn told(check: &Check<'_>, before: Bits, now: Timestamp) -> Decision {
+    let ask = ask(check, now);
+    let told = match check.limit.small() {
+        Some(Small::TokenBucket(limit)) => tell(limit, before, ask),
+        Some(Small::LeakyBucket(limit)) => tell(limit, before, ask),
+        Some(Small::FixedWindow(limit)) => tell(limit, before, ask),
+        None => None,
+    };
+    told.unwrap_or_else(|| check.limit.peek(&mut State::Unused, ask))
+}
+
+#[inline(always)]
+fn tell<L: SmallLimit<State: Pack>>(limit: &L, before: Bits, ask: Ask) -> Option<Decision> {
+    let usage = limit.usage(L::State::unpack(before)?, ask.now);
+    Some(limit.tell(usage, ask))
+}
+
+/// The same for a check that is not charged after all.
+#[cold]
+fn uncharged(check: &Check<'_>, before: Bits, now: Timestamp, decision: Decision) -> Decision {
+    let mut state = before.state();
+    check.limit.settle(&mut state, now);
+    check.limit.uncharged(&state, ask(check, now), decision)
 }
 
 /// Whether a key stands twice.
