@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answer, Answers, Batch, Check, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
+    Answer, Answers, Batch, Check, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role,
+    StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
@@ -477,11 +478,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
+            let within = gathered.within;
+            let batch = Batch { within, ..Batch::new(verb, gathered.charge, now, &checks.checks) };
             self.store.apply(&batch, &mut answers).await?;
             if answers.len() != checks.checks.len() {
                 let reason = "it did not answer every check".to_owned();
-                return Err(StoreError::Unavailable { reason }.into());
+                return Err(StoreError::Unavailable { kind: FailureKind::Protocol, reason }.into());
             }
             for (asked, answer) in checks.each().zip(answers) {
                 let (rulings, held) = (&mut verdict.rulings, &mut verdict.held);

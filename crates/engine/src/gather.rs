@@ -1,5 +1,7 @@
 //! From a request to the checks that it needs.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tidegate_algorithms::{Holder, Limit};
 use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, Snapshot, Values};
@@ -22,6 +24,8 @@ const OWN_LIMITS: u64 = 0x6F77_6E5F_6C69_6D69;
 pub(crate) struct Gathered<'s> {
     pub(crate) domain_known: bool,
     pub(crate) charge: Charge,
+    /// How long the store may take, if the rules say so.
+    pub(crate) within: Option<Duration>,
     pub(crate) charged: Checks<'s>,
     /// Those of descriptors that give back.
     refunded: Checks<'s>,
@@ -61,6 +65,7 @@ pub(crate) fn gather<'s>(
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
         tidegate_rules::Charge::Always => Charge::Always,
     };
+    gathered.within = domain.store_deadline().map(|deadline| deadline.as_span().into());
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let asked = descriptor.cost.unwrap_or(request.cost);

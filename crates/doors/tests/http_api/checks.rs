@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidegate_doors::{HttpApiSettings, Verbs};
 use tidegate_engine::{
-    CounterStore, Engine, FailureMode, ManualClock, Mode, Nanos, StoreError, Switch, Target,
+    CounterStore, Engine, FailureKind, FailureMode, ManualClock, Mode, Nanos, StoreError, Switch,
+    Target,
 };
 use tidegate_stores::{Answers, Batch};
 
@@ -215,7 +216,7 @@ pub(crate) struct Down;
 
 impl CounterStore for Down {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable { reason: "it is down".to_owned() })
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "it is down".to_owned() })
     }
 
     fn give_back(&self, _: &Batch<'_>) {}

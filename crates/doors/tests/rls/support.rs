@@ -22,8 +22,8 @@ use tidegate_doors::rls::proto::{
 };
 use tidegate_doors::rls::{HealthHandle, Rls, RlsBody, RlsSettings};
 use tidegate_engine::{
-    CounterStore, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot, Source,
-    StoreError, Timestamp, compile,
+    CounterStore, Engine, FailureKind, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot,
+    Source, StoreError, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch};
 use tokio::net::TcpListener;
@@ -269,7 +269,7 @@ pub(crate) struct Down;
 
 impl CounterStore for Down {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable { reason: "it is down".to_owned() })
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "it is down".to_owned() })
     }
 
     fn give_back(&self, _: &Batch<'_>) {}
