@@ -7,6 +7,7 @@
 //! dropped to make room. What happens to new keys when the budget is used up is
 //! configured, see [`WhenFull`], and counted.
 
+mod alone;
 mod shard;
 mod shelf;
 mod slot;
@@ -15,15 +16,13 @@ mod together;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use tidegate_algorithms::{
-    Ask, Decision, Nanos, Outcome, Retry, Small, SmallLimit, State, Timestamp,
-};
+use smallvec::smallvec;
+use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
 
-use crate::batch::{Answer, Answers, Basis, Batch, Check, Key, Verb};
+use crate::batch::{Answer, Answered, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use shard::{Loaded, Shard, Wanted};
-use slot::Pack;
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -192,112 +191,31 @@ impl MemoryStore {
     ///
     /// Nothing else sees the keys between the first and the last decision.
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
-        self.answer_now(batch, |answer| answers.push(answer));
+        let first = answers.len();
+        answers.resize(first + batch.checks.len(), Answer::BLANK);
+        self.answer_now(batch, &mut answers[first..]);
     }
 
-    /// The same as [`MemoryStore::apply_now`] for those who put each answer
-    /// into a place of their own.
-    #[inline(always)]
-    pub fn answer_now(&self, batch: &Batch<'_>, mut answer: impl FnMut(Answer)) {
-        match (batch.verb, batch.checks) {
-            (Verb::Check, [check]) => answer(self.check_one(check, batch.now)),
-            (Verb::Check, _) if self.check_together_in_place(batch, &mut answer) => {}
-            _ => self.answer_otherwise(batch).into_iter().for_each(answer),
-        }
-    }
-
-    /// Whatever is not common.
-    #[cold]
-    fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
-        let mut answers = Answers::new();
-        match (batch.verb, batch.checks) {
-            (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, &mut answers),
-            (verb, checks) => {
-                answers.extend(checks.iter().map(|check| self.act(verb, check, batch.now)));
-            }
-        }
-        answers
-    }
-
-    /// One check by itself: one lock, one lookup.
+    /// The same as [`MemoryStore::apply_now`] for those who have a place for
+    /// each answer: it is made there, which spares moving it.
     #[inline]
-    pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
-        let told = match check.limit.small() {
-            Some(Small::TokenBucket(limit)) => self.admit_one(limit, check, now),
-            Some(Small::LeakyBucket(limit)) => self.admit_one(limit, check, now),
-            Some(Small::FixedWindow(limit)) => self.admit_one(limit, check, now),
-            None => Err(self.lock(check.key.fingerprint)),
-        };
-        match told {
-            Ok(decision) => Answer { decision, basis: Basis::Exact },
-            Err(shard) => self.check_elsewhere(shard, check, now),
+    pub fn answer_now(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
+        if batch.verb == Verb::Check && self.check_in_place(batch, places) {
+            return;
+        }
+        for (place, answer) in places.iter_mut().zip(self.answer_otherwise(batch)) {
+            place.put(answer);
         }
     }
 
-    /// The same as [`MemoryStore::check_one`] for those who do not ask what the
-    /// decision rests on.
-    // By value: a check that is nowhere in memory until something is amiss
-    // costs nothing to make.
-    #[inline(always)]
-    pub fn decide_one(&self, check: Check<'_>, now: Timestamp) -> Decision {
-        let told = match check.limit.small() {
-            Some(Small::TokenBucket(limit)) => self.admit_one(limit, &check, now),
-            Some(Small::LeakyBucket(limit)) => self.admit_one(limit, &check, now),
-            Some(Small::FixedWindow(limit)) => self.admit_one(limit, &check, now),
-            None => Err(self.lock(check.key.fingerprint)),
-        };
-        match told {
-            Ok(decision) => decision,
-            // Apart: taking it out of an answer here would have both ways
-            // make the decision in one place and move it to another, which
-            // costs as much as making it.
-            Err(shard) => self.decide_elsewhere(shard, check, now),
-        }
-    }
-
-    /// Checks a known key whose state is in its slot; the locked shard when it
-    /// is anything else. The decision is made when the shard is free again:
-    /// others need not wait until it is put into words.
-    #[inline(always)]
-    fn admit_one<L: SmallLimit<State: Pack>>(
-        &self,
-        limit: &L,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Result<Decision, MutexGuard<'_, Shard>> {
-        let (key, ask) = (check.key.fingerprint, ask(check, now));
-        let mut shard = self.lock(key);
-        let Some(usage) = shard.admit_in_place(key, limit, ask) else { return Err(shard) };
-        drop(shard);
-        Ok(limit.tell(usage, ask))
-    }
-
-    #[cold]
+    /// Whatever is not the common case.
     #[inline(never)]
-    fn decide_elsewhere(
-        &self,
-        shard: MutexGuard<'_, Shard>,
-        check: Check<'_>,
-        now: Timestamp,
-    ) -> Decision {
-        self.check_elsewhere(shard, &check, now).decision
-    }
-
-    /// A new key, or one whose state does not fit into its slot.
-    #[cold]
-    fn check_elsewhere(
-        &self,
-        mut shard: MutexGuard<'_, Shard>,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Answer {
-        let mut located = self.locate(&mut shard, check, Wanted::default(), now);
-        let state = &mut located.loaded.state;
-        let decision = match located.basis {
-            Basis::Full => check.limit.peek(state, ask(check, now)),
-            _ => check.limit.check(state, ask(check, now)),
-        };
-        self.conclude(&mut shard, located, decision, now)
+    fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
+        match (batch.verb, batch.checks) {
+            (Verb::Check, [check]) => smallvec![self.check_one(check, batch.now)],
+            (Verb::Check | Verb::Peek, _) => self.judge_together(batch),
+            (verb, checks) => checks.iter().map(|check| self.act(verb, check, batch.now)).collect(),
+        }
     }
 
     /// Drops idle keys of one shard and gives its unused memory back; call it

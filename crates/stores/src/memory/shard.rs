@@ -44,11 +44,10 @@ pub(super) struct Wanted {
     pub(super) shelved: usize,
 }
 
-/// Where a known key is, what a check of it found there and would leave.
+/// What a check of a known key would change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Change {
     slot: usize,
-    pub(super) before: Bits,
     after: Bits,
     pub(super) admitted: bool,
 }
@@ -98,18 +97,25 @@ impl Shard {
         key: Fingerprint,
         limit: &L,
         ask: Ask,
-    ) -> Option<Place> {
+    ) -> Option<(Change, L::Usage)> {
         let slot = self.find(key)?;
-        let before = self.slots[slot].bits();
-        let usage = limit.usage(L::State::unpack(before)?, ask.now);
+        let usage = limit.usage(L::State::unpack(self.slots[slot].bits())?, ask.now);
         let (admitted, after) = limit.admit(usage, ask);
-        Some(Place { slot, before, after: after.pack()?, admitted })
+        Some((Change { slot, after: after.pack()?, admitted }, usage))
     }
 
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
     #[inline(always)]
-    pub(super) fn set_in_place(&mut self, place: &Place) {
-        self.slots[place.slot].set(place.after);
+    pub(super) fn set_in_place(&mut self, change: &Change) {
+        self.slots[change.slot].set(change.after);
+    }
+
+    /// The state that [`Shard::judge_in_place`] found.
+    pub(super) fn state_before(&self, change: &Change) -> State {
+        match self.slots[change.slot].packed() {
+            Packed::Small(state) => state.into(),
+            Packed::Shelved(_) => State::Unused,
+        }
     }
 
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.

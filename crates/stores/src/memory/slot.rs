@@ -6,7 +6,7 @@
 //! window that ends in the year 2109, a count above 4.5 × 10¹⁵) goes to the
 //! shelf too, so packing loses nothing.
 
-use tidegate_algorithms::{BucketState, SmallState, State, Timestamp, WindowState};
+use tidegate_algorithms::{BucketState, SmallState, Timestamp, WindowState};
 
 use crate::fingerprint::Fingerprint;
 
@@ -26,14 +26,6 @@ pub(super) struct Bits {
     word: u64,
     /// The lower part.
     aux: u32,
-}
-
-impl Bits {
-    /// The state, if it is in the bits themselves.
-    pub(super) fn state(self) -> State {
-        let bucket = BucketState::unpack(self).map(State::Bucket);
-        bucket.or_else(|| WindowState::unpack(self).map(State::Window)).unwrap_or_default()
-    }
 }
 
 /// A state that fits into a slot, mostly.

@@ -6,12 +6,12 @@
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Ask, Decision, Small, SmallLimit, State, Timestamp};
+use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
 
-use super::shard::{Place, Shard, Wanted};
-use super::slot::{Bits, Pack};
+use super::shard::{Change, Shard, Wanted};
+use super::slot::Pack;
 use super::{Located, MemoryStore, ask};
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb, passes};
+use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb, passes};
 use crate::fingerprint::Fingerprint;
 
 /// Checks that are decided in place at the most; longer requests take the general way.
@@ -21,12 +21,8 @@ impl MemoryStore {
     /// Several known keys of one shard, all in their slots: the common case of
     /// a rule with several limits. Says whether it was that case.
     #[inline]
-    pub(super) fn check_together_in_place(
-        &self,
-        batch: &Batch<'_>,
-        answer: &mut impl FnMut(Answer),
-    ) -> bool {
-        let (checks, now) = (batch.checks, batch.now);
+    pub(super) fn check_in_place(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
+        let Batch { checks, now, .. } = *batch;
         let Some((first, others)) = checks.split_first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
         let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
@@ -34,40 +30,42 @@ impl MemoryStore {
             return false;
         }
         let mut shard = self.shards[index].lock();
-        let mut places = [Place::default(); IN_PLACE_MAX];
-        for (check, place) in checks.iter().zip(&mut places) {
-            let Some(found) = judge_in_place(&shard, check, now) else { return false };
-            *place = found;
-        }
-        let each = || checks.iter().zip(&places);
-        let pass = passes(each().map(|(check, place)| (check.role, place.admitted)))
-            || batch.charge == Charge::Always;
-        for (_, place) in each() {
-            if pass || !place.admitted {
-                shard.set_in_place(place);
+        let mut changes = [Change::default(); IN_PLACE_MAX];
+        for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
+            let judged = match check.limit.small() {
+                Some(Small::TokenBucket(limit)) => judge(&shard, limit, check, now, change, place),
+                Some(Small::LeakyBucket(limit)) => judge(&shard, limit, check, now, change, place),
+                Some(Small::FixedWindow(limit)) => judge(&shard, limit, check, now, change, place),
+                None => false,
+            };
+            if !judged {
+                return false;
             }
         }
-        // Others need not wait until the decisions are put into words.
-        drop(shard);
-        for (check, place) in each() {
-            let decision = match told(check, place.before, now) {
-                decision if pass || !place.admitted => decision,
-                decision => uncharged(check, place.before, now, decision),
-            };
-            answer(Answer { decision, basis: Basis::Exact });
+        let each = || checks.iter().zip(&changes);
+        let pass = passes(each().map(|(check, change)| (check.role, change.admitted)))
+            || batch.charge == Charge::Always;
+        for (_, change) in each() {
+            if pass || !change.admitted {
+                shard.set_in_place(change);
+            }
+        }
+        if !pass {
+            for ((check, change), place) in each().zip(places) {
+                if change.admitted {
+                    place.put(uncharged(&shard, check, change, now));
+                }
+            }
         }
         true
     }
 
     /// Judges several keys as one: all shards are locked, in one order for
     /// every caller, until the last key is given back.
-    pub(super) fn judge_together(
-        &self,
-        checks: &[Check<'_>],
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-    ) {
-        let now = batch.now;
+    #[cold]
+    pub(super) fn judge_together(&self, batch: &Batch<'_>) -> Answers {
+        let Batch { now, checks, .. } = *batch;
+        let mut answers = Answers::new();
         let mut indexes: SmallVec<[usize; 4]> =
             checks.iter().map(|check| self.shard_of(check.key.fingerprint)).collect();
         indexes.sort_unstable();
@@ -95,7 +93,6 @@ impl MemoryStore {
             let decision = settle_up(check, index, &mut judged, batch, charged);
             answers.push(Answer { decision, basis: judged[index].basis });
         }
-        let first = answers.len() - checks.len();
         for (index, (check, judged)) in checks.iter().zip(judged).enumerate() {
             let Some(located) = judged.located else {
                 continue;
@@ -104,12 +101,13 @@ impl MemoryStore {
             let kept = self.conclude(&mut shards[at], located, judged.decision, now);
             if kept.basis == Basis::Full && judged.basis != Basis::Full {
                 // The request is decided; what was not counted must not be called so.
-                let same_key = checks.iter().zip(&mut answers[first..]).skip(index);
+                let same_key = checks.iter().zip(&mut answers).skip(index);
                 for (_, answer) in same_key.filter(|(other, _)| other.key == check.key) {
                     answer.basis = Basis::Full;
                 }
             }
         }
+        answers
     }
 
     /// Judges one of several keys. A key that stood in the request before is
@@ -151,42 +149,29 @@ impl MemoryStore {
     }
 }
 
-/// Judges one of several known keys, if its state is in its slot.
+/// Judges one of several known keys, if its state is in its slot; says whether it is.
 #[inline(always)]
-fn judge_in_place(shard: &Shard, check: &Check<'_>, now: Timestamp) -> Option<Place> {
-    let (key, ask) = (check.key.fingerprint, ask(check, now));
-    match check.limit.small()? {
-        Small::TokenBucket(limit) => shard.judge_in_place(key, limit, ask),
-        Small::LeakyBucket(limit) => shard.judge_in_place(key, limit, ask),
-        Small::FixedWindow(limit) => shard.judge_in_place(key, limit, ask),
-    }
-}
-
-/// What a check says that found this state in the slot.
-#[inline(always)]
-fn told(check: &Check<'_>, before: Bits, now: Timestamp) -> Decision {
+fn judge<L: SmallLimit<State: Pack>>(
+    shard: &Shard,
+    limit: &L,
+    check: &Check<'_>,
+    now: Timestamp,
+    change: &mut Change,
+    place: &mut impl Answered,
+) -> bool {
     let ask = ask(check, now);
-    let told = match check.limit.small() {
-        Some(Small::TokenBucket(limit)) => tell(limit, before, ask),
-        Some(Small::LeakyBucket(limit)) => tell(limit, before, ask),
-        Some(Small::FixedWindow(limit)) => tell(limit, before, ask),
-        None => None,
-    };
-    told.unwrap_or_else(|| check.limit.peek(&mut State::Unused, ask))
+    let judged = shard.judge_in_place(check.key.fingerprint, limit, ask);
+    let Some((found, usage)) = judged else { return false };
+    *change = found;
+    place.put(Answer { decision: limit.tell(usage, ask), basis: Basis::Exact });
+    true
 }
 
-#[inline(always)]
-fn tell<L: SmallLimit<State: Pack>>(limit: &L, before: Bits, ask: Ask) -> Option<Decision> {
-    let usage = limit.usage(L::State::unpack(before)?, ask.now);
-    Some(limit.tell(usage, ask))
-}
-
-/// The same for a check that is not charged after all.
+/// What a check is told that would have been admitted and is not charged after all.
 #[cold]
-fn uncharged(check: &Check<'_>, before: Bits, now: Timestamp, decision: Decision) -> Decision {
-    let mut state = before.state();
-    check.limit.settle(&mut state, now);
-    check.limit.uncharged(&state, ask(check, now), decision)
+fn uncharged(shard: &Shard, check: &Check<'_>, change: &Change, now: Timestamp) -> Answer {
+    let (mut state, ask) = (shard.state_before(change), ask(check, now));
+    Answer { decision: check.limit.peek(&mut state, ask), basis: Basis::Exact }
 }
 
 /// Whether a key stands twice.
