@@ -12,7 +12,9 @@
 //! are kept by the worker, not by timers in each connection. Requests of one
 //! read are answered together, without a task for each. A panic in a service costs
 //! its request, not the worker. [`Tls`] takes new certificates while
-//! connections live. [`Server::stop`] lets requests finish.
+//! connections live. [`Server::stop`] lets requests finish; what was upgraded to another
+//! protocol is cut. [`Peer`] says who is at the other end, also when a trusted hop says so
+//! with the PROXY protocol.
 //!
 //! Not here: what a request means, how long it may take, how large its body may be.
 //! Those belong to the service.
@@ -56,6 +58,8 @@ mod batch;
 mod connection;
 mod contained;
 mod life;
+mod peer;
+mod proxy_protocol;
 mod stream;
 
 use std::convert::Infallible;
@@ -82,6 +86,7 @@ use stats::Stats;
 use worker::{Ending, Stop, Worker};
 
 pub use listener::OpenError;
+pub use peer::Peer;
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
@@ -146,8 +151,31 @@ impl Server {
         B::Data: Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits } = endpoint;
-        let door: Arc<dyn Serve> = Arc::new(Served { service, protocol, tls, limits });
+        self.open_for_peers(endpoint, move |_| service.clone())
+    }
+
+    /// Like [`open`](Server::open), with a service for each connection, made when it is known who
+    /// is at the other end.
+    ///
+    /// # Errors
+    /// When an address cannot be had; then none of them is open.
+    pub fn open_for_peers<S, B>(
+        &self,
+        endpoint: Endpoint,
+        make: impl Fn(&Peer) -> S + Send + Sync + 'static,
+    ) -> Result<Vec<Listening>, OpenError>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
+        let make = Arc::new(make);
+        let proxies = proxy_protocol_from.into();
+        let door: Arc<dyn Serve> = Arc::new(Served { make, protocol, tls, limits, proxies });
         let door_open = Arc::default();
         let inside = self.acceptors.enter();
         let opened: Result<Vec<_>, OpenError> = addresses.iter().map(Listener::bind).collect();
