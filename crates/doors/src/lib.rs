@@ -13,6 +13,11 @@
 mod meter;
 mod notice;
 
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+mod described;
+#[cfg(any(feature = "gateway", feature = "http-api"))]
+mod slots;
+
 mod headers;
 
 mod grpc;
@@ -38,19 +43,21 @@ pub use debug::{
     Observations, ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN,
     Token, TokenError,
 };
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+pub use described::Described;
 pub use grpc::{grpc_answer, is_grpc};
-pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+pub use headers::{Fields, HeaderFormat, HeaderSet, HeadersOn, ResetAs};
 #[cfg(feature = "http-api")]
 pub use http_api::{
-    Health, HeldSlots, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler,
-    RulesFailure, RulesStatus, RulesView, SlotStore, Verbs,
+    Health, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler, RulesFailure,
+    RulesStatus, RulesView, Verbs,
 };
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
+#[cfg(any(feature = "gateway", feature = "http-api"))]
+pub use slots::{HeldSlots, SlotStore};
 #[cfg(feature = "tower-layer")]
-pub use tower_layer::{
-    Described, HeadersOn, LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer,
-};
+pub use tower_layer::{LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer};
 #[cfg(feature = "traces")]
 pub use traced::{SpanNotes, Traced, TracedFuture};

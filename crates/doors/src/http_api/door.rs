@@ -23,13 +23,14 @@ use super::encode::{self, Told};
 use super::explain::explain;
 use super::health::Health;
 use super::openapi::OPENAPI;
-use super::permits::{self, Permits, SlotStore, Token};
+use super::permits::{self, Permits, Token};
 use super::route::{self, Astray, ROUTES, Route};
 use super::rules_view::{self, RulesView};
 use super::settings::{HttpApiSettings, Verbs};
 use crate::headers::Fields;
 use crate::meter::{Answered, Meter};
 use crate::notice::Notice;
+use crate::slots::SlotStore;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");

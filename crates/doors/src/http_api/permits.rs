@@ -8,59 +8,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_engine::{
-    Algorithm, Clock, CounterStore, Engine, MemoryStore, Nanos, Request, Timestamp, Verdict,
-};
+use tidegate_engine::{Algorithm, Nanos, Timestamp, Verdict};
+
+use crate::slots::HeldSlots;
 
 /// How many expired tokens one check forgets at most: more than one, so that
 /// the table shrinks, and few, so that no check waits for many.
 const FORGET_MAX: usize = 4;
-
-/// A store whose slots can be held between two requests.
-pub trait SlotStore: CounterStore + Sized + Send + Sync + 'static {
-    /// Decides a request, and keeps hold of the slots that it takes.
-    ///
-    /// Unless a store says otherwise, nothing is kept hold of: slots come back
-    /// when their time to live has passed.
-    fn admit<C: Clock + Send + Sync + 'static>(
-        engine: &Arc<Engine<Self, C>>,
-        request: &Request<'_>,
-    ) -> impl Future<Output = (Verdict, Option<HeldSlots>)> + Send {
-        async { (engine.check(request).await, None) }
-    }
-}
-
-impl SlotStore for MemoryStore {
-    async fn admit<C: Clock + Send + Sync + 'static>(
-        engine: &Arc<Engine<Self, C>>,
-        request: &Request<'_>,
-    ) -> (Verdict, Option<HeldSlots>) {
-        let (verdict, permit) = engine.admit_now(request);
-        // Nothing is boxed for requests that hold nothing, which are most.
-        let held = (!permit.is_empty()).then(|| HeldSlots::new(permit));
-        (verdict, held)
-    }
-}
-
-/// Slots that are given back when this is dropped.
-pub struct HeldSlots(#[expect(dead_code, reason = "dropping it is its use")] Box<dyn Send + Sync>);
-
-impl HeldSlots {
-    /// Keeps what gives the slots back when it is dropped.
-    pub fn new(permit: impl Send + Sync + 'static) -> Self {
-        HeldSlots(Box::new(permit))
-    }
-}
-
-impl fmt::Debug for HeldSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HeldSlots")
-    }
-}
 
 /// What a permit is called on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

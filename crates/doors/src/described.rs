@@ -23,6 +23,11 @@ pub struct Described {
     cost: u64,
 }
 
+/// The entries of all descriptors of a request.
+pub(crate) type Entries<'e> = SmallVec<[Entry<'e>; 4]>;
+/// The descriptors of a request.
+pub(crate) type Descriptors<'e> = SmallVec<[Descriptor<'e>; 4]>;
+
 /// One descriptor: the entries up to `end` that are not an earlier one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
@@ -67,17 +72,26 @@ impl Described {
     }
 
     /// Asks something about the request that is described.
-    pub(super) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
-        let entries: SmallVec<[Entry<'_>; 4]> =
-            self.entries.iter().map(|(key, value)| Entry { key, value }).collect();
+    pub(crate) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
+        let entries = self.entries();
+        question(&Request { domain, descriptors: &self.descriptors(&entries), cost: self.cost })
+    }
+
+    /// The entries of all descriptors, as [`Described::descriptors`] wants them.
+    pub(crate) fn entries(&self) -> Entries<'_> {
+        self.entries.iter().map(|(key, value)| Entry { key, value }).collect()
+    }
+
+    /// The descriptors, over the entries of this same value.
+    pub(crate) fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> Descriptors<'e> {
         let mut begin = 0;
-        let mut descriptors: SmallVec<[Descriptor<'_>; 4]> = SmallVec::new();
+        let mut descriptors = Descriptors::new();
         for part in &self.descriptors {
             let entries = entries.get(begin..part.end).unwrap_or_default();
             descriptors.push(Descriptor { cost: part.cost, ..Descriptor::new(entries) });
             begin = part.end;
         }
-        question(&Request { domain, descriptors: &descriptors, cost: self.cost })
+        descriptors
     }
 
     fn add<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>, cost: Option<u64>) -> Self
