@@ -1,0 +1,233 @@
+//! The slow loop's law: state + utilization + time passed → next state.
+//!
+//! What is controlled is the admitted fraction of the offered traffic. The
+//! default law changes it by a *factor*: with `r` times too much traffic,
+//! utilization follows `r × fraction`, so a step by a factor moves it equally
+//! far at every `r`. A step by an amount, as Stripe's law has it, moves it `r`
+//! times as far, and swings when `r` is large. Between the two thresholds
+//! nothing moves, and each direction has to be asked for for a while. A
+//! restore that had to be taken back makes the next ones slower.
+//!
+//! Pure, and the only place here that calculates with fractions of more than
+//! one step: it replays bit for bit on the same machine. Which requests make up the
+//! fraction is [`Threshold`](crate::Threshold)'s matter.
+
+use tidegate_algorithms::Nanos;
+
+/// After how long a restore no longer counts as the cause of new overload.
+const BLAMED_FOR: Nanos = Nanos::from_secs(30);
+/// How long there must be no overload for restoring to become faster again.
+const FORGIVEN_AFTER: Nanos = Nanos::from_secs(120);
+/// The slowest restore, as a multiple of the configured one.
+const RESTORE_SLOWER_MAX: f64 = 8.0;
+/// From this fraction on the rest is given at once after [`COMPLETE_AFTER`].
+const COMPLETE_FROM: f64 = 0.995;
+const COMPLETE_AFTER: Nanos = Nanos::from_secs(10);
+/// Smaller fractions cannot be told from it, and restoring from it takes minutes.
+const FRACTION_MIN: f64 = 0.001;
+
+/// By how much a step changes the admitted fraction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// By a factor: `e` in each of these times, at full strength.
+    ByFactor {
+        /// For shedding.
+        shed: Nanos,
+        /// For restoring, when no restore had to be taken back.
+        restore: Nanos,
+    },
+    /// By an amount: everything in this time, at full strength.
+    ByAmount {
+        /// For both directions.
+        full: Nanos,
+    },
+}
+
+/// The parameters of the law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControlLaw {
+    /// Sheds above this utilization.
+    pub shed_above: f64,
+    /// Restores below this utilization. Between the two nothing moves.
+    pub restore_below: f64,
+    /// How far above `shed_above` shedding is at full strength.
+    pub width: f64,
+    /// How long utilization has to be high before shedding starts.
+    pub hold_on: Nanos,
+    /// How long utilization has to be low before restoring starts.
+    pub hold_off: Nanos,
+    /// How fast it goes.
+    pub change: Change,
+    /// How often a step is made.
+    pub period: Nanos,
+    /// Time constant of the smoothing of the signal; none when zero.
+    pub smoothing: Nanos,
+    /// The longest time that one step accounts for, however late it comes.
+    pub step_max: Nanos,
+}
+
+impl ControlLaw {
+    /// Starts within seconds, sheds and restores by factors.
+    pub const DEFAULT: ControlLaw = ControlLaw {
+        shed_above: 1.15,
+        restore_below: 0.95,
+        width: 0.25,
+        hold_on: Nanos::from_secs(2),
+        hold_off: Nanos::from_secs(5),
+        change: Change::ByFactor { shed: Nanos::from_secs(15), restore: Nanos::from_secs(30) },
+        period: Nanos::from_millis(250),
+        smoothing: Nanos::from_secs(1),
+        step_max: Nanos::from_secs(1),
+    };
+
+    /// As Stripe published it: busy workers between 70 % and 80 %, half a minute of
+    /// trouble before anything is shed, two minutes from none to all.
+    pub const STRIPE: ControlLaw = ControlLaw {
+        shed_above: 0.80,
+        restore_below: 0.70,
+        width: 0.20,
+        hold_on: Nanos::from_secs(28),
+        hold_off: Nanos::ZERO,
+        change: Change::ByAmount { full: Nanos::from_secs(120) },
+        period: Nanos::from_secs(8),
+        smoothing: Nanos::ZERO,
+        step_max: Nanos::from_secs(28),
+    };
+
+    /// The state after `passed`, at this utilization. `floor` is the fraction below
+    /// which nothing is shed: the share of critical traffic. It only stops the
+    /// way down; a fraction below it is restored as slowly as any other.
+    #[must_use]
+    pub fn step(&self, state: LawState, utilization: f64, floor: f64, passed: Nanos) -> LawState {
+        let passed = passed.min(self.step_max);
+        let mut next = state.aged(passed);
+        if utilization > self.shed_above {
+            self.press(&mut next, utilization, floor, passed);
+        } else if utilization < self.restore_below {
+            self.relax(&mut next, utilization, passed);
+        } else {
+            next.over_for = Nanos::ZERO;
+            next.under_for = Nanos::ZERO;
+        }
+        if next.quiet_for >= FORGIVEN_AFTER {
+            next.quiet_for = Nanos::ZERO;
+            next.restore_slower = (next.restore_slower / 2.0).max(1.0);
+        }
+        next
+    }
+
+    fn press(&self, state: &mut LawState, utilization: f64, floor: f64, passed: Nanos) {
+        state.over_for = later(state.over_for, passed);
+        state.under_for = Nanos::ZERO;
+        state.quiet_for = Nanos::ZERO;
+        if state.over_for < self.hold_on {
+            return;
+        }
+        // Taken, so that one restore is blamed once.
+        if state.since_restore.take().is_some_and(|since| since <= BLAMED_FOR) {
+            state.restore_slower = (state.restore_slower * 2.0).min(RESTORE_SLOWER_MAX);
+        }
+        let strength = ((utilization - self.shed_above) / self.width).clamp(0.0, 1.0);
+        let wanted = match self.change {
+            Change::ByFactor { shed, .. } => {
+                state.admitted * (-ratio(passed, shed) * strength).exp()
+            }
+            Change::ByAmount { full } => state.admitted - ratio(passed, full) * strength,
+        };
+        state.admitted = wanted.max(floor.max(self.fraction_min()).min(state.admitted));
+    }
+
+    fn relax(&self, state: &mut LawState, utilization: f64, passed: Nanos) {
+        state.under_for = later(state.under_for, passed);
+        state.over_for = Nanos::ZERO;
+        if state.under_for < self.hold_off || state.admitted >= 1.0 {
+            return;
+        }
+        let strength = (1.0 - utilization / self.restore_below).clamp(0.0, 1.0);
+        let wanted = match self.change {
+            Change::ByFactor { restore, .. } => {
+                let strength = strength / state.restore_slower;
+                state.admitted * (ratio(passed, restore) * strength).exp()
+            }
+            Change::ByAmount { full } => state.admitted + ratio(passed, full) * strength,
+        };
+        let complete = state.admitted >= COMPLETE_FROM && state.under_for >= COMPLETE_AFTER;
+        let next = if complete { 1.0 } else { wanted.min(1.0) };
+        if next > state.admitted {
+            state.since_restore = Some(Nanos::ZERO);
+        }
+        state.admitted = next;
+    }
+
+    fn fraction_min(&self) -> f64 {
+        match self.change {
+            Change::ByFactor { .. } => FRACTION_MIN,
+            Change::ByAmount { .. } => 0.0,
+        }
+    }
+}
+
+impl Default for ControlLaw {
+    fn default() -> Self {
+        ControlLaw::DEFAULT
+    }
+}
+
+/// Where the law stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LawState {
+    admitted: f64,
+    over_for: Nanos,
+    under_for: Nanos,
+    quiet_for: Nanos,
+    since_restore: Option<Nanos>,
+    restore_slower: f64,
+}
+
+impl LawState {
+    /// Everything is admitted, and overload has to last before that changes.
+    pub const fn new() -> Self {
+        LawState {
+            admitted: 1.0,
+            over_for: Nanos::ZERO,
+            under_for: Nanos::ZERO,
+            quiet_for: Nanos::ZERO,
+            since_restore: None,
+            restore_slower: 1.0,
+        }
+    }
+
+    /// The fraction of the offered traffic that is admitted, from 0 to 1.
+    pub const fn admitted(&self) -> f64 {
+        self.admitted
+    }
+
+    /// How many times slower than configured restoring is at present: 1 to 8.
+    pub const fn restore_slower(&self) -> f64 {
+        self.restore_slower
+    }
+
+    fn aged(mut self, passed: Nanos) -> Self {
+        self.quiet_for = later(self.quiet_for, passed);
+        self.since_restore = self.since_restore.map(|since| later(since, passed));
+        self
+    }
+}
+
+impl Default for LawState {
+    fn default() -> Self {
+        LawState::new()
+    }
+}
+
+const fn later(span: Nanos, passed: Nanos) -> Nanos {
+    Nanos::new(span.get().saturating_add(passed.get()))
+}
+
+/// `part` of `whole`; a whole of nothing is taken for a nanosecond.
+fn ratio(part: Nanos, whole: Nanos) -> f64 {
+    part.get() as f64 / whole.get().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests;

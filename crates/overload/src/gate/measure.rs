@@ -1,0 +1,170 @@
+//! What the gate measures: means over time, waits, the service time.
+
+use tidegate_algorithms::{Nanos, Timestamp};
+
+use crate::category::Category;
+
+/// The last so many requests make the mean service time.
+const SERVICES: u64 = 128;
+/// Fewer say nothing.
+const SERVICES_MIN: u64 = 16;
+
+/// Upper ends of the buckets of waits, the last without end.
+pub const WAIT_BUCKETS: [Nanos; 9] = [
+    Nanos::ZERO,
+    Nanos::from_millis(1),
+    Nanos::from_millis(2),
+    Nanos::from_millis(5),
+    Nanos::from_millis(10),
+    Nanos::from_millis(20),
+    Nanos::from_millis(50),
+    Nanos::from_millis(100),
+    Nanos::MAX,
+];
+
+/// How long requests of one category waited at the gate before they came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Requests in each bucket of [`WAIT_BUCKETS`]; not summed up.
+    pub counts: [u64; 9],
+    /// All waits together.
+    pub sum: Nanos,
+}
+
+/// A number whose mean over time is wanted.
+#[derive(Debug)]
+pub(super) struct OverTime {
+    value: u64,
+    since: Timestamp,
+    area: u128,
+    window: Timestamp,
+}
+
+impl OverTime {
+    pub(super) const fn new(now: Timestamp) -> Self {
+        OverTime { value: 0, since: now, area: 0, window: now }
+    }
+
+    /// A late `now` changes the value and takes no time away.
+    pub(super) fn set(&mut self, now: Timestamp, value: u64) {
+        if value != self.value {
+            self.pass(now);
+            self.value = value;
+        }
+    }
+
+    /// The mean since the last time it was taken; the value itself when no time passed.
+    pub(super) fn take_mean(&mut self, now: Timestamp) -> f64 {
+        self.pass(now);
+        let passed = now.since(self.window).get();
+        let mean = if passed == 0 { self.value as f64 } else { self.area as f64 / passed as f64 };
+        (self.area, self.window) = (0, self.since);
+        mean
+    }
+
+    fn pass(&mut self, now: Timestamp) {
+        let passed = now.since(self.since).get();
+        let area = u128::from(self.value) * u128::from(passed);
+        self.area = self.area.saturating_add(area);
+        self.since = self.since.max(now);
+    }
+}
+
+/// How long requests are worked on, in the mean of the last ones.
+#[derive(Debug, Default)]
+pub(super) struct ServiceTime {
+    mean: u64,
+    count: u64,
+}
+
+impl ServiceTime {
+    pub(super) fn take_in(&mut self, time: Nanos) {
+        self.count = (self.count + 1).min(SERVICES);
+        let (mean, count) = (i128::from(self.mean), i128::from(self.count));
+        let next = mean + (i128::from(time.get()) - mean) / count;
+        self.mean = u64::try_from(next).unwrap_or_default();
+    }
+
+    /// Zero as long as too few were seen.
+    pub(super) const fn mean(&self) -> Nanos {
+        if self.count < SERVICES_MIN { Nanos::ZERO } else { Nanos::new(self.mean) }
+    }
+}
+
+/// Waits, since the last tick and since the start.
+#[derive(Debug, Default)]
+pub(super) struct WaitTimes {
+    by_category: [Waits; 4],
+    window_sum: u64,
+    window_count: u64,
+}
+
+impl WaitTimes {
+    pub(super) fn take_in(&mut self, category: Category, wait: Nanos) {
+        let waits = &mut self.by_category[category.rank()];
+        let bucket = WAIT_BUCKETS.partition_point(|end| *end < wait);
+        waits.counts[bucket.min(WAIT_BUCKETS.len() - 1)] += 1;
+        waits.sum = Nanos::new(waits.sum.get().saturating_add(wait.get()));
+        self.window_sum = self.window_sum.saturating_add(wait.get());
+        self.window_count += 1;
+    }
+
+    pub(super) const fn of(&self, category: Category) -> Waits {
+        self.by_category[category.rank()]
+    }
+
+    pub(super) fn take_mean(&mut self) -> Nanos {
+        let mean = self.window_sum / self.window_count.max(1);
+        (self.window_sum, self.window_count) = (0, 0);
+        Nanos::new(mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::EPOCH.after(Nanos::from_millis(millis))
+    }
+
+    #[test]
+    fn the_mean_weighs_values_by_their_time() {
+        let mut number = OverTime::new(at(0));
+        number.set(at(0), 10);
+        number.set(at(100), 20);
+        assert_eq!(number.take_mean(at(400)), 17.5);
+        assert_eq!(number.take_mean(at(500)), 20.0);
+        assert_eq!(number.take_mean(at(500)), 20.0);
+    }
+
+    #[test]
+    fn late_readings_take_no_time_away() {
+        let mut number = OverTime::new(at(100));
+        number.set(at(200), 5);
+        number.set(at(150), 7);
+        assert_eq!(number.take_mean(at(300)), 3.5);
+    }
+
+    #[test]
+    fn the_service_time_is_unknown_until_enough_were_seen() {
+        let mut service = ServiceTime::default();
+        (0..15).for_each(|_| service.take_in(Nanos::from_millis(20)));
+        assert_eq!(service.mean(), Nanos::ZERO);
+        service.take_in(Nanos::from_millis(20));
+        assert_eq!(service.mean(), Nanos::from_millis(20));
+        (0..2_000).for_each(|_| service.take_in(Nanos::from_millis(5)));
+        assert!(service.mean() < Nanos::from_millis(6));
+        service.take_in(Nanos::MAX);
+    }
+
+    #[test]
+    fn waits_fall_into_their_buckets() {
+        let mut waits = WaitTimes::default();
+        waits.take_in(Category::Get, Nanos::ZERO);
+        waits.take_in(Category::Get, Nanos::from_millis(3));
+        waits.take_in(Category::Get, Nanos::MAX);
+        assert_eq!(waits.of(Category::Get).counts, [1, 0, 0, 1, 0, 0, 0, 0, 1]);
+        assert_eq!(waits.of(Category::Post), Waits::default());
+    }
+}

@@ -1,0 +1,158 @@
+//! How much traffic is offered at each level: everything that comes, also what is
+//! refused.
+//!
+//! Counting only what is admitted would hide the levels that are shed; they would
+//! all be let in again as soon as the load falls. Counts are kept in copies, one
+//! for each thread, and folded at every tick into a memory that fades: about a second with
+//! ticks of 250 ms.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::category::{Category, LEVELS, Level};
+use crate::shards::{SHARDS, shard};
+
+/// What is left of the memory after one tick.
+const DECAY: f64 = 0.8;
+
+/// Below this a level is forgotten, so that old traffic does not become ever
+/// smaller numbers.
+const FORGOTTEN: f64 = 1e-6;
+
+/// Counts of offered requests, one for each level.
+#[derive(Debug)]
+pub struct Offered {
+    shards: Box<[Counts]>,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Counts([AtomicU32; LEVELS]);
+
+impl Offered {
+    /// Nothing has come yet.
+    pub fn new() -> Self {
+        let counts = |_| Counts(std::array::from_fn(|_| AtomicU32::new(0)));
+        Offered { shards: (0..SHARDS).map(counts).collect() }
+    }
+
+    /// Counts a request. The number tells it apart from the others of its level.
+    #[inline]
+    pub fn count(&self, level: Level) -> u64 {
+        let Some(counts) = self.shards.get(shard()) else { return 0 };
+        let before = counts.0[level.index()].fetch_add(1, Ordering::Relaxed);
+        // Which copy it was is left out: a replay may run on another thread.
+        u64::from(before) << 16 | u64::from(level.number())
+    }
+
+    /// Takes what has come since the last time, and says how much it was.
+    pub fn fold(&self, memory: &mut Memory) -> u64 {
+        let mut arrivals = 0u64;
+        for (level, weight) in memory.0.iter_mut().enumerate() {
+            let here: u64 = self.shards.iter().map(|counts| take(&counts.0[level])).sum();
+            arrivals = arrivals.saturating_add(here);
+            let faded = *weight * DECAY;
+            *weight = here as f64 + if faded < FORGOTTEN { 0.0 } else { faded };
+        }
+        arrivals
+    }
+}
+
+impl Default for Offered {
+    fn default() -> Self {
+        Offered::new()
+    }
+}
+
+/// Reading first keeps the line shared where nothing has come.
+fn take(count: &AtomicU32) -> u64 {
+    if count.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    u64::from(count.swap(0, Ordering::Relaxed))
+}
+
+/// What was offered lately, at each level.
+#[derive(Clone, Debug)]
+pub struct Memory([f64; LEVELS]);
+
+impl Memory {
+    /// Remembers nothing.
+    pub const fn new() -> Self {
+        Memory([0.0; LEVELS])
+    }
+
+    /// How much came at each level; recent requests count more.
+    pub const fn levels(&self) -> &[f64; LEVELS] {
+        &self.0
+    }
+
+    /// The share of critical requests; none when nothing came.
+    pub fn critical_share(&self) -> f64 {
+        let total: f64 = self.0.iter().sum();
+        let critical: f64 = self.0.iter().skip(Level::CRITICAL.index()).sum();
+        if total > 0.0 { critical / total } else { 0.0 }
+    }
+
+    /// How much came in a category.
+    pub fn category(&self, category: Category) -> f64 {
+        self.0.iter().skip(category.rank() * LEVELS / 4).take(LEVELS / 4).sum()
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::category::Cohort;
+
+    const LOW: Level = Level::new(Category::Get, Cohort::numbered(3));
+    const HIGH: Level = Level::new(Category::Critical, Cohort::numbered(3));
+
+    #[test]
+    fn what_came_is_counted_once_and_fades() {
+        let (offered, mut memory) = (Offered::new(), Memory::new());
+        (0..100).for_each(|_| _ = offered.count(LOW));
+        assert_eq!(offered.fold(&mut memory), 100);
+        assert_eq!(memory.levels()[LOW.index()], 100.0);
+        assert_eq!(offered.fold(&mut memory), 0);
+        assert_eq!(memory.levels()[LOW.index()], 80.0);
+        (0..100).for_each(|_| _ = offered.fold(&mut memory));
+        assert_eq!(memory.levels()[LOW.index()], 0.0);
+    }
+
+    #[test]
+    fn no_count_of_any_thread_is_lost() {
+        let (offered, mut memory) = (Offered::new(), Memory::new());
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| (0..1000).for_each(|_| _ = offered.count(HIGH)));
+            }
+        });
+        assert_eq!(offered.fold(&mut memory), 20_000);
+    }
+
+    #[test]
+    fn the_critical_share_is_that_of_what_was_offered() {
+        let (offered, mut memory) = (Offered::new(), Memory::new());
+        assert_eq!(memory.critical_share(), 0.0);
+        (0..30).for_each(|_| _ = offered.count(LOW));
+        (0..10).for_each(|_| _ = offered.count(HIGH));
+        offered.fold(&mut memory);
+        assert_eq!(memory.critical_share(), 0.25);
+        assert_eq!(memory.category(Category::Get), 30.0);
+    }
+
+    #[test]
+    fn requests_of_a_level_are_told_apart() {
+        let offered = Offered::new();
+        let numbers: HashSet<u64> = (0..1000).map(|_| offered.count(LOW)).collect();
+        assert_eq!(numbers.len(), 1000);
+    }
+}

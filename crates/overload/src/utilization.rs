@@ -1,0 +1,137 @@
+//! How loaded this process is: several signals, one number.
+//!
+//! The first signal is the demand for the gate's slots, waiting requests included. It
+//! goes above 1 when work waits, so the loop sees how much too much there is. A
+//! wait that is too long, or a runtime that wakes its tasks too late, counts as a
+//! certain overload whatever the gate says. Response times and processor time
+//! are no signals: a slow dependency or a busy processor is not an overload.
+
+use tidegate_algorithms::Nanos;
+
+/// Demand above this says nothing more: the queue is full by then.
+const DEMAND_MAX: f64 = 1.5;
+
+/// From what the utilization is made. All of it is measured elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Signals {
+    /// Requests that are being worked on. Their mean over the last period is less
+    /// noisy than their number at its end.
+    pub in_flight: f64,
+    /// Requests that wait at the gate, likewise.
+    pub queued: f64,
+    /// How many may be worked on at once.
+    pub limit: u64,
+    /// How long requests waited at the gate, in the mean, since the last tick.
+    pub queue_wait: Nanos,
+    /// How long a request is worked on, in the mean. Zero when nobody knows.
+    pub service_time: Nanos,
+    /// How much too late the runtime wakes tasks, the median of the last second.
+    pub scheduler_delay: Nanos,
+}
+
+/// When secondary signals count as overload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SignalSettings {
+    /// A longer mean wait at the gate is overload, unless it is less than half of
+    /// the service time: what is short beside the work is no trouble.
+    pub queue_wait_max: Nanos,
+    /// A runtime that wakes its tasks later than this is overloaded.
+    pub scheduler_delay_max: Nanos,
+    /// What a secondary signal raises the utilization to.
+    pub overloaded: f64,
+}
+
+impl Default for SignalSettings {
+    fn default() -> Self {
+        SignalSettings {
+            queue_wait_max: Nanos::from_millis(20),
+            scheduler_delay_max: Nanos::from_millis(10),
+            overloaded: 1.25,
+        }
+    }
+}
+
+impl SignalSettings {
+    /// The utilization: the largest of all signals.
+    pub fn utilization(&self, signals: &Signals) -> f64 {
+        self.utilization_of_share(signals, 1.0)
+    }
+
+    /// The utilization if only this share of the work were there.
+    pub fn utilization_of_share(&self, signals: &Signals, share: f64) -> f64 {
+        let demand = (signals.in_flight + signals.queued) * share / signals.limit.max(1) as f64;
+        let demand = if demand.is_nan() { 0.0 } else { demand.clamp(0.0, DEMAND_MAX) };
+        let wait_max = self.queue_wait_max.max(Nanos::new(signals.service_time.get() / 2));
+        let waits = signals.queue_wait > wait_max;
+        let late = signals.scheduler_delay > self.scheduler_delay_max;
+        if waits || late { demand.max(self.overloaded * share) } else { demand }
+    }
+}
+
+/// A signal without its noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Smoothed(f64);
+
+impl Smoothed {
+    /// Takes a new value in; it counts the more the longer `passed` is beside the
+    /// time constant. Without a time constant it counts alone.
+    pub(crate) fn take_in(&mut self, value: f64, passed: Nanos, constant: Nanos) -> f64 {
+        let weight = match constant.get() {
+            0 => 1.0,
+            constant => 1.0 - (-(passed.get() as f64) / constant as f64).exp(),
+        };
+        self.0 += (value - self.0) * weight;
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(in_flight: f64, queued: f64) -> Signals {
+        Signals { in_flight, queued, limit: 64, ..Signals::default() }
+    }
+
+    #[test]
+    fn waiting_work_raises_demand_above_one() {
+        let settings = SignalSettings::default();
+        assert_eq!(settings.utilization(&loaded(32.0, 0.0)), 0.5);
+        assert_eq!(settings.utilization(&loaded(64.0, 16.0)), 1.25);
+        assert_eq!(settings.utilization(&loaded(64.0, 640.0)), 1.5);
+    }
+
+    #[test]
+    fn a_long_wait_is_overload_unless_the_work_is_longer_still() {
+        let settings = SignalSettings::default();
+        let waits = Signals { queue_wait: Nanos::from_millis(30), ..loaded(32.0, 0.0) };
+        assert_eq!(settings.utilization(&waits), 1.25);
+        let slow_work = Signals { service_time: Nanos::from_secs(1), ..waits };
+        assert_eq!(settings.utilization(&slow_work), 0.5);
+    }
+
+    #[test]
+    fn a_runtime_that_wakes_late_is_overloaded() {
+        let settings = SignalSettings::default();
+        let late = Signals { scheduler_delay: Nanos::from_millis(11), ..loaded(1.0, 0.0) };
+        assert_eq!(settings.utilization(&late), 1.25);
+    }
+
+    #[test]
+    fn nonsense_is_no_load() {
+        let settings = SignalSettings::default();
+        let nonsense = Signals { in_flight: f64::NAN, limit: 0, ..Signals::default() };
+        assert_eq!(settings.utilization(&nonsense), 0.0);
+    }
+
+    #[test]
+    fn a_smoothed_signal_comes_two_thirds_of_the_way_in_its_time_constant() {
+        let mut smoothed = Smoothed::default();
+        let second = Nanos::from_secs(1);
+        for _ in 0..4 {
+            smoothed.take_in(1.0, Nanos::from_millis(250), second);
+        }
+        assert!((smoothed.0 - 0.632).abs() < 0.001);
+        assert_eq!(smoothed.take_in(7.0, second, Nanos::ZERO), 7.0);
+    }
+}

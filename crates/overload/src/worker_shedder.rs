@@ -1,0 +1,256 @@
+//! The worker utilization shedder: the slow loop around one process.
+//!
+//! Every tick turns the signals into a utilization, the [control law](ControlLaw) turns
+//! that into an admitted fraction, and the [offered](Offered) traffic turns the
+//! fraction into a [threshold](Threshold) on levels. A request costs one count, one
+//! load and one comparison.
+//!
+//! While the shedder only watches ([`Acting::Watching`]), what it would have shed is
+//! really there, and the measured utilization never falls. It would wind up to its
+//! stop and say nothing. So it calculates with a *predicted* utilization: the
+//! measured one without the part of the work whose level lies under the
+//! threshold.
+//!
+//! What measures the signals is elsewhere: the [`Gate`](crate::Gate) and the
+//! [probe](crate::SchedulerProbe).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Nanos, Timestamp};
+
+use crate::category::{LEVELS, Level};
+use crate::control_law::{ControlLaw, LawState};
+use crate::offered::{Memory, Offered};
+use crate::threshold::Threshold;
+use crate::utilization::{SignalSettings, Signals, Smoothed};
+
+/// How many service times the signal is smoothed over, at least.
+const SMOOTHED_SERVICES: u64 = 5;
+
+/// How the shedder is set up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkerSettings {
+    /// The control law.
+    pub law: ControlLaw,
+    /// When secondary signals count as overload.
+    pub signals: SignalSettings,
+    /// With fewer arrivals since the last tick the law holds its state.
+    pub arrivals_min: u64,
+    /// Whether critical requests are shed too, after all others.
+    pub shed_critical: bool,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        WorkerSettings {
+            law: ControlLaw::DEFAULT,
+            signals: SignalSettings::default(),
+            arrivals_min: 20,
+            shed_critical: false,
+        }
+    }
+}
+
+/// Whether refusals really happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acting {
+    /// Who is to be refused is refused.
+    Enforcing,
+    /// Nobody is refused. The work of those who would be is counted in
+    /// [`WorkerShedder::begin`] and [`WorkerShedder::end`].
+    Watching,
+}
+
+/// What the last tick found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerView {
+    /// The utilization as measured, not smoothed.
+    pub utilization: f64,
+    /// The utilization without what would have been shed; the measured one when
+    /// the shedder enforces.
+    pub predicted_utilization: f64,
+    /// What the law was told: predicted and smoothed.
+    pub smoothed_utilization: f64,
+    /// The admitted fraction.
+    pub admitted: f64,
+    /// The lowest level of which anything is admitted, 0 to 512.
+    pub shed_level: u16,
+    /// Requests since the tick before.
+    pub arrivals: u64,
+    /// How much longer than its period the tick took to come.
+    pub tick_lag: Nanos,
+}
+
+/// Sheds the lowest levels when this process is overloaded for a while.
+#[derive(Debug)]
+pub struct WorkerShedder {
+    settings: WorkerSettings,
+    threshold: AtomicU64,
+    /// The bits of the admitted fraction.
+    admitted: AtomicU64,
+    offered: Offered,
+    /// Work in progress at each level, counted while the shedder watches.
+    present: Box<[AtomicU32; LEVELS]>,
+    slow_loop: Mutex<SlowLoop>,
+}
+
+#[derive(Debug, Default)]
+struct SlowLoop {
+    law: LawState,
+    smoothed: Smoothed,
+    memory: Memory,
+    ticked: Option<Timestamp>,
+    epoch: u32,
+    view: WorkerView,
+}
+
+impl WorkerShedder {
+    /// A shedder that admits everything.
+    pub fn new(settings: WorkerSettings) -> Self {
+        let slow_loop = SlowLoop {
+            view: WorkerView { admitted: 1.0, ..WorkerView::default() },
+            ..SlowLoop::default()
+        };
+        WorkerShedder {
+            settings,
+            threshold: AtomicU64::new(Threshold::OPEN.to_word()),
+            admitted: AtomicU64::new(1f64.to_bits()),
+            offered: Offered::new(),
+            present: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
+            slow_loop: Mutex::new(slow_loop),
+        }
+    }
+
+    /// How it is set up.
+    pub const fn settings(&self) -> &WorkerSettings {
+        &self.settings
+    }
+
+    /// Counts a request that came, whatever becomes of it. The number is the
+    /// sequence for [`WorkerShedder::judge`].
+    #[inline]
+    pub fn offer(&self, level: Level) -> u64 {
+        self.offered.count(level)
+    }
+
+    /// Whether the request may go on. Changes nothing.
+    #[inline]
+    pub fn judge(&self, level: Level, sequence: u64) -> bool {
+        !self.threshold().refuses(level, sequence)
+    }
+
+    /// The present threshold.
+    #[inline]
+    pub fn threshold(&self) -> Threshold {
+        Threshold::from_word(self.threshold.load(Ordering::Relaxed))
+    }
+
+    /// Work of this level has begun while the shedder watches.
+    #[inline]
+    pub fn begin(&self, level: Level) {
+        self.present[level.index()].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Work of this level that was [begun](WorkerShedder::begin) has ended.
+    #[inline]
+    pub fn end(&self, level: Level) {
+        let count = &self.present[level.index()];
+        // Never below zero, also when somebody ends what did not begin.
+        let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    }
+
+    /// One step of the slow loop.
+    pub fn tick(&self, now: Timestamp, signals: &Signals, acting: Acting) -> WorkerView {
+        let mut slow = self.slow_loop.lock();
+        let period = self.settings.law.period;
+        let passed = slow.ticked.map_or(period, |last| now.since(last));
+        slow.ticked = Some(now);
+        let arrivals = self.offered.fold(&mut slow.memory);
+        let measured = self.settings.signals.utilization(signals);
+        let predicted = match acting {
+            Acting::Enforcing => measured,
+            Acting::Watching => {
+                let share = 1.0 - self.shadowed_share();
+                self.settings.signals.utilization_of_share(signals, share)
+            }
+        };
+        let smoothing = self.smoothing(signals.service_time);
+        let smoothed = slow.smoothed.take_in(predicted, passed, smoothing);
+        if arrivals >= self.settings.arrivals_min {
+            let floor =
+                if self.settings.shed_critical { 0.0 } else { slow.memory.critical_share() };
+            slow.law = self.settings.law.step(slow.law, smoothed, floor, passed);
+        }
+        let threshold = self.publish(&mut slow);
+        slow.view = WorkerView {
+            utilization: measured,
+            predicted_utilization: predicted,
+            smoothed_utilization: smoothed,
+            admitted: slow.law.admitted(),
+            shed_level: threshold.level(),
+            arrivals,
+            tick_lag: Nanos::new(passed.get().saturating_sub(period.get())),
+        };
+        slow.view
+    }
+
+    /// Admits everything again, and overload has to last anew before that changes.
+    /// What was offered is kept: it is an observation and no decision.
+    pub fn reset(&self) {
+        let mut slow = self.slow_loop.lock();
+        slow.law = LawState::new();
+        slow.smoothed = Smoothed::default();
+        slow.view.admitted = 1.0;
+        slow.view.shed_level = 0;
+        self.publish(&mut slow);
+    }
+
+    /// The admitted fraction.
+    pub fn admitted(&self) -> f64 {
+        f64::from_bits(self.admitted.load(Ordering::Relaxed))
+    }
+
+    /// What the last tick found.
+    pub fn view(&self) -> WorkerView {
+        self.slow_loop.lock().view
+    }
+
+    fn publish(&self, slow: &mut SlowLoop) -> Threshold {
+        let end = u16::try_from(LEVELS).unwrap_or(u16::MAX);
+        let ceiling = if self.settings.shed_critical { end } else { Level::CRITICAL.number() };
+        slow.epoch = slow.epoch.wrapping_add(1);
+        let admitted = slow.law.admitted();
+        let threshold = Threshold::admitting(admitted, slow.memory.levels(), ceiling, slow.epoch);
+        self.threshold.store(threshold.to_word(), Ordering::Relaxed);
+        self.admitted.store(admitted.to_bits(), Ordering::Relaxed);
+        threshold
+    }
+
+    fn smoothing(&self, service_time: Nanos) -> Nanos {
+        let smoothing = self.settings.law.smoothing;
+        if smoothing == Nanos::ZERO {
+            return smoothing;
+        }
+        smoothing.max(Nanos::new(service_time.get().saturating_mul(SMOOTHED_SERVICES)))
+    }
+
+    /// The share of the work in progress whose level lies under the threshold.
+    fn shadowed_share(&self) -> f64 {
+        let threshold = self.threshold();
+        let (mut total, mut under) = (0.0, 0.0);
+        for (level, count) in (0u16..).zip(self.present.iter()) {
+            let here = f64::from(count.load(Ordering::Relaxed));
+            total += here;
+            if level < threshold.level() {
+                under += here;
+            } else if level == threshold.level() {
+                under += here * threshold.boundary();
+            }
+        }
+        if total > 0.0 { under / total } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;
