@@ -108,6 +108,47 @@ impl Described {
     }
 }
 
+/// Piece by piece, for descriptors that may turn out to be incomplete.
+#[cfg(feature = "gateway")]
+impl Described {
+    /// How many entries there are.
+    pub(crate) fn mark(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an entry to the descriptor that is next to be closed.
+    pub(crate) fn entry(&mut self, key: &CompactString, value: CompactString) {
+        self.entries.push((key.clone(), value));
+    }
+
+    /// Forgets the entries since a mark.
+    pub(crate) fn forget_since(&mut self, mark: usize) {
+        self.entries.truncate(mark);
+    }
+
+    /// Makes a descriptor of the entries since the last one. Says its place.
+    pub(crate) fn close(&mut self, cost: Option<u64>) -> usize {
+        self.descriptors.push(Part { end: self.entries.len(), cost });
+        self.descriptors.len() - 1
+    }
+
+    /// Whether no rule can limit it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.descriptors.is_empty()
+    }
+
+    /// One of the descriptors alone, with another cost.
+    pub(crate) fn only(&self, place: usize, cost: u64) -> Described {
+        let mut only = Described::new();
+        let end = self.descriptors.get(place).map_or(0, |part| part.end);
+        let before = place.checked_sub(1).and_then(|before| self.descriptors.get(before));
+        let begin = before.map_or(0, |part| part.end);
+        only.entries.extend(self.entries.get(begin..end).unwrap_or_default().iter().cloned());
+        only.close(Some(cost));
+        only
+    }
+}
+
 impl Default for Described {
     fn default() -> Self {
         Self::new()

@@ -5,7 +5,8 @@
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
 //! the same process: any tower service of HTTP requests. Those that ask over a
 //! network come through `rls` (gRPC, as Envoy asks) or `HttpApi` (JSON);
-//! operators come through `DebugDoor`. `server` puts doors behind sockets. Each
+//! operators come through `DebugDoor`. `gateway` is a reverse proxy in front of an API that knows
+//! nothing of limits. `server` puts doors behind sockets. Each
 //! is a cargo feature.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
@@ -25,6 +26,8 @@ mod problem;
 
 #[cfg(feature = "debug")]
 mod debug;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "http-api")]
 mod http_api;
 #[cfg(feature = "rls")]

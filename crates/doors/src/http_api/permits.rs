@@ -148,6 +148,8 @@ pub(super) fn lasting(verdict: &Verdict) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
