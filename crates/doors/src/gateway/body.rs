@@ -6,9 +6,9 @@
 mod answer;
 mod request;
 
-pub(super) use answer::{Ending, OnEnd};
+pub(super) use answer::{End, Ending, OnEnd};
 pub use answer::{GatewayBody, GatewayBodyError};
-pub(super) use request::{Fate, Gate, Progress, RequestBody};
+pub(super) use request::{Fate, Gate, GateKey, Progress, RequestBody};
 
 use std::error::Error as StdError;
 

@@ -14,6 +14,7 @@ use super::door::Shared;
 use super::line::{Later, LineKey};
 use super::route::Route;
 use crate::headers::{Fields, HeadersOn};
+use crate::meter::Answered;
 use crate::notice::Notice;
 use crate::slots::{HeldSlots, SlotStore};
 
@@ -27,12 +28,19 @@ pub(super) struct Passage {
     pub(super) fields: Fields,
     /// How long it waits for its turn in a leaky bucket.
     pub(super) after: Duration,
+    /// How its decision is counted.
+    pub(super) answered: Answered,
 }
 
 impl Passage {
     /// Of a request that no limit met.
     pub(super) fn free() -> Self {
-        Passage { held: None, fields: Fields::default(), after: Duration::ZERO }
+        Passage {
+            held: None,
+            fields: Fields::default(),
+            after: Duration::ZERO,
+            answered: Answered::Admitted,
+        }
     }
 }
 
@@ -83,7 +91,12 @@ where
                 }
                 HeadersOn::Refusal => Fields::default(),
             };
-            return Judged::Pass(Passage { held, fields, after: verdict.delay().into() });
+            let answered = match verdict.undecided() {
+                None => Answered::Admitted,
+                Some(_) => Answered::Undecided,
+            };
+            let after = verdict.delay().into();
+            return Judged::Pass(Passage { held, fields, after, answered });
         }
         let cause = cause(&notice);
         let answer = self.refusal(cause, &notice, route, asker);

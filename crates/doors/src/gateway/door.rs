@@ -20,10 +20,11 @@ use tokio::time::Instant;
 
 use super::access_log::AccessLog;
 use super::answers::{Answer, AnswerSet};
-use super::body::BoxError;
+use super::body::{BoxError, RequestBody};
 use super::category::Categories;
 use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, Identities, Tokens};
+use super::errand::Trip;
 use super::forward::{Hop, Provenance};
 use super::held::{HeldInMemory, HeldRequests};
 use super::line::Lines;
@@ -260,8 +261,13 @@ where
         match self.shared.visit(&self.hop, &mut head, length) {
             ControlFlow::Break(answer) => GatewayFuture(Stage::Answered(Some(answer))),
             ControlFlow::Continue(visit) => {
-                let (shared, hop) = (Arc::clone(&self.shared), Arc::clone(&self.hop));
-                GatewayFuture(Stage::Running(Box::pin(shared.run(hop, visit, head, body))))
+                let limits = &self.shared.settings.head;
+                let (body, progress) =
+                    RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
+                let hop = Arc::clone(&self.hop);
+                let trip = Box::new(Trip { hop, visit, head, body, progress });
+                let running = Arc::clone(&self.shared).run(trip);
+                GatewayFuture(Stage::Running(Box::pin(running)))
             }
         }
     }

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
-use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -18,7 +17,7 @@ use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
 use tokio::time::{Instant, sleep};
 
 use super::answers::{self, Answer, Cause, Fault};
-use super::body::{BoxError, Ending, Fate, GatewayBody, Progress, RequestBody};
+use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
 use super::decide::{Asking, Judged, Over, Passage};
 use super::describe::Description;
 use super::door::Shared;
@@ -28,10 +27,19 @@ use super::line::{Later, LineKey};
 use super::route::Route;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
-use super::visit::{Passport, Stage, Visit};
-use crate::meter::Answered;
+use super::visit::{Stage, Visit};
 use crate::slots::SlotStore;
 use stay::Stay;
+
+/// A request on its way. In a box from its beginning: futures move what they are given, and
+/// then hold it twice.
+pub(super) struct Trip {
+    pub(super) hop: Arc<Hop>,
+    pub(super) visit: Visit,
+    pub(super) head: Parts,
+    pub(super) body: RequestBody,
+    pub(super) progress: Option<Arc<Progress>>,
+}
 
 /// What a decision gave a request.
 enum Gone {
@@ -46,31 +54,19 @@ where
     C: Clock + Send + Sync + 'static,
 {
     /// Takes a request to its answer.
-    pub(super) async fn run<B>(
-        self: Arc<Self>,
-        hop: Arc<Hop>,
-        mut visit: Visit,
-        head: Parts,
-        body: B,
-    ) -> Answer
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let stage = std::mem::replace(&mut visit.stage, Stage::Ask);
-        let passage = match self.decided(stage, &visit).await {
-            Ok(Gone::On(passage)) => passage,
-            Ok(Gone::Later(line, over)) => {
-                let over = over.map(|over| *over);
-                return self.keep(hop, visit, (line, over), head, body).await;
-            }
-            Err((answer, cause)) => {
-                return self.answered(visit.passport, answer, Outcome::Refused(cause));
-            }
+    pub(super) async fn run(self: Arc<Self>, mut trip: Box<Trip>) -> Answer {
+        // What seldom happens is in a box: every request would carry its size.
+        let decided = match std::mem::replace(&mut trip.visit.stage, Stage::Ask) {
+            Stage::Pass(passage) => Ok(Gone::On(passage)),
+            stage => Box::pin(self.decided(stage, &trip.visit)).await,
         };
-        let (idle, most) = (self.settings.head.body_idle, self.settings.head.body_bytes_max);
-        let (body, progress) = RequestBody::watched(body, idle, most);
-        self.pass(&hop, visit, passage, head, body, progress).await
+        match decided {
+            Ok(Gone::On(passage)) => self.pass(trip, passage).await,
+            Ok(Gone::Later(line, over)) => Box::pin(self.keep(trip, line, over)).await,
+            Err((answer, cause)) => {
+                self.answered(trip.visit.passport, answer, Outcome::Refused(cause))
+            }
+        }
     }
 
     /// Waits until it is decided whether the request may pass.
@@ -81,17 +77,13 @@ where
             (None, _) => return Ok(Gone::On(Passage::free())),
             (Some(description), stage) => (description, stage),
         };
-        let began = visit.passport.began;
         let stage = match stage {
             Stage::Ask => {
                 let (verdict, held) = self.ask(description).await;
                 let asker = &visit.passport.asker;
                 match self.judge(&verdict, held, description, &visit.route, asker) {
-                    Judged::Pass(passage) => {
-                        self.count(Answered::Admitted, began);
-                        return Ok(Gone::On(passage));
-                    }
-                    Judged::Over(over) => Stage::Over(over),
+                    Judged::Pass(passage) => Stage::Pass(passage),
+                    Judged::Over(over) => Stage::Over(Box::new(over)),
                     Judged::Refused(answer, cause) => return Err((answer, cause)),
                 }
             }
@@ -100,17 +92,17 @@ where
         let passage = match stage {
             Stage::Pass(passage) => passage,
             Stage::Over(over) if over.later == Later::Queue => {
-                return Ok(Gone::Later(over.line, Some(Box::new(over))));
+                return Ok(Gone::Later(over.line, Some(over)));
             }
             Stage::Join(line, Later::Queue) => return Ok(Gone::Later(line, None)),
             Stage::Over(over) => {
                 let line = over.line;
-                self.delayed(Some(over), line, description, visit).await?
+                self.delayed(Some(*over), line, description, visit).await?
             }
             Stage::Join(line, Later::Delay) => self.delayed(None, line, description, visit).await?,
             Stage::Ask => Passage::free(),
         };
-        self.count(Answered::Admitted, began);
+        self.count(passage.answered, visit.passport.began);
         Ok(Gone::On(passage))
     }
 
@@ -127,20 +119,13 @@ where
     }
 
     /// Keeps a request for later, and says where its state is told.
-    async fn keep<B>(
+    async fn keep(
         self: Arc<Self>,
-        hop: Arc<Hop>,
-        visit: Visit,
-        (line, over): (LineKey, Option<Over>),
-        head: Parts,
-        body: B,
-    ) -> Answer
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (idle, most) = (self.settings.head.body_idle, self.settings.head.body_bytes_max);
-        let (body, progress) = RequestBody::watched(body, idle, most);
+        trip: Box<Trip>,
+        line: LineKey,
+        over: Option<Box<Over>>,
+    ) -> Answer {
+        let Trip { hop, visit, head, body, progress } = *trip;
         let limited = Limited::new(body, self.settings.queue.body_bytes_max);
         let Ok(whole) = limited.collect().await else {
             let fate = progress.map(|progress| progress.fate());
@@ -153,16 +138,11 @@ where
                 return self.fault(visit.passport, Fault::BodyTooLarge);
             };
             let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
-            let (answer, cause) = self.last_word(over, asking).await;
+            let (answer, cause) = self.last_word(over.map(|over| *over), asking).await;
             return self.answered(visit.passport, answer, Outcome::Refused(cause));
         };
         let answer = answers::kept(&format!("{HELD_PATH}{id}"));
-        let passport = Passport {
-            asker: visit.passport.asker.clone(),
-            place: visit.passport.place,
-            began: visit.passport.began,
-            record: None,
-        };
+        let passport = visit.passport.for_later();
         let told = self.answered(visit.passport, answer, Outcome::Kept);
         let visit = Visit { passport, ..visit };
         tokio::spawn(Arc::clone(&self).process(hop, visit, (line, over), id));
@@ -174,7 +154,7 @@ where
         self: Arc<Self>,
         hop: Arc<Hop>,
         visit: Visit,
-        (line, over): (LineKey, Option<Over>),
+        (line, over): (LineKey, Option<Box<Over>>),
         id: HeldId,
     ) {
         let patience = self.settings.queue.wait_max;
@@ -183,6 +163,7 @@ where
             Some(description) => {
                 let asker = &visit.passport.asker;
                 let asking = Asking { description, route: &visit.route, asker };
+                let over = over.map(|over| *over);
                 self.stand_in_line(over, (line, Later::Queue), patience, asking).await
             }
         };
@@ -192,7 +173,8 @@ where
         };
         let HeldRequest { head, body } = request;
         let body = RequestBody::whole(body);
-        let answer = self.pass(&hop, visit, passage, head, body, None).await;
+        let trip = Box::new(Trip { hop, visit, head, body, progress: None });
+        let answer = self.pass(trip, passage).await;
         self.held.settle(id, HeldState::Done(answer.status()));
         // Read to its end, so that the upstream is not cut off.
         let mut body = answer.into_body();
@@ -200,35 +182,36 @@ where
     }
 
     /// Passes a request on that its limits admit: after its turn, and through the gate.
-    async fn pass(
-        self: &Arc<Self>,
-        hop: &Hop,
-        visit: Visit,
-        passage: Passage,
-        head: Parts,
-        body: RequestBody,
-        progress: Option<Arc<Progress>>,
-    ) -> Answer {
+    async fn pass(self: &Arc<Self>, trip: Box<Trip>, passage: Passage) -> Answer {
         if !passage.after.is_zero() {
             sleep(passage.after).await;
         }
-        let Visit { passport, route, target, description, screened, .. } = visit;
-        let (pass, category) = match self.enter(screened).await {
-            Ok(entered) => entered,
-            Err(refusal) => return self.shed(passport, &refusal),
-        };
-        let mut head = head;
+        match self.enter(trip.visit.screened).await {
+            Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
+            Err(refusal) => self.shed(trip.visit.passport, &refusal),
+        }
+    }
+
+    /// To the upstream and back.
+    async fn travel(
+        self: &Arc<Self>,
+        trip: Box<Trip>,
+        passage: Passage,
+        pass: Option<Pass<SteadyClock>>,
+        category: Option<Category>,
+    ) -> Answer {
+        let Trip { hop, visit, mut head, body, progress } = *trip;
+        let Visit { passport, route, target, description, .. } = visit;
         if let Some(category) = category {
             self.categories.tell(&mut head.headers, category);
         }
-        let timeouts = route.timeouts;
+        let Outgoing { request, fitting, upgrade } =
+            outgoing(head, body, &target, &route, (&hop, &self.provenance));
+        let timeouts = &route.timeouts;
         let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
-        let out = outgoing(head, body, &target, &route, (hop, &self.provenance));
-        let Outgoing { request, fitting, upgrade } = out;
-        let errand = Errand { timeouts: &timeouts, end, progress: progress.as_ref() };
-        let deferred = description.filter(|description| !description.deferred.is_empty());
+        let errand = Errand { timeouts, end, progress: progress.as_ref() };
         let mut stay = Stay::begin(self, passport, passage.held, pass);
-        stay.owe(deferred, progress.clone());
+        stay.owe(description, progress.clone());
         let Some(group) = self.upstreams.get(route.upstreams) else {
             return stay.fault(Fault::UpstreamUnreachable);
         };

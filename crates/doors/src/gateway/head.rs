@@ -71,10 +71,11 @@ pub(super) fn examine(head: &mut Parts, settings: &HeadSettings) -> Result<Exami
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path.into_boxed_str()),
     };
-    let path = normal.as_deref().unwrap_or_else(|| target.path());
-    check_segments(path, settings.segments_max)?;
-    if normal.is_some() || head.uri.authority().is_some() {
-        head.uri = origin_form(path, target.query()).ok_or(Fault::BadTarget)?;
+    check_segments(normal.as_deref().unwrap_or_else(|| target.path()), settings.segments_max)?;
+    if let Some(path) = normal {
+        head.uri = origin_form(&path, target.query()).ok_or(Fault::BadTarget)?;
+    } else if head.uri.authority().is_some() {
+        head.uri = Uri::from(target.clone());
     }
     // The uri has the normal path now; only doubled slashes are still there.
     let normal = path_without_empty_segments(head.uri.path());
@@ -82,7 +83,7 @@ pub(super) fn examine(head: &mut Parts, settings: &HeadSettings) -> Result<Exami
 }
 
 /// A target of a path and a query alone.
-pub(super) fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
+fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
     let target = match query {
         Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),
         None => PathAndQuery::try_from(path),

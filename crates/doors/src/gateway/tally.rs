@@ -104,7 +104,7 @@ pub struct GatewayReading {
     pub in_flight: u64,
     /// Tunnels that were begun.
     pub tunnels: u64,
-    /// Answers that broke off.
+    /// Answers that their upstreams broke off.
     pub broken: u64,
     /// Lines of the access log that were dropped, because the writer did not keep up.
     pub log_dropped: u64,

@@ -185,8 +185,8 @@ impl Upstreams {
 
     /// Of two hosts that can be had, the one with fewer requests; none when all were tried.
     fn pick(&self, tried: &[usize]) -> Option<usize> {
-        if let [host] = &*self.hosts {
-            return (tried.is_empty() && host.requests() < usize::MAX).then_some(0);
+        if self.hosts.len() == 1 {
+            return tried.is_empty().then_some(0);
         }
         let now = Instant::now();
         let untried = || (0..self.hosts.len()).filter(|place| !tried.contains(place));

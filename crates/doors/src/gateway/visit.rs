@@ -36,7 +36,9 @@ pub(super) struct Visit {
     pub(super) passport: Passport,
     pub(super) route: Arc<Route>,
     pub(super) target: Target,
-    pub(super) description: Option<Description>,
+    /// Kept for requests that ask again, or are charged afterwards. In a box, as all that few
+    /// requests have: a visit is moved some times.
+    pub(super) description: Option<Box<Description>>,
     pub(super) stage: Stage,
     /// What protection said, if there is any.
     pub(super) screened: Option<(Screened, Category)>,
@@ -51,12 +53,19 @@ pub(super) struct Passport {
     pub(super) record: Option<Box<Record>>,
 }
 
+impl Passport {
+    /// One for the same request when it is processed later; it is noted only once in the log.
+    pub(super) fn for_later(&self) -> Self {
+        Passport { asker: self.asker.clone(), place: self.place, began: self.began, record: None }
+    }
+}
+
 /// What is next.
 pub(super) enum Stage {
     /// It may pass.
     Pass(Passage),
     /// It is over a limit, which does not refuse.
-    Over(Over),
+    Over(Box<Over>),
     /// Others wait in this line already.
     Join(LineKey, Later),
     /// The store has to be waited for.
@@ -136,6 +145,7 @@ where
             Err(refusal) => return ControlFlow::Break(self.shed(passport, &refusal)),
         };
         if route.describer.is_empty() {
+            self.count(Answered::Admitted, passport.began);
             return ControlFlow::Continue((passport, None, Stage::Pass(Passage::free()), screened));
         }
         let description = route.describer.describe(&seen);
@@ -152,7 +162,7 @@ where
             }) {
                 None => Stage::Ask,
                 Some(Judged::Pass(passage)) => Stage::Pass(passage),
-                Some(Judged::Over(over)) => Stage::Over(over),
+                Some(Judged::Over(over)) => Stage::Over(Box::new(over)),
                 Some(Judged::Refused(answer, cause)) => {
                     return ControlFlow::Break(self.answered(
                         passport,
@@ -162,10 +172,12 @@ where
                 }
             }
         };
-        if let Stage::Pass(_) = stage {
-            self.count(Answered::Admitted, passport.began);
+        if let Stage::Pass(passage) = &stage {
+            self.count(passage.answered, passport.began);
         }
-        ControlFlow::Continue((passport, Some(description), stage, screened))
+        let done = matches!(stage, Stage::Pass(_)) && description.deferred.is_empty();
+        let description = (!done).then(|| Box::new(description));
+        ControlFlow::Continue((passport, description, stage, screened))
     }
 
     /// Whether we can take one more of this kind.
@@ -278,7 +290,7 @@ where
     }
 }
 
-type Decided = (Passport, Option<Description>, Stage, Option<(Screened, Category)>);
+type Decided = (Passport, Option<Box<Description>>, Stage, Option<(Screened, Category)>);
 
 /// What is known of a request before its route says more.
 struct Known<'r> {

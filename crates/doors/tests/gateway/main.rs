@@ -8,6 +8,7 @@ mod addresses;
 mod answering;
 mod describing;
 mod encryption;
+mod frames;
 mod framing;
 mod limiting;
 mod logging;

@@ -213,6 +213,22 @@ async fn a_client_is_told_to_continue_when_the_upstream_wants_the_body() {
 }
 
 #[tokio::test]
+async fn over_http_2_a_client_is_told_to_continue_at_once() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    settings.upstreams[0].protocol = UpstreamProtocol::Http2;
+    let bench = Bench::open(settings);
+    let answer = bench
+        .raw(
+            "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\
+             connection: close\r\n\r\nbody",
+        )
+        .await;
+    assert!(answer.starts_with("HTTP/1.1 100 ") && answer.ends_with("body"), "{answer}");
+    assert!(!upstream.last().headers.contains_key("expect"));
+}
+
+#[tokio::test]
 async fn a_body_that_the_upstream_does_not_want_is_not_asked_for() {
     let upstream = Upstream::start().await;
     let bench = Bench::open(to(&[upstream.url()]));

@@ -165,6 +165,7 @@ async fn an_answer_that_stalls_is_broken_off() {
         assert!(Told::of(answer).await.is_err());
     }
     until("both ends", || bench.gateway.read().broken == 2).await;
+    assert_eq!(bench.gateway.read().upstreams[0].1[0].1.failures, 2);
 }
 
 #[tokio::test]

@@ -40,10 +40,21 @@ pub enum GatewayBodyError {
     Silent,
 }
 
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum End {
+    /// All of it was passed on.
+    Whole,
+    /// The upstream broke off, or was silent for too long.
+    Broken,
+    /// The client was gone, or a tunnel was over.
+    Left,
+}
+
 /// Is told when an answer has ended.
 pub(in crate::gateway) trait OnEnd: Send + Sync {
-    /// The answer ended: whole or broken off, with so many bytes of body.
-    fn ended(self: Box<Self>, whole: bool, bytes: u64);
+    /// The answer ended so, with so many bytes of body.
+    fn ended(self: Box<Self>, end: End, bytes: u64);
 }
 
 /// Whatever waits for the end of an answer. Told once, at the latest when it is dropped.
@@ -57,16 +68,16 @@ impl Ending {
         Ending { bytes: 0, on_end: Some(on_end) }
     }
 
-    pub(in crate::gateway) fn finish(&mut self, whole: bool) {
+    pub(in crate::gateway) fn finish(&mut self, end: End) {
         if let Some(on_end) = self.on_end.take() {
-            on_end.ended(whole, self.bytes);
+            on_end.ended(end, self.bytes);
         }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.finish(false);
+        self.finish(End::Left);
     }
 }
 
@@ -85,7 +96,7 @@ impl GatewayBody {
     ) -> Self {
         // Nobody polls a body that says that it is empty.
         if body.is_end_stream() {
-            ending.finish(true);
+            ending.finish(End::Whole);
         }
         let patience = Patience { idle, end, timer: None };
         GatewayBody { source: Source::Upstream { body, patience }, ending: Some(ending) }
@@ -98,9 +109,9 @@ impl GatewayBody {
             ending.bytes = ending.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
         }
         match frame {
-            Some(Err(_)) => ending.finish(false),
-            None => ending.finish(true),
-            Some(Ok(_)) if over => ending.finish(true),
+            Some(Err(_)) => ending.finish(End::Broken),
+            None => ending.finish(End::Whole),
+            Some(Ok(_)) if over => ending.finish(End::Whole),
             Some(Ok(_)) => {}
         }
     }

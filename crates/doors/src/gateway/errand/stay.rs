@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::described::Described;
 use crate::gateway::answers::{Answer, Fault};
-use crate::gateway::body::{OnEnd, Progress};
+use crate::gateway::body::{End, OnEnd, Progress};
 use crate::gateway::describe::Description;
 use crate::gateway::door::Shared;
 use crate::gateway::tally::Outcome;
@@ -35,7 +35,7 @@ pub(super) struct Stay<S: SlotStore, C: Clock + Send + Sync + 'static> {
     lease: Option<Lease>,
     status: StatusCode,
     /// What is charged when more is known.
-    owed: Option<Description>,
+    owed: Option<Box<Description>>,
     progress: Option<Arc<Progress>>,
 }
 
@@ -61,8 +61,8 @@ impl<S: SlotStore, C: Clock + Send + Sync + 'static> Stay<S, C> {
     }
 
     /// Something is charged afterwards.
-    pub(super) fn owe(&mut self, owed: Option<Description>, progress: Option<Arc<Progress>>) {
-        self.owed = owed;
+    pub(super) fn owe(&mut self, owed: Option<Box<Description>>, progress: Option<Arc<Progress>>) {
+        self.owed = owed.filter(|owed| !owed.deferred.is_empty());
         self.progress = progress;
     }
 
@@ -132,22 +132,21 @@ impl<S: SlotStore, C: Clock + Send + Sync + 'static> Stay<S, C> {
 }
 
 impl<S: SlotStore, C: Clock + Send + Sync + 'static> OnEnd for Stay<S, C> {
-    fn ended(mut self: Box<Self>, whole: bool, bytes: u64) {
-        let tunnel = self.status == StatusCode::SWITCHING_PROTOCOLS;
-        let ending = match whole {
-            true if self.status.is_server_error() => Ending::Failed,
-            true => Ending::Succeeded,
-            false => Ending::Abandoned,
-        };
-        self.end(ending);
-        if let Some(lease) = self.lease.take() {
-            match whole {
-                true => lease.give_back(),
-                false => drop(lease),
+    fn ended(mut self: Box<Self>, end: End, bytes: u64) {
+        self.end(match end {
+            End::Whole if self.status.is_server_error() => Ending::Failed,
+            End::Whole => Ending::Succeeded,
+            End::Broken => Ending::Failed,
+            End::Left => Ending::Abandoned,
+        });
+        let lease = self.lease.take();
+        match end {
+            End::Whole => lease.into_iter().for_each(Lease::give_back),
+            End::Broken => {
+                self.shared.counters.broken.fetch_add(1, Ordering::Relaxed);
+                lease.iter().for_each(Lease::broke);
             }
-        }
-        if !whole && !tunnel {
-            self.shared.counters.broken.fetch_add(1, Ordering::Relaxed);
+            End::Left => {}
         }
         if let Some(passport) = self.passport.take() {
             self.shared.note(passport, self.status, bytes, Outcome::Served);

@@ -14,7 +14,7 @@ use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
 use super::{Hop, Provenance, remove_hop_by_hop};
-use crate::gateway::body::{Gate, RequestBody};
+use crate::gateway::body::{Gate, GateKey, RequestBody};
 use crate::gateway::head::Target;
 use crate::gateway::route::Route;
 use crate::gateway::settings::HostHeader;
@@ -41,6 +41,8 @@ pub(in crate::gateway) struct Fitting {
     host_header: HostHeader,
     upgrade: Option<HeaderValue>,
     trailers: bool,
+    /// Lets the body go that waits for the upstream's word.
+    gate: Option<Arc<GateKey>>,
 }
 
 /// Makes the upstream's request of the client's.
@@ -53,12 +55,13 @@ pub(in crate::gateway) fn outgoing(
 ) -> Outgoing {
     let upgrade = wanted_upgrade(&head);
     let trailers = head.headers.get_all(TE).iter().any(|te| names(te, "trailers"));
-    let fitting = Fitting {
+    let mut fitting = Fitting {
         target: route.rewrite.apply(&head, target),
         authority: target.authority.clone(),
         host_header: route.host_header,
         upgrade: upgrade.clone(),
         trailers,
+        gate: None,
     };
     let mut headers = std::mem::take(&mut head.headers);
     remove_hop_by_hop(&mut headers);
@@ -70,25 +73,24 @@ pub(in crate::gateway) fn outgoing(
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
     *request.headers_mut() = headers;
-    let request = if expects { wait_to_continue(request) } else { request };
+    if expects && !request.body().is_empty() {
+        (request, fitting.gate) = wait_to_continue(request);
+    }
     Outgoing { request, fitting, upgrade: on_upgrade }
 }
 
 /// Keeps the body back until the upstream wants it, so that the client is not told to send
 /// what nobody reads.
-fn wait_to_continue(request: Request<RequestBody>) -> Request<RequestBody> {
-    if request.body().is_empty() {
-        return request;
-    }
+fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Option<Arc<GateKey>>) {
     let (gate, key) = Gate::new(CONTINUE_PATIENCE);
     let mut request = request.map(|body| body.behind(gate));
-    let key = Arc::clone(&key);
+    let opening = Arc::clone(&key);
     hyper::ext::on_informational(&mut request, move |answer| {
         if answer.status() == StatusCode::CONTINUE {
-            key.open();
+            opening.open();
         }
     });
-    request
+    (request, Some(key))
 }
 
 /// What the client wants to speak instead, if that can be had.
@@ -182,6 +184,11 @@ impl Fitting {
         // Tried before over HTTP/1.1, it may have these.
         for name in [HOST, CONNECTION, UPGRADE, TRANSFER_ENCODING] {
             request.headers_mut().remove(name);
+        }
+        // hyper does not tell what an upstream says in between over HTTP/2.
+        if let Some(gate) = &self.gate {
+            request.headers_mut().remove(EXPECT);
+            gate.open();
         }
     }
 }

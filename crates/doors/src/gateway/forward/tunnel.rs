@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::sleep;
 
-use crate::gateway::body::OnEnd;
+use crate::gateway::body::{End, OnEnd};
 
 /// Carries bytes between both sides, on a task of its own. `on_end` is told when it is over.
 pub(in crate::gateway) fn tunnel(
@@ -30,7 +30,7 @@ pub(in crate::gateway) fn tunnel(
             }
         };
         // A tunnel has no end of its own, and its connection is used up.
-        on_end.ended(false, bytes);
+        on_end.ended(End::Left, bytes);
     });
 }
 

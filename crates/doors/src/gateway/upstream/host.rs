@@ -119,6 +119,17 @@ impl Host {
         if !fresh && let Some(lease) = self.reuse(number).await {
             return Ok(lease);
         }
+        // In a box: it is large and seldom needed, and every request would carry its size.
+        Box::pin(self.open(number, connector, patience, fresh)).await
+    }
+
+    async fn open(
+        self: &Arc<Self>,
+        number: usize,
+        connector: &Connector,
+        patience: Duration,
+        fresh: bool,
+    ) -> Result<Lease, ConnectError> {
         // Those that came while another opens a connection to share wait for that one.
         let opening = match self.pools.pool(number) {
             Some(pool) if self.shares.load(Ordering::Relaxed) => Some(pool.opening.lock().await),
@@ -210,6 +221,13 @@ impl Lease {
         {
             self.host.pools.keep_idle(self.number, sender);
         }
+    }
+}
+
+impl Lease {
+    /// The answer broke off, which its host has to answer for.
+    pub(in crate::gateway) fn broke(&self) {
+        self.host.failed(Instant::now());
     }
 }
 

@@ -1,7 +1,8 @@
 use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    KeyPair,
+    KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
 };
 use http::Request;
 
@@ -49,6 +50,24 @@ fn signatures_of_curves_are_verified() {
         assert_ne!(forged, token);
         assert_eq!(subject(&tokens, &forged), None, "{name}");
     }
+}
+
+#[test]
+fn signatures_of_rsa_are_verified() {
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+    // A sequence of two integers: 256 bytes behind a zero, then three.
+    let parts = pair.public_key().as_ref();
+    let (n, e) = (encoded(&parts[9..265]), encoded(&parts[267..]));
+    let tokens = tokens(&format!(r#"{{"kty":"RSA","alg":"RS256","n":"{n}","e":"{e}"}}"#));
+    let signed = |name: &str, padding: &'static dyn RsaEncoding| {
+        let message = message(&format!(r#"{{"alg":"{name}"}}"#), r#"{"sub":"7"}"#);
+        let mut signature = vec![0; pair.public_modulus_len()];
+        pair.sign(padding, &SystemRandom::new(), message.as_bytes(), &mut signature).unwrap();
+        format!("{message}.{}", encoded(&signature))
+    };
+    assert_eq!(subject(&tokens, &signed("RS256", &RSA_PKCS1_SHA256)).as_deref(), Some("7"));
+    // The key says that it is for another algorithm.
+    assert_eq!(subject(&tokens, &signed("PS256", &RSA_PSS_SHA256)), None);
 }
 
 #[test]
