@@ -2,39 +2,50 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run demo test tools fmt lint docs unit features bench sim fuzz soak deny
+# What is optional and tested nevertheless.
+REDIS = tidegate-stores/redis
+
+.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim fuzz soak deny
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Serve decisions on the quickstart rules, and say what to try
 	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+
+run-redis: ## Two servers that share their limits over a Redis, and a look at it
+	$(CARGO) build --locked --release --quiet -p tidegate
+	tools/run-redis
 
 demo: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy
+tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis and Valkey
 	tools/install-envoy
+	tools/install-redis
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
 lint: ## Clippy on everything, warnings are errors
-	$(CARGO) clippy --locked --workspace --all-targets --quiet -- --deny warnings
+	$(CARGO) clippy --locked --workspace --all-targets --features $(REDIS) --quiet -- --deny warnings
 
 docs: ## Build the API docs, warnings are errors
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(REDIS) --quiet
 
 features: ## Build what has optional features without them, and with each alone
+	$(CARGO) check --locked --quiet -p tidegate-stores
+	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
+	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
 	for door in tower-layer rls http-api debug server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
 	done
 
 unit: tools ## Every test
-	$(CARGO) test --locked --workspace --quiet
+	$(CARGO) test --locked --workspace --features $(REDIS) --quiet
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench

@@ -92,6 +92,11 @@ impl Limit {
         self.stretch.as_ref().map(|stretch| stretch.soft)
     }
 
+    /// The algorithm that keeps the state: a soft limit's own with its limit raised.
+    pub fn kept_by(&self) -> &Algorithm {
+        self.stretch.as_ref().map_or(&self.algorithm, |stretch| &stretch.stretched)
+    }
+
     /// Admits and charges the whole cost, or refuses and charges nothing.
     #[inline]
     pub fn check(&self, state: &mut State, ask: Ask) -> Decision {
@@ -184,6 +189,15 @@ impl Limit {
             _ => self.algorithm.refund(state, ask),
         }
         self.peek(state, ask.with_cost(0))
+    }
+
+    /// Charges the whole cost, also beyond the limit: it was admitted
+    /// elsewhere. Says what is left after that.
+    pub fn overcharge(&self, state: &mut State, ask: Ask) -> Decision {
+        self.settle(state, ask.now);
+        let decision = self.decide(state, ask);
+        self.charge(state, ask, &decision);
+        Decision { taken: ask.cost, ..self.peek(state, ask.with_cost(0)) }
     }
 
     /// Brings a state in line with these parameters and this instant; charges nothing.
@@ -280,6 +294,18 @@ impl Algorithm {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
             Algorithm::LeakyBucket(bucket) => bucket.pace().units(),
             _ => self.quota(),
+        }
+    }
+
+    /// Whether costs that it refuses count as used.
+    pub const fn counts_refused(&self) -> bool {
+        match self {
+            Algorithm::FixedWindow(window) => window.counts_refused(),
+            Algorithm::SlidingLog(log) => log.counts_refused(),
+            Algorithm::SlidingWindow(window) => window.counts_refused(),
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
+                false
+            }
         }
     }
 

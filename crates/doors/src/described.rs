@@ -1,8 +1,10 @@
 //! Who asks for what, owned, so that a closure can return it.
 
+use std::sync::Arc;
+
 use compact_str::CompactString;
 use smallvec::SmallVec;
-use tidegate_engine::{Descriptor, Entry, Request};
+use tidegate_engine::{Clock, CounterStore, Descriptor, Engine, Entry, Permit, Request, Verdict};
 
 /// What a request is limited by. Short keys and values are kept in place.
 ///
@@ -75,6 +77,21 @@ impl Described {
     pub(crate) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
         let entries = self.entries();
         question(&Request { domain, descriptors: &self.descriptors(&entries), cost: self.cost })
+    }
+
+    /// Asks an engine whose store has to be waited for.
+    pub(crate) async fn admit<S, C>(
+        &self,
+        domain: &str,
+        engine: &Arc<Engine<S, C>>,
+    ) -> (Verdict, Permit<S, C>)
+    where
+        S: CounterStore + 'static,
+        C: Clock + 'static,
+    {
+        let entries = self.entries();
+        let descriptors = self.descriptors(&entries);
+        engine.admit(&Request { domain, descriptors: &descriptors, cost: self.cost }).await
     }
 
     /// The entries of all descriptors, as [`Described::descriptors`] wants them.

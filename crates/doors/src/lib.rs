@@ -58,8 +58,6 @@ pub use http_api::{
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
-#[cfg(any(feature = "gateway", feature = "http-api"))]
-pub use slots::{HeldSlots, SlotStore};
 #[cfg(feature = "tower-layer")]
 pub use tower_layer::{LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer};
 #[cfg(feature = "traces")]

@@ -14,6 +14,7 @@ mod verdict;
 mod engine;
 mod gather;
 mod loaded;
+mod names;
 mod switch;
 mod tally;
 
@@ -43,6 +44,6 @@ pub use tidegate_rules::{
     Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
-    Basis, ConfigError, CounterStore, MemoryConfig, MemoryStore, Role, Stats, StoreError, Verb,
-    WhenFull,
+    Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,
+    StoreError, Verb, WhenFull,
 };

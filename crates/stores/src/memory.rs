@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
 
+#[cfg(feature = "shared")]
+use crate::batch::Charge;
 use crate::batch::{Answer, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
@@ -248,7 +250,7 @@ impl MemoryStore {
         let state = &mut located.loaded.state;
         let decision = match located.basis {
             Basis::Full => check.limit.peek(state, ask(check, now)),
-            Basis::Exact | Basis::Shared => check.limit.check(state, ask(check, now)),
+            _ => check.limit.check(state, ask(check, now)),
         };
         self.conclude(&mut shard, located, decision, now)
     }
@@ -280,6 +282,42 @@ impl MemoryStore {
             stats.bytes += shard.bytes();
         }
         stats
+    }
+
+    /// Puts a state in place of what is known of a key, if there is room.
+    #[cfg(feature = "shared")]
+    pub(crate) fn put(&self, key: Fingerprint, state: State, now: Timestamp) {
+        let mut shard = self.lock(key);
+        let mut loaded = shard.load(key);
+        loaded.state = state;
+        let _ = shard.keep(key, loaded, now, self.shard_budget);
+    }
+
+    /// What is known of a key.
+    #[cfg(feature = "shared")]
+    pub(crate) fn get(&self, key: Fingerprint) -> State {
+        let mut shard = self.lock(key);
+        let loaded = shard.load(key);
+        let state = loaded.state.clone();
+        if !loaded.is_new() {
+            // Back to where it was, idle or not.
+            let _ = shard.keep(key, loaded, Timestamp::EPOCH, self.shard_budget_shared);
+        }
+        state
+    }
+
+    /// Forgets a key.
+    #[cfg(feature = "shared")]
+    pub(crate) fn remove(&self, key: Fingerprint) {
+        self.lock(key).remove(key);
+    }
+
+    /// Applies a verb to one key by itself.
+    #[cfg(feature = "shared")]
+    pub(crate) fn act_one(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Decision {
+        let mut answers = Answers::new();
+        self.apply_now(&Batch::new(verb, Charge::AllOrNothing, now, &[*check]), &mut answers);
+        answers.first().map_or_else(|| self.check_one(check, now).decision, |told| told.decision)
     }
 
     #[inline]
@@ -363,8 +401,8 @@ impl MemoryStore {
     ) -> Answer {
         let Located { key, loaded, basis } = located;
         let budget = match basis {
-            Basis::Exact => self.shard_budget,
             Basis::Shared | Basis::Full => self.shard_budget_shared,
+            _ => self.shard_budget,
         };
         let known = !loaded.is_new();
         let kept = if basis == Basis::Full && !known {
@@ -400,12 +438,13 @@ impl MemoryStore {
     fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
         let ask = ask(check, now);
         let mut shard = self.lock(check.key.fingerprint);
-        if verb == Verb::Take {
+        if matches!(verb, Verb::Take | Verb::Charge) {
             let mut located = self.locate(&mut shard, check, Wanted::default(), now);
             let state = &mut located.loaded.state;
             let decision = match located.basis {
                 Basis::Full => check.limit.peek(state, ask),
-                Basis::Exact | Basis::Shared => check.limit.take(state, ask),
+                _ if verb == Verb::Take => check.limit.take(state, ask),
+                _ => check.limit.overcharge(state, ask),
             };
             return self.conclude(&mut shard, located, decision, now);
         }
@@ -416,7 +455,9 @@ impl MemoryStore {
         let decision = match verb {
             Verb::Refund => check.limit.refund(&mut loaded.state, ask),
             Verb::Reset => check.limit.peek(&mut State::Unused, ask.with_cost(0)),
-            Verb::Check | Verb::Peek | Verb::Take => check.limit.peek(&mut loaded.state, ask),
+            Verb::Check | Verb::Peek | Verb::Take | Verb::Charge => {
+                check.limit.peek(&mut loaded.state, ask)
+            }
         };
         if verb == Verb::Reset {
             shard.remove(check.key.fingerprint);
@@ -432,6 +473,10 @@ impl CounterStore for MemoryStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.apply_now(batch, answers);
         Ok(())
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.apply_now(batch, &mut Answers::new());
     }
 }
 

@@ -5,7 +5,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{HeaderValue, RETRY_AFTER};
-use tidegate_engine::{Clock, Nanos, Request, Retry as Again, Verb, Verdict, WhenOver};
+use tidegate_engine::{
+    Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict, WhenOver,
+};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answers::{Answer, Asker, Cause, Retry};
@@ -16,7 +18,7 @@ use super::route::Route;
 use crate::headers::{Fields, HeadersOn};
 use crate::meter::Answered;
 use crate::notice::Notice;
-use crate::slots::{HeldSlots, SlotStore};
+use crate::slots::HeldSlots;
 
 /// The one in front of a line asks no more often than this.
 const ASK_EVERY: Duration = Duration::from_millis(1);
@@ -64,15 +66,14 @@ pub(super) enum Judged {
 
 impl<S, C> Shared<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
     /// Asks the engine, and waits for its store.
     pub(super) async fn ask(&self, description: &Description) -> (Verdict, Option<HeldSlots>) {
-        let entries = description.described.entries();
-        let descriptors = description.described.descriptors(&entries);
-        let request = Request::new(&self.settings.domain, &descriptors);
-        S::admit(&self.engine, &request).await
+        let domain = &self.settings.domain;
+        let (verdict, permit) = description.described.admit(domain, &self.engine).await;
+        (verdict, HeldSlots::of(permit))
     }
 
     pub(super) fn judge(

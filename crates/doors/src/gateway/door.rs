@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Body;
 use hyper::service::Service;
-use tidegate_engine::{Clock, Engine, MemoryStore, SystemClock};
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock};
 use tidegate_overload::{Protection, SteadyClock};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -34,7 +34,6 @@ use super::tally::{GatewayReading, Tally};
 use super::upstream::Upstreams;
 use crate::meter::Meter;
 use crate::server::Peer;
-use crate::slots::SlotStore;
 
 /// What the gateway needs beside its settings and the engine.
 #[derive(Default)]
@@ -189,7 +188,7 @@ impl<S, C: Clock> Gateway<S, C> {
 
 impl<S, C> Gateway<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
     /// Runs what runs beside requests, until it is dropped: health checks, and closing
@@ -246,7 +245,7 @@ fn compile_routes(
 
 impl<S, C, B> Service<Request<B>> for Gateway<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,

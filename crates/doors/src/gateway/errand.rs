@@ -12,7 +12,7 @@ use http::{Response, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, CounterStore};
 use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
 use tokio::time::{Instant, sleep};
 
@@ -28,7 +28,6 @@ use super::route::Route;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
 use super::visit::{Stage, Visit};
-use crate::slots::SlotStore;
 use stay::Stay;
 
 /// A request on its way. In a box from its beginning: futures move what they are given, and
@@ -50,7 +49,7 @@ enum Gone {
 
 impl<S, C> Shared<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
     /// Takes a request to its answer.
@@ -258,7 +257,7 @@ fn upgraded<S, C>(
     route: &Route,
 ) -> Answer
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
     // An upstream that switches though nobody asked it to is broken.

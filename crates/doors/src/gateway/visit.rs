@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
-use tidegate_engine::{Clock, Nanos, Timestamp};
+use tidegate_engine::{Clock, CounterStore, Nanos, Timestamp};
 use tidegate_overload::{Arrival, Category, Refusal, Screened, Screening};
 
 use super::access_log::{Line, Record};
@@ -25,7 +25,7 @@ use super::line::{Later, LineKey};
 use super::route::Route;
 use super::tally::Outcome;
 use crate::meter::Answered;
-use crate::slots::SlotStore;
+use crate::slots::HeldSlots;
 
 const SHED: HeaderName = HeaderName::from_static("x-tidegate-shed");
 const SATURATED: HeaderName = HeaderName::from_static("x-tidegate-saturated");
@@ -74,7 +74,7 @@ pub(super) enum Stage {
 
 impl<S, C> Shared<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
     /// Takes a request as far as it gets without waiting; an answer is as far as it gets.
@@ -155,9 +155,9 @@ where
             Stage::Join(line, later)
         } else {
             let domain = &self.settings.domain;
-            let asked =
-                description.described.ask(domain, |ask| S::admit_at_once(&self.engine, ask));
-            match asked.map(|(verdict, held)| {
+            let asked = description.described.ask(domain, |ask| self.engine.admit_here(ask));
+            match asked.map(|(verdict, permit)| {
+                let held = HeldSlots::of(permit);
                 self.judge(&verdict, held, &description, route, &passport.asker)
             }) {
                 None => Stage::Ask,

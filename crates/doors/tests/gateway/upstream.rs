@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
@@ -19,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 
-use crate::bench::within;
+use crate::bench::until;
 
 /// A request as the server saw it.
 #[derive(Clone, Debug)]
@@ -44,6 +43,8 @@ pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     connections: Arc<Mutex<u32>>,
+    /// Everyone who serves a connection holds one.
+    open: Arc<()>,
     go: watch::Sender<bool>,
     sick: watch::Sender<bool>,
 }
@@ -65,15 +66,21 @@ impl Upstream {
             address: listener.local_addr().unwrap(),
             seen: Arc::default(),
             connections: Arc::default(),
+            open: Arc::default(),
             go: watch::channel(false).0,
             sick: watch::channel(false).0,
         };
-        let this = upstream.clone();
+        let this = Upstream { open: Arc::default(), ..upstream.clone() };
+        let open = Arc::clone(&upstream.open);
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 *this.connections.lock() += 1;
-                tokio::spawn(this.clone().serve(stream));
+                let (this, open) = (this.clone(), Arc::clone(&open));
+                tokio::spawn(async move {
+                    this.serve(stream).await;
+                    drop(open);
+                });
             }
         });
         upstream
@@ -101,6 +108,12 @@ impl Upstream {
 
     pub(crate) fn connections(&self) -> u32 {
         *self.connections.lock()
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn open(&self) -> usize {
+        // One is ours, one the listener's.
+        Arc::strong_count(&self.open).saturating_sub(2)
     }
 
     /// Lets slow requests go on.
@@ -249,12 +262,7 @@ impl RawUpstream {
 
     /// Waits until what came holds a text.
     pub(crate) async fn gets(&self, text: &str) {
-        within(text, async {
-            while !self.got().contains(text) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        until(text, || self.got().contains(text)).await;
     }
 }
 

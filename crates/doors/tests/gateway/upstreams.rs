@@ -177,19 +177,10 @@ async fn idle_connections_are_closed_after_a_while() {
     let bench = Bench::open(settings);
     let gateway = bench.gateway.clone();
     let tending = tokio::spawn(async move { gateway.tend().await });
-    let mut connections = 0;
-    until("a new connection", || {
-        connections = upstream.connections();
-        connections > 0 || { bench.gateway.read().in_flight == 0 }
-    })
-    .await;
-    crate::bench::within("the sweep", async {
-        while upstream.connections() < 2 {
-            bench.get("/").await;
-            tokio::time::sleep(Duration::from_millis(60)).await;
-        }
-    })
-    .await;
+    assert_eq!(bench.get("/").await.status, 200);
+    until("the end of the connection", || upstream.open() == 0).await;
+    assert_eq!(bench.get("/").await.status, 200);
+    assert_eq!(upstream.connections(), 2);
     tending.abort();
 }
 

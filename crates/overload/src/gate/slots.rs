@@ -6,6 +6,8 @@
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
+use crate::category::Category;
+
 /// The most that can be inside at once, those beyond the limit included. What comes
 /// on top is let through uncounted; 48 MB of records are enough.
 pub const SLOTS_MAX: usize = 1 << 20;
@@ -17,13 +19,24 @@ pub struct SlotId {
     generation: u32,
 }
 
-/// Whether a slot is one of the limit's.
+/// What a slot counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Within the limit.
-    Within,
+    /// Within the limit, held by a critical request.
+    Critical,
+    /// Within the limit, held by another.
+    Other,
     /// Beyond it: let through because the gate does not enforce.
     Beyond,
+}
+
+impl Place {
+    pub(super) const fn within(category: Category) -> Self {
+        match category {
+            Category::Critical => Place::Critical,
+            Category::Test | Category::Get | Category::Post => Place::Other,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +55,18 @@ struct Cell {
 pub(super) struct Slots {
     cells: Vec<Cell>,
     free: Vec<u32>,
-    within: u64,
+    critical: u64,
+    other: u64,
     beyond: u64,
 }
 
 impl Slots {
     pub(super) const fn within(&self) -> u64 {
-        self.within
+        self.critical + self.other
+    }
+
+    pub(super) const fn other(&self) -> u64 {
+        self.other
     }
 
     pub(super) const fn beyond(&self) -> u64 {
@@ -65,16 +83,16 @@ impl Slots {
             }
             None => return None,
         };
-        let cell = self.cells.get_mut(usize::try_from(index).ok()?)?;
+        let cell = self.cells.get_mut(index as usize)?;
         cell.held = Some(Held { since, place });
+        let generation = cell.generation;
         *self.count(place) += 1;
-        let generation = self.cells.get(usize::try_from(index).ok()?)?.generation;
         Some(SlotId { index, generation })
     }
 
     /// Gives a slot back; `None` when it was taken back before.
     pub(super) fn give_back(&mut self, id: SlotId) -> Option<Held> {
-        let cell = self.cells.get_mut(usize::try_from(id.index).ok()?)?;
+        let cell = self.cells.get_mut(id.index as usize)?;
         if cell.generation != id.generation {
             return None;
         }
@@ -98,7 +116,8 @@ impl Slots {
 
     const fn count(&mut self, place: Place) -> &mut u64 {
         match place {
-            Place::Within => &mut self.within,
+            Place::Critical => &mut self.critical,
+            Place::Other => &mut self.other,
             Place::Beyond => &mut self.beyond,
         }
     }
@@ -113,9 +132,9 @@ mod tests {
     #[test]
     fn a_late_release_frees_nobody_elses_slot() {
         let mut slots = Slots::default();
-        let late = slots.hold(START, Place::Within).unwrap();
+        let late = slots.hold(START, Place::Other).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
-        let other = slots.hold(START, Place::Within).unwrap();
+        let other = slots.hold(START, Place::Other).unwrap();
         assert_eq!(other.index, late.index);
         assert!(slots.give_back(late).is_none());
         assert_eq!(slots.within(), 1);
@@ -127,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_not_overdue_is_left_alone() {
         let mut slots = Slots::default();
-        slots.hold(START, Place::Within).unwrap();
+        slots.hold(START, Place::Other).unwrap();
         slots.hold(START.after(Nanos::from_secs(5)), Place::Beyond).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
         assert_eq!((slots.within(), slots.beyond()), (0, 1));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, StatusCode};
-use tidegate_engine::{Clock, Request, Timestamp, Verb};
+use tidegate_engine::{Clock, CounterStore, Request, Timestamp, Verb};
 use tidegate_overload::{Ending, Pass, SteadyClock};
 use tokio::runtime::Handle;
 
@@ -19,13 +19,13 @@ use crate::gateway::door::Shared;
 use crate::gateway::tally::Outcome;
 use crate::gateway::upstream::Lease;
 use crate::gateway::visit::Passport;
-use crate::slots::{HeldSlots, SlotStore};
+use crate::slots::HeldSlots;
 
 /// What logs show of a request whose client was gone, as other servers have it.
 const CLIENT_GONE: u16 = 499;
 
 /// A request while it is with its upstream.
-pub(super) struct Stay<S: SlotStore, C: Clock + Send + Sync + 'static> {
+pub(super) struct Stay<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> {
     shared: Arc<Shared<S, C>>,
     /// Taken when its end is noted.
     passport: Option<Passport>,
@@ -39,7 +39,7 @@ pub(super) struct Stay<S: SlotStore, C: Clock + Send + Sync + 'static> {
     progress: Option<Arc<Progress>>,
 }
 
-impl<S: SlotStore, C: Clock + Send + Sync + 'static> Stay<S, C> {
+impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> Stay<S, C> {
     pub(super) fn begin(
         shared: &Arc<Shared<S, C>>,
         passport: Passport,
@@ -131,7 +131,9 @@ impl<S: SlotStore, C: Clock + Send + Sync + 'static> Stay<S, C> {
     }
 }
 
-impl<S: SlotStore, C: Clock + Send + Sync + 'static> OnEnd for Stay<S, C> {
+impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> OnEnd
+    for Stay<S, C>
+{
     fn ended(mut self: Box<Self>, end: End, bytes: u64) {
         self.end(match end {
             End::Whole if self.status.is_server_error() => Ending::Failed,
@@ -154,7 +156,9 @@ impl<S: SlotStore, C: Clock + Send + Sync + 'static> OnEnd for Stay<S, C> {
     }
 }
 
-impl<S: SlotStore, C: Clock + Send + Sync + 'static> Drop for Stay<S, C> {
+impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> Drop
+    for Stay<S, C>
+{
     fn drop(&mut self) {
         self.shared.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.end(Ending::Abandoned);

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::adaptive_limit::AdaptiveSettings;
 use crate::category::Cohort;
 
 const START: Timestamp = Timestamp::from_secs(1_000);
@@ -82,7 +83,7 @@ impl Bench {
 }
 
 #[test]
-fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
+fn lets_in_up_to_the_limit_and_keeps_some_slots_for_critical_requests() {
     let mut bench = Bench::new(40);
     for _ in 0..38 {
         assert!(bench.arrives(Category::Post));
@@ -92,6 +93,14 @@ fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
     assert!(bench.arrives(Category::Critical));
     assert!(!bench.arrives(Category::Critical));
     assert_eq!((bench.gate.in_flight(), bench.gate.queued()), (40, 2));
+}
+
+#[test]
+fn critical_requests_inside_count_for_the_slots_that_are_kept_for_them() {
+    let mut bench = Bench::new(40);
+    (0..2).for_each(|_| assert!(bench.arrives(Category::Critical)));
+    (0..38).for_each(|_| assert!(bench.arrives(Category::Post), "no slot is idle"));
+    assert!(!bench.arrives(Category::Post));
 }
 
 #[test]
@@ -114,10 +123,12 @@ fn a_freed_slot_goes_to_the_highest_category() {
 
 #[test]
 fn the_reserved_slot_waits_for_a_critical_request() {
-    let mut bench = Bench::full(10);
+    let mut bench = Bench::new(10);
+    assert!(bench.arrives(Category::Critical));
+    (0..9).for_each(|_| assert!(bench.arrives(Category::Post)));
     let get = bench.waits(Category::Get);
     bench.leaves();
-    assert_eq!(bench.events(), (vec![], vec![]), "nine are inside, the tenth is reserved");
+    assert_eq!(bench.events(), (vec![], vec![]), "nine others are inside, the tenth is reserved");
     bench.leaves();
     assert_eq!(bench.events(), (vec![get], vec![]));
 }
@@ -125,17 +136,32 @@ fn the_reserved_slot_waits_for_a_critical_request() {
 #[test]
 fn a_burst_is_served_oldest_first_and_a_standing_queue_newest_first() {
     let mut bench = Bench::full(10);
-    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Critical)).collect();
+    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Post)).collect();
     bench.advance(ms(50));
     bench.leaves();
     assert_eq!(bench.events(), (vec![tickets[0]], vec![]));
     bench.advance(ms(49));
-    let newest = bench.waits(Category::Critical);
+    let newest = bench.waits(Category::Post);
     bench.advance(ms(2));
     bench.leaves();
     let (entered, refused) = bench.events();
     assert_eq!(entered, [newest]);
     assert_eq!(refused.len(), 3, "the others waited for longer than a standing queue allows");
+}
+
+#[test]
+fn critical_requests_wait_as_in_a_burst_also_in_a_standing_queue() {
+    let mut bench = Bench::full(10);
+    bench.waits(Category::Post);
+    bench.advance(ms(80));
+    let critical = bench.waits(Category::Critical);
+    let post = bench.waits(Category::Post);
+    bench.advance(ms(30));
+    bench.gate.expire(bench.now);
+    let (_, refused) = bench.events();
+    assert!(refused.contains(&(post, Cause::QueueTimeout)));
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![critical], vec![]));
 }
 
 #[test]
@@ -278,6 +304,29 @@ fn the_window_tells_means_over_time() {
     assert_eq!(window.queue_wait.get(), ms(50).get() / 11);
 }
 
+#[test]
+fn an_adaptive_limit_falls_when_more_inside_only_takes_longer() {
+    let adaptive = Some(AdaptiveSettings::new(100));
+    let settings = GateSettings { adaptive, ..GateSettings::new(40) };
+    let mut bench = Bench::new(40);
+    bench.gate = GateState::new(settings, START);
+    // A second of so many at once. Four are done in 20 ms, more only take longer.
+    let second = |bench: &mut Bench, at_once: u64| {
+        let inside = at_once.min(bench.gate.limit());
+        let millis = 5 * inside.max(4);
+        for _ in 0..1_000 / millis {
+            (0..inside).for_each(|_| assert!(bench.arrives(Category::Critical)));
+            bench.advance(ms(millis));
+            (0..inside).for_each(|_| bench.leaves());
+        }
+        bench.gate.adapt(bench.now)
+    };
+    (0..20).for_each(|_| assert_eq!(second(&mut bench, 4), Some(40)));
+    (0..40).for_each(|_| _ = second(&mut bench, 40));
+    assert!(bench.gate.limit() < 20, "{}", bench.gate.limit());
+    assert_eq!(bench.gate.adapt(bench.now), None, "the window has just begun");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Arrive { category: usize, deadline: Option<u64> },
@@ -287,6 +336,7 @@ enum Step {
     GiveUp { which: usize },
     Limit { limit: u64 },
     Pass { millis: u64 },
+    Late { millis: u64 },
     Tick,
 }
 
@@ -300,6 +350,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => (0u64..20).prop_map(|limit| Step::Limit { limit }),
         3 => (0u64..60).prop_map(|millis| Step::Pass { millis }),
+        1 => (0u64..30).prop_map(|millis| Step::Late { millis }),
         1 => Just(Step::Tick),
     ]
 }
@@ -394,6 +445,9 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
             }
             Step::Limit { limit } => gate.set_limit(now, *limit),
             Step::Pass { millis } => now = now.after(ms(*millis)),
+            Step::Late { millis } => {
+                now = Timestamp::from_nanos(now.as_nanos().saturating_sub(ms(*millis).get()));
+            }
             Step::Tick => gate.expire(now),
         }
         ledger.hear(&mut gate)?;
