@@ -174,11 +174,13 @@ impl<S, C: Clock> Gateway<S, C> {
             };
             (group.name.to_string(), group.hosts.iter().map(host).collect())
         };
+        // Read first: what has ended by now is counted.
+        let in_flight = shared.counters.in_flight.load(Ordering::Acquire);
         GatewayReading {
             routes: names.zip(shared.tallies.iter().map(Tally::read)).collect(),
             upstreams: shared.upstreams.iter().map(hosts).collect(),
             waiting: shared.lines.waiting(),
-            in_flight: shared.counters.in_flight.load(Ordering::Relaxed),
+            in_flight,
             tunnels: shared.counters.tunnels.load(Ordering::Relaxed),
             broken: shared.counters.broken.load(Ordering::Relaxed),
             log_dropped: shared.log.as_ref().map_or(0, AccessLog::dropped),

@@ -29,7 +29,7 @@ use super::tls::Tls;
 
 /// Bytes of answers that may wait in one HTTP/2 stream. Answers here are small;
 /// a client that does not read should not be able to pile them up.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// hyper takes no smaller buffer for a head of HTTP/1.1.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
@@ -80,9 +80,9 @@ where
                 Poll::Ready(())
             })
             .await;
-            let mut peer = Peer::of(&accepted, acceptor.is_some());
-            let Some(socket) = socket(accepted, &proxies, &mut peer, &life).await else { return };
-            let Some(carrier) = carrier(socket, acceptor, &life).await else { return };
+            let Some((carrier, peer)) = greeted(accepted, acceptor, &proxies, &life).await else {
+                return;
+            };
             life.greeted();
             let service = Contained::new(make(&peer), Arc::clone(&life));
             let io = TokioIo::new(Watched::new(carrier, Arc::clone(&life)));
@@ -139,6 +139,18 @@ where
         }
     })
     .await
+}
+
+/// What HTTP begins on, and with whom. `None`: it came to nothing.
+pub(super) async fn greeted(
+    accepted: Accepted,
+    acceptor: Option<TlsAcceptor>,
+    proxies: &[IpNet],
+    life: &Life,
+) -> Option<(Carrier, Peer)> {
+    let mut peer = Peer::of(&accepted, acceptor.is_some());
+    let socket = socket(accepted, proxies, &mut peer, life).await?;
+    Some((carrier(socket, acceptor, life).await?, peer))
 }
 
 /// The socket, past the PROXY header where there has to be one. `None`: there was none.

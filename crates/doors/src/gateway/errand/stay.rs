@@ -160,12 +160,13 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
     for Stay<S, C>
 {
     fn drop(&mut self) {
-        self.shared.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.end(Ending::Abandoned);
         // Nobody was there any more to be answered.
         if let Some(passport) = self.passport.take() {
             let status = StatusCode::from_u16(CLIENT_GONE).unwrap_or_default();
             self.shared.note(passport, status, 0, Outcome::Gone);
         }
+        // Last, so that whoever sees none in flight sees how they ended.
+        self.shared.counters.in_flight.fetch_sub(1, Ordering::Release);
     }
 }
