@@ -233,7 +233,8 @@ fn endpoint(
         config::Address::Unix(path) => Address::Unix { path: path.clone(), mode: None },
     };
     let addresses = listen.iter().map(address).collect();
-    Endpoint { name, addresses, protocol, tls, limits: ConnectionLimits::default() }
+    let limits = ConnectionLimits::default();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
