@@ -15,7 +15,43 @@
 //! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
-//! | `steady_clock` | a clock that never steps: [`SteadyClock`] |
+//! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
+//! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
+//! | `protection` | all of them in order: [`Protection`] |
+//! | `run`, `steady_clock` | at the edge: who calls the loops on tokio, a clock that never steps |
+//!
+//! A node is protected like this; `examples/protect.rs` shows it under ten times too much.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate_algorithms::{Clock, Timestamp};
+//! use tidegate_overload::{
+//!     Admission, Arrival, Caller, Category, Ending, Protection, ProtectionSettings, Screening,
+//!     SteadyClock,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // A node that works on 64 requests at once. Spawn `run` to let its loops tick.
+//! let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+//! let protection = Arc::new(Protection::new(ProtectionSettings::new(64), clock));
+//! tokio::spawn(tidegate_overload::run(Arc::clone(&protection)));
+//!
+//! let caller = Caller::named("tenant-7");
+//! let arrival = Arrival::Counted { category: Category::Get, caller, deadline: None };
+//! match protection.screen(arrival) {
+//!     Screening::Refuse(refusal) => println!("503 {}", refusal.cause.code()),
+//!     // Here the caller's own limits are asked: the engine's matter.
+//!     Screening::GoOn(screened) => match protection.enter(screened).await {
+//!         Admission::Refused(refusal) => println!("503 {}", refusal.cause.code()),
+//!         Admission::Admitted(pass) => {
+//!             println!("200");
+//!             pass.finish(clock.now(), Ending::Succeeded);
+//!         }
+//!     },
+//! }
+//! # }
+//! ```
 
 mod mix;
 mod shards;
@@ -31,17 +67,37 @@ mod utilization;
 mod worker_shedder;
 
 mod gate;
+
+mod fleet;
+
+mod decisions;
+mod mode;
+mod protection;
+mod refusal;
+mod run;
+
 mod steady_clock;
 
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};
+pub use decisions::{Answer, DecisionCount, LATENCY_BUCKETS, Latency};
+pub use fleet::{
+    Board, BoardError, Credit, FleetBoard, FleetSettings, FleetShedder, FleetView, Grant,
+    NODES_MAX, Report, SharedBoard, fair_shares,
+};
 pub use gate::{
     Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
     SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
 };
+pub use mode::{Limiter, Mode, Percent};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
+pub use protection::{
+    Admission, Arrival, Gauges, Pass, Protection, ProtectionSettings, Screened, Screening,
+};
+pub use refusal::{Refusal, retry_after};
+pub use run::{run, run_beats};
 pub use steady_clock::SteadyClock;
 pub use threshold::Threshold;
 pub use utilization::{SignalSettings, Signals};

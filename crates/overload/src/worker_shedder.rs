@@ -87,6 +87,8 @@ pub struct WorkerView {
 pub struct WorkerShedder {
     settings: WorkerSettings,
     threshold: AtomicU64,
+    /// The bits of the admitted fraction.
+    admitted: AtomicU64,
     offered: Offered,
     /// Work in progress at each level, counted while the shedder watches.
     present: Box<[AtomicU32; LEVELS]>,
@@ -113,6 +115,7 @@ impl WorkerShedder {
         WorkerShedder {
             settings,
             threshold: AtomicU64::new(Threshold::OPEN.to_word()),
+            admitted: AtomicU64::new(1f64.to_bits()),
             offered: Offered::new(),
             present: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
             slow_loop: Mutex::new(slow_loop),
@@ -203,6 +206,11 @@ impl WorkerShedder {
         self.publish(&mut slow);
     }
 
+    /// The admitted fraction.
+    pub fn admitted(&self) -> f64 {
+        f64::from_bits(self.admitted.load(Ordering::Relaxed))
+    }
+
     /// What the last tick found.
     pub fn view(&self) -> WorkerView {
         self.slow_loop.lock().view
@@ -215,6 +223,7 @@ impl WorkerShedder {
         let admitted = slow.law.admitted();
         let threshold = Threshold::admitting(admitted, slow.memory.levels(), ceiling, slow.epoch);
         self.threshold.store(threshold.to_word(), Ordering::Relaxed);
+        self.admitted.store(admitted.to_bits(), Ordering::Relaxed);
         threshold
     }
 

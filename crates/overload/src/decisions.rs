@@ -1,0 +1,216 @@
+//! How often each limiter said what, and how fast the work was.
+//!
+//! Counted in copies, one for each thread, and added up for whoever reads. The labels are
+//! closed sets: nothing that callers send makes the list longer.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_algorithms::Nanos;
+
+use crate::category::Category;
+use crate::mode::Limiter;
+use crate::shards::{SHARDS, shard};
+use crate::worker_shedder::Acting;
+
+const COUNTS: usize = 3 * 2 * 4 * 4;
+
+/// What a limiter answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// Let through.
+    Allow,
+    /// Refused.
+    Reject,
+    /// Let through, and would have been refused.
+    WouldReject,
+    /// Let through because the limiter failed.
+    ErrorOpen,
+}
+
+impl Answer {
+    /// All of them.
+    pub const ALL: [Answer; 4] =
+        [Answer::Allow, Answer::Reject, Answer::WouldReject, Answer::ErrorOpen];
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Answer::Allow => "allow",
+            Answer::Reject => "reject",
+            Answer::WouldReject => "would_reject",
+            Answer::ErrorOpen => "error_open",
+        }
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Answer::Allow => 0,
+            Answer::Reject => 1,
+            Answer::WouldReject => 2,
+            Answer::ErrorOpen => 3,
+        }
+    }
+}
+
+/// How often a limiter gave an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionCount {
+    /// Who decided.
+    pub limiter: Limiter,
+    /// Whether it meant it.
+    pub acting: Acting,
+    /// About what.
+    pub category: Category,
+    /// What it said.
+    pub answer: Answer,
+    /// How often.
+    pub count: u64,
+}
+
+/// The counts of all decisions.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    shards: Box<[Counts]>,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Counts([AtomicU64; COUNTS]);
+
+impl Decisions {
+    pub(crate) fn new() -> Self {
+        let counts = |_| Counts(std::array::from_fn(|_| AtomicU64::new(0)));
+        Decisions { shards: (0..SHARDS).map(counts).collect() }
+    }
+
+    #[inline]
+    pub(crate) fn count(
+        &self,
+        limiter: Limiter,
+        acting: Acting,
+        category: Category,
+        answer: Answer,
+    ) {
+        if let Some(counts) = self.shards.get(shard()) {
+            counts.0[index(limiter, acting, category, answer)].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// All that were ever made.
+    pub(crate) fn read(&self) -> Vec<DecisionCount> {
+        let mut found = Vec::with_capacity(COUNTS);
+        for limiter in Limiter::ALL {
+            for acting in [Acting::Enforcing, Acting::Watching] {
+                for category in Category::ALL {
+                    for answer in Answer::ALL {
+                        let count = self.sum(index(limiter, acting, category, answer));
+                        found.push(DecisionCount { limiter, acting, category, answer, count });
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// How many were refused.
+    pub(crate) fn rejected(&self) -> u64 {
+        let rejects = self.read().into_iter().filter(|count| count.answer == Answer::Reject);
+        rejects.map(|count| count.count).sum()
+    }
+
+    fn sum(&self, index: usize) -> u64 {
+        self.shards.iter().map(|counts| counts.0[index].load(Relaxed)).sum()
+    }
+}
+
+#[inline]
+const fn index(limiter: Limiter, acting: Acting, category: Category, answer: Answer) -> usize {
+    let acting = match acting {
+        Acting::Enforcing => 0,
+        Acting::Watching => 1,
+    };
+    ((limiter.index() * 2 + acting) * 4 + category.rank()) * 4 + answer.index()
+}
+
+/// Upper ends of the buckets of latencies, the last without end.
+pub const LATENCY_BUCKETS: [Nanos; 12] = [
+    Nanos::from_millis(1),
+    Nanos::from_millis(2),
+    Nanos::from_millis(5),
+    Nanos::from_millis(10),
+    Nanos::from_millis(20),
+    Nanos::from_millis(50),
+    Nanos::from_millis(100),
+    Nanos::from_millis(200),
+    Nanos::from_millis(500),
+    Nanos::from_secs(1),
+    Nanos::from_secs(5),
+    Nanos::MAX,
+];
+
+/// How long requests of one category took that were done in time. Refusals are not in it:
+/// they are quick, and would make the others look good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Requests in each bucket of [`LATENCY_BUCKETS`]; not summed up.
+    pub counts: [u64; 12],
+    /// All of their time together.
+    pub sum: Nanos,
+}
+
+impl Latency {
+    /// How many were done in time.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// Counts latencies of one category.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyCell {
+    counts: [AtomicU64; 12],
+    sum: AtomicU64,
+}
+
+impl LatencyCell {
+    pub(crate) fn take_in(&self, time: Nanos) {
+        let bucket = LATENCY_BUCKETS.partition_point(|end| *end < time);
+        self.counts[bucket.min(LATENCY_BUCKETS.len() - 1)].fetch_add(1, Relaxed);
+        self.sum.fetch_add(time.get(), Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Latency {
+        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
+        Latency { counts, sum: Nanos::new(self.sum.load(Relaxed)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_decision_has_a_count_of_its_own() {
+        let decisions = Decisions::new();
+        let kinds = decisions.read();
+        assert_eq!(kinds.len(), COUNTS);
+        for (number, kind) in kinds.iter().enumerate() {
+            (0..=number).for_each(|_| {
+                decisions.count(kind.limiter, kind.acting, kind.category, kind.answer);
+            });
+        }
+        let counts: Vec<u64> = decisions.read().iter().map(|kind| kind.count).collect();
+        assert_eq!(counts, (1..=96).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn latencies_fall_into_their_buckets() {
+        let cell = LatencyCell::default();
+        for time in [Nanos::ZERO, Nanos::from_millis(15), Nanos::from_secs(60)] {
+            cell.take_in(time);
+        }
+        let read = cell.read();
+        assert_eq!((read.counts[0], read.counts[4], read.counts[11]), (1, 1, 1));
+        assert_eq!(read.count(), 3);
+    }
+}

@@ -1,0 +1,450 @@
+//! The whole of it, in order.
+//!
+//! ```text
+//! exempt? ─ kill switch, mode ─ worker shedder ─ deadline hopeless?      screen
+//!     ─ the caller's own limits: rate, requests in flight                elsewhere
+//!     ─ fleet grant ─ gate                                               enter
+//! ```
+//!
+//! The cheapest comes first, and what is short here before what the caller is
+//! allowed: a request that cannot be served should not spend the caller's budget. What
+//! holds something comes last, so that nothing has to be given back for those
+//! refused before.
+//!
+//! A limiter that fails lets the request through and is counted. Nothing here waits
+//! but the gate.
+
+mod pass;
+mod view;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Clock, Timestamp};
+
+use crate::category::{Caller, Category, Level};
+use crate::cause::Cause;
+use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCell};
+use crate::fleet::{Credit, FleetSettings, FleetShedder};
+use crate::gate::{Arrived, Entrance, Gate, GateSettings, Slot};
+use crate::mix::mix;
+use crate::mode::{KillSwitch, Limiter, Mode, ModeCell};
+use crate::probe::SchedulerProbe;
+use crate::refusal::{Refusal, retry_after};
+use crate::utilization::Signals;
+use crate::worker_shedder::{Acting, WorkerSettings, WorkerShedder};
+
+pub use pass::Pass;
+pub use view::Gauges;
+
+/// How the whole is set up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProtectionSettings {
+    /// The worker shedder.
+    pub worker: WorkerSettings,
+    /// The fleet shedder.
+    pub fleet: FleetSettings,
+    /// The gate.
+    pub gate: GateSettings,
+    /// What the worker shedder does.
+    pub worker_mode: Mode,
+    /// What the fleet shedder does.
+    pub fleet_mode: Mode,
+    /// What the gate does.
+    pub gate_mode: Mode,
+    /// Where the times to come back are drawn from.
+    pub seed: u64,
+}
+
+impl ProtectionSettings {
+    /// Everything enforced, for a node that works on `limit` requests at once.
+    pub fn new(limit: u64) -> Self {
+        ProtectionSettings {
+            worker: WorkerSettings::default(),
+            fleet: FleetSettings::default(),
+            gate: GateSettings::new(limit),
+            worker_mode: Mode::ENFORCE,
+            fleet_mode: Mode::ENFORCE,
+            gate_mode: Mode::ENFORCE,
+            seed: 0,
+        }
+    }
+}
+
+/// A request that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Health checks, metrics, administration: never refused, never counted.
+    Exempt,
+    /// Everything else.
+    Counted {
+        /// What it is.
+        category: Category,
+        /// Who sent it.
+        caller: Caller,
+        /// When the client stops waiting.
+        deadline: Option<Timestamp>,
+    },
+}
+
+/// What [`Protection::screen`] came to.
+#[derive(Debug)]
+pub enum Screening {
+    /// Ask the caller's own limits, then [`Protection::enter`].
+    GoOn(Screened),
+    /// Refused.
+    Refuse(Refusal),
+}
+
+/// A request that may go on to the caller's own limits.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it is not in yet"]
+pub struct Screened(Option<Request>);
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    level: Level,
+    caller: Caller,
+    deadline: Option<Timestamp>,
+}
+
+/// What [`Protection::enter`] came to.
+#[derive(Debug)]
+pub enum Admission<C: Clock> {
+    /// Admitted, until the pass is dropped.
+    Admitted(Pass<C>),
+    /// Refused.
+    Refused(Refusal),
+}
+
+/// All that protects one node.
+#[derive(Debug)]
+pub struct Protection<C> {
+    clock: C,
+    seed: u64,
+    worker: Arc<WorkerShedder>,
+    fleet: Arc<FleetShedder>,
+    gate: Arc<Gate<C>>,
+    modes: [ModeCell; 3],
+    kills: [KillSwitch; 3],
+    kill_all: KillSwitch,
+    probe: SchedulerProbe,
+    decisions: Decisions,
+    latencies: Arc<[LatencyCell; 4]>,
+    refusals: AtomicU64,
+    demand: Mutex<view::Demand>,
+}
+
+impl<C: Clock + Clone> Protection<C> {
+    /// Protection for one node. Its clock should never step: see
+    /// [`SteadyClock`](crate::SteadyClock).
+    pub fn new(settings: ProtectionSettings, clock: C) -> Self {
+        let gate = Arc::new(Gate::new(settings.gate, clock.clone()));
+        let modes = [settings.worker_mode, settings.fleet_mode, settings.gate_mode];
+        Protection {
+            clock,
+            seed: settings.seed,
+            worker: Arc::new(WorkerShedder::new(settings.worker)),
+            fleet: Arc::new(FleetShedder::new(settings.fleet, gate.view().limit)),
+            gate,
+            modes: modes.map(ModeCell::new),
+            kills: Default::default(),
+            kill_all: KillSwitch::default(),
+            probe: SchedulerProbe::new(),
+            decisions: Decisions::new(),
+            latencies: Arc::default(),
+            refusals: AtomicU64::new(0),
+            demand: Mutex::default(),
+        }
+    }
+}
+
+impl<C: Clock> Protection<C> {
+    /// What can be said before the caller's own limits are asked: the worker shedder,
+    /// and whether there is time enough.
+    pub fn screen(&self, arrival: Arrival) -> Screening {
+        let Arrival::Counted { category, caller, deadline } = arrival else {
+            return Screening::GoOn(Screened(None));
+        };
+        let Some(now) = contain(|| self.clock.now()) else {
+            let acting = Acting::Enforcing;
+            self.decisions.count(Limiter::Worker, acting, category, Answer::ErrorOpen);
+            return Screening::GoOn(Screened(None));
+        };
+        if self.kill_all.is_killed(now) {
+            return Screening::GoOn(Screened(None));
+        }
+        let level = Level::of(category, caller, now);
+        let request = Request { level, caller, deadline };
+        if self.worker_refuses(now, &request) {
+            return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
+        }
+        let enforced = self.acting(Limiter::Gate, now, caller) == Some(Acting::Enforcing);
+        if enforced && self.gate.is_hopeless(now, deadline) {
+            self.decisions.count(Limiter::Gate, Acting::Enforcing, category, Answer::Reject);
+            return Screening::Refuse(self.refusal(Cause::Deadline, category));
+        }
+        Screening::GoOn(Screened(Some(request)))
+    }
+
+    /// What holds something: the fleet's grant and the gate. May wait at the gate, for no
+    /// longer than its settings say; dropping the future gives everything up.
+    pub async fn enter(&self, screened: Screened) -> Admission<C> {
+        let Some(request) = screened.0 else { return Admission::Admitted(Pass::free()) };
+        let category = request.level.category();
+        let Some(now) = contain(|| self.clock.now()) else {
+            let acting = Acting::Enforcing;
+            self.decisions.count(Limiter::Gate, acting, category, Answer::ErrorOpen);
+            return Admission::Admitted(Pass::free());
+        };
+        if self.kill_all.is_killed(now) {
+            return Admission::Admitted(Pass::free());
+        }
+        let mut pass = Pass::new(now, request.deadline, category, &self.latencies);
+        if self.watched() {
+            pass.count_as_present(&self.worker, request.level);
+        }
+        match self.fleet_credit(now, &request) {
+            Ok(credit) => pass.credit = credit,
+            Err(cause) => return Admission::Refused(self.refusal(cause, category)),
+        }
+        match self.gate_slot(now, &request).await {
+            Ok(slot) => pass.slot = slot,
+            Err(cause) => return Admission::Refused(self.refusal(cause, category)),
+        }
+        Admission::Admitted(pass)
+    }
+
+    /// One step of all loops. Constant work; call it every
+    /// [period](crate::ControlLaw::period) of the worker shedder's law.
+    pub fn tick(&self) {
+        let ticked = contain(|| {
+            let now = self.clock.now();
+            let window = self.gate.tick(now);
+            let gate = self.gate.view();
+            let signals = Signals {
+                in_flight: window.in_flight,
+                queued: window.queued,
+                limit: gate.limit,
+                queue_wait: window.queue_wait,
+                service_time: window.service_time,
+                scheduler_delay: self.probe.median(),
+            };
+            let acting = if self.watched() { Acting::Watching } else { Acting::Enforcing };
+            self.worker.tick(now, &signals, acting);
+            if !self.is_active(Limiter::Worker, now) {
+                self.worker.reset();
+            }
+            self.fleet.set_capacity(gate.limit);
+            self.demand.lock().tick(now, &window, self.decisions.rejected());
+        });
+        if ticked.is_none() {
+            self.worker.reset();
+        }
+    }
+
+    /// Changes what a limiter does. A worker shedder that begins to enforce, or to watch,
+    /// begins with everything admitted.
+    pub fn set_mode(&self, limiter: Limiter, mode: Mode) {
+        let before = self.modes[limiter.index()].set(mode);
+        let same = std::mem::discriminant(&before) == std::mem::discriminant(&mode);
+        if limiter == Limiter::Worker && !same {
+            self.worker.reset();
+        }
+    }
+
+    /// What a limiter does, kill switches aside.
+    pub fn mode(&self, limiter: Limiter) -> Mode {
+        self.modes[limiter.index()].read()
+    }
+
+    /// Lets a limiter refuse nobody any more, for good or until a moment. What is held is
+    /// given back as before.
+    pub fn kill(&self, limiter: Limiter, until: Option<Timestamp>) {
+        self.kills[limiter.index()].kill(until);
+        if limiter == Limiter::Worker {
+            self.worker.reset();
+        }
+    }
+
+    /// Ends [`Protection::kill`]. A worker shedder begins with everything admitted.
+    pub fn revive(&self, limiter: Limiter) {
+        self.kills[limiter.index()].revive();
+    }
+
+    /// Kills all limiters at once.
+    pub fn kill_all(&self, until: Option<Timestamp>) {
+        self.kill_all.kill(until);
+        self.worker.reset();
+    }
+
+    /// Ends [`Protection::kill_all`]; those killed one by one stay so.
+    pub fn revive_all(&self) {
+        self.kill_all.revive();
+    }
+
+    /// Whether a limiter is killed, by its own switch or with all others.
+    pub fn is_killed(&self, limiter: Limiter) -> bool {
+        let now = self.clock.now();
+        self.kill_all.is_killed(now) || self.kills[limiter.index()].is_killed(now)
+    }
+
+    /// The gate.
+    pub const fn gate(&self) -> &Arc<Gate<C>> {
+        &self.gate
+    }
+
+    /// The worker shedder.
+    pub const fn worker(&self) -> &Arc<WorkerShedder> {
+        &self.worker
+    }
+
+    /// The fleet shedder: reports for a board, and takes its grants.
+    pub const fn fleet(&self) -> &Arc<FleetShedder> {
+        &self.fleet
+    }
+
+    /// Takes readings of the runtime's delay.
+    pub const fn probe(&self) -> &SchedulerProbe {
+        &self.probe
+    }
+
+    /// The clock by which everything here is judged.
+    pub const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// How often each limiter said what.
+    pub fn decisions(&self) -> Vec<DecisionCount> {
+        self.decisions.read()
+    }
+
+    /// A number from the seed; the same ones in the same order for the same seed.
+    pub(crate) fn draw(&self) -> u64 {
+        mix(self.seed ^ mix(self.refusals.fetch_add(1, Relaxed)))
+    }
+
+    #[inline]
+    fn worker_refuses(&self, now: Timestamp, request: &Request) -> bool {
+        let acting = self.acting(Limiter::Worker, now, request.caller);
+        let refuses = contain(|| {
+            // Counted also when the shedder is off: it may be switched on.
+            let sequence = self.worker.offer(request.level);
+            acting.is_some() && !self.worker.judge(request.level, sequence)
+        });
+        let category = request.level.category();
+        self.decide(Limiter::Worker, acting, category, refuses)
+    }
+
+    fn fleet_credit(&self, now: Timestamp, request: &Request) -> Result<Option<Credit>, Cause> {
+        let Some(acting) = self.acting(Limiter::Fleet, now, request.caller) else {
+            return Ok(None);
+        };
+        let category = request.level.category();
+        let credit = contain(|| self.fleet.try_enter(now, category));
+        let refuses = credit.as_ref().map(Option::is_none);
+        if self.decide(Limiter::Fleet, Some(acting), category, refuses) {
+            return Err(Cause::ShedFleet);
+        }
+        Ok(credit.flatten())
+    }
+
+    async fn gate_slot(&self, now: Timestamp, request: &Request) -> Result<Option<Slot<C>>, Cause> {
+        let acting = self.acting(Limiter::Gate, now, request.caller);
+        let (level, category) = (request.level, request.level.category());
+        if acting != Some(Acting::Enforcing) {
+            // Counted also when the gate is off: it is the worker shedder's signal.
+            let entered = contain(|| self.gate.enter_anyway(now, level));
+            let hopeless = self.gate.is_hopeless(now, request.deadline);
+            let refuses = entered.as_ref().map(|(_, would_refuse)| *would_refuse || hopeless);
+            self.decide(Limiter::Gate, acting, category, refuses);
+            return Ok(entered.and_then(|(slot, _)| slot));
+        }
+        let entrance = match contain(|| self.gate.arrive(now, level, request.deadline)) {
+            None => None,
+            Some(Arrived::Done(entrance)) => Some(entrance),
+            Some(Arrived::Waits(place)) => contain_future(place.wait(now)).await,
+        };
+        let refuses = entrance.as_ref().map(|entrance| matches!(entrance, Entrance::Refused(_)));
+        self.decide(Limiter::Gate, acting, category, refuses);
+        match entrance {
+            None => Ok(None),
+            Some(Entrance::Entered(slot)) => Ok(Some(slot)),
+            Some(Entrance::Refused(cause)) => Err(cause),
+        }
+    }
+
+    /// Counts what a limiter said and says whether the request is refused. `None` is a
+    /// limiter that failed.
+    #[inline]
+    fn decide(
+        &self,
+        limiter: Limiter,
+        acting: Option<Acting>,
+        category: Category,
+        refuses: Option<bool>,
+    ) -> bool {
+        let Some(acting) = acting else { return false };
+        let answer = match (refuses, acting) {
+            (None, _) => Answer::ErrorOpen,
+            (Some(false), _) => Answer::Allow,
+            (Some(true), Acting::Enforcing) => Answer::Reject,
+            (Some(true), Acting::Watching) => Answer::WouldReject,
+        };
+        self.decisions.count(limiter, acting, category, answer);
+        answer == Answer::Reject
+    }
+
+    #[inline]
+    fn acting(&self, limiter: Limiter, now: Timestamp, caller: Caller) -> Option<Acting> {
+        if self.kills[limiter.index()].is_killed(now) {
+            return None;
+        }
+        self.modes[limiter.index()].acting(caller)
+    }
+
+    fn is_active(&self, limiter: Limiter, now: Timestamp) -> bool {
+        let killed = self.kill_all.is_killed(now) || self.kills[limiter.index()].is_killed(now);
+        !killed && self.mode(limiter) != Mode::Off
+    }
+
+    /// Whether the worker shedder lets anybody through whom it would refuse. Then it has
+    /// to know what is in progress, to leave those out.
+    #[inline]
+    fn watched(&self) -> bool {
+        matches!(self.mode(Limiter::Worker), Mode::Dark | Mode::Enforce(_))
+            && self.mode(Limiter::Worker) != Mode::ENFORCE
+    }
+
+    #[cold]
+    fn refusal(&self, cause: Cause, category: Category) -> Refusal {
+        let admitted = self.worker.admitted();
+        Refusal {
+            cause,
+            category,
+            retry_after: retry_after(cause, category, admitted, self.draw()),
+            fleet_saturated: self.fleet.is_saturated(),
+        }
+    }
+}
+
+/// Runs a limiter. `None` when it panicked: a fault in here must not become the fault of a
+/// request.
+#[inline]
+fn contain<T>(limiter: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(limiter)).ok()
+}
+
+async fn contain_future<T>(limiter: impl Future<Output = T>) -> Option<T> {
+    let mut limiter = std::pin::pin!(limiter);
+    std::future::poll_fn(|context| match contain(|| limiter.as_mut().poll(context)) {
+        None => std::task::Poll::Ready(None),
+        Some(polled) => polled.map(Some),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;
