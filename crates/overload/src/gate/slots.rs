@@ -30,6 +30,7 @@ pub(super) enum Place {
 pub(super) struct Held {
     pub(super) since: Timestamp,
     pub(super) place: Place,
+    pub(super) critical: bool,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +45,8 @@ pub(super) struct Slots {
     free: Vec<u32>,
     within: u64,
     beyond: u64,
+    /// Of those within, critical ones.
+    critical: u64,
 }
 
 impl Slots {
@@ -55,8 +58,13 @@ impl Slots {
         self.beyond
     }
 
+    /// How many of those within are not critical.
+    pub(super) const fn others(&self) -> u64 {
+        self.within.saturating_sub(self.critical)
+    }
+
     /// Holds a slot; `None` when there are [`SLOTS_MAX`].
-    pub(super) fn hold(&mut self, since: Timestamp, place: Place) -> Option<SlotId> {
+    pub(super) fn hold(&mut self, held: Held) -> Option<SlotId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.cells.len() < SLOTS_MAX => {
@@ -66,8 +74,9 @@ impl Slots {
             None => return None,
         };
         let cell = self.cells.get_mut(usize::try_from(index).ok()?)?;
-        cell.held = Some(Held { since, place });
-        *self.count(place) += 1;
+        cell.held = Some(held);
+        *self.count(held.place) += 1;
+        self.critical += u64::from(held.critical && held.place == Place::Within);
         let generation = self.cells.get(usize::try_from(index).ok()?)?.generation;
         Some(SlotId { index, generation })
     }
@@ -83,6 +92,8 @@ impl Slots {
         self.free.push(id.index);
         let count = self.count(held.place);
         *count = count.saturating_sub(1);
+        let critical = held.critical && held.place == Place::Within;
+        self.critical = self.critical.saturating_sub(u64::from(critical));
         Some(held)
     }
 
@@ -110,12 +121,16 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(100);
 
+    fn within(since: Timestamp) -> Held {
+        Held { since, place: Place::Within, critical: false }
+    }
+
     #[test]
     fn a_late_release_frees_nobody_elses_slot() {
         let mut slots = Slots::default();
-        let late = slots.hold(START, Place::Within).unwrap();
+        let late = slots.hold(within(START)).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
-        let other = slots.hold(START, Place::Within).unwrap();
+        let other = slots.hold(within(START)).unwrap();
         assert_eq!(other.index, late.index);
         assert!(slots.give_back(late).is_none());
         assert_eq!(slots.within(), 1);
@@ -127,8 +142,9 @@ mod tests {
     #[test]
     fn what_is_not_overdue_is_left_alone() {
         let mut slots = Slots::default();
-        slots.hold(START, Place::Within).unwrap();
-        slots.hold(START.after(Nanos::from_secs(5)), Place::Beyond).unwrap();
+        slots.hold(within(START)).unwrap();
+        let beyond = Held { place: Place::Beyond, ..within(START.after(Nanos::from_secs(5))) };
+        slots.hold(beyond).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
         assert_eq!((slots.within(), slots.beyond()), (0, 1));
     }

@@ -8,12 +8,14 @@
 //! The rules, each for its reason:
 //! - The limit is hard, and the queue short: half the limit. What waits longer
 //!   than that would be answered too late.
-//! - Categories go in order. Within one the oldest goes first while the queue is
+//! - Categories go in order. Within one the oldest goes first while its line is
 //!   a burst, the newest once it has been standing for a while: when not all can be
-//!   served in time, serving the oldest serves nobody in time.
+//!   served in time, serving the oldest serves nobody in time. Each line is judged by
+//!   itself, or the standing ones below would cut the waits of critical requests.
 //! - A full queue gives up the oldest of its lowest category for whoever ranks
 //!   as high. So critical requests displace others from the first millisecond.
-//! - The last slots are for critical requests only.
+//! - Some slots are for critical requests only. Those they hold already count, so none
+//!   stays empty for them while they have their share.
 //! - Whoever cannot be done in time is refused instead of worked on.
 
 use std::collections::VecDeque;
@@ -22,7 +24,7 @@ use tidegate_algorithms::{Nanos, Timestamp};
 
 use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
 use super::queue::{Order, Queue, Ticket, Waiting};
-use super::slots::{Place, SLOTS_MAX, SlotId, Slots};
+use super::slots::{Held, Place, SLOTS_MAX, SlotId, Slots};
 use crate::category::{Category, Level};
 use crate::cause::Cause;
 
@@ -33,8 +35,8 @@ pub struct GateSettings {
     pub limit: u64,
     /// How many may wait, in percent of the limit; at least one.
     pub queue_percent: u64,
-    /// The last part of the limit that is for critical requests only, in percent; at
-    /// least one slot, unless there is only one.
+    /// The part of the limit that others never take, in percent; at least one slot,
+    /// unless there is only one.
     pub reserved_percent: u64,
     /// A queue that was not empty for this long is standing.
     pub standing_after: Nanos,
@@ -153,8 +155,9 @@ pub struct GateState {
     limit: u64,
     slots: Slots,
     queue: Queue,
-    /// When the queue was empty last.
-    empty: Timestamp,
+    /// When the line of each category was empty last. For each one, since the line of
+    /// critical requests is served at once while the others stand.
+    empty: [Timestamp; 4],
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
@@ -171,7 +174,7 @@ impl GateState {
             limit: within_bounds(settings.limit),
             slots: Slots::default(),
             queue: Queue::default(),
-            empty: now,
+            empty: [now; 4],
             events: VecDeque::new(),
             service: ServiceTime::default(),
             waits: WaitTimes::default(),
@@ -184,9 +187,8 @@ impl GateState {
     /// Somebody wants in.
     pub fn arrive(&mut self, now: Timestamp, level: Level, deadline: Option<Timestamp>) -> Turn {
         let category = level.category();
-        if self.queue.is_empty() {
-            self.empty = self.empty.max(now);
-        } else {
+        self.note_empty(now);
+        if !self.queue.is_empty() {
             self.expire(now);
         }
         if self.is_hopeless(now, deadline) {
@@ -194,7 +196,7 @@ impl GateState {
         }
         // Whoever could go in has been let in already, so nobody is overtaken.
         if self.has_room(category) {
-            return match self.let_in(now, Place::Within) {
+            return match self.let_in(now, category, Place::Within) {
                 Some(slot) => {
                     self.waits.take_in(category, Nanos::ZERO);
                     Turn::Enter(slot)
@@ -214,10 +216,10 @@ impl GateState {
         let category = level.category();
         if self.has_room(category) {
             self.waits.take_in(category, Nanos::ZERO);
-            return Anyway { slot: self.let_in(now, Place::Within), would_refuse: false };
+            return Anyway { slot: self.let_in(now, category, Place::Within), would_refuse: false };
         }
         let would_refuse = self.slots.beyond() >= self.queue_max() as u64;
-        Anyway { slot: self.let_in(now, Place::Beyond), would_refuse }
+        Anyway { slot: self.let_in(now, category, Place::Beyond), would_refuse }
     }
 
     /// Gives a slot back. False when it had been taken back before.
@@ -256,8 +258,8 @@ impl GateState {
     /// Refuses those who have waited for too long. Arrivals and departures do so by
     /// themselves; a tick has to, when there are none.
     pub fn expire(&mut self, now: Timestamp) {
-        let wait_max = self.wait_max(now);
         for category in Category::ALL {
+            let wait_max = self.wait_max(now, category);
             while let Some((ticket, waiting)) = self.queue.oldest(category) {
                 if now.since(waiting.since) <= wait_max && now < waiting.until {
                     break;
@@ -364,7 +366,8 @@ impl GateState {
                 self.tell(ticket, Outcome::Refuse(Cause::Deadline));
                 continue;
             }
-            let Some(slot) = self.let_in(now, Place::Within) else { break };
+            let slot = self.let_in(now, waiting.category, Place::Within);
+            let Some(slot) = slot else { break };
             self.waits.take_in(waiting.category, now.since(waiting.since));
             self.tell(ticket, Outcome::Enter(slot));
         }
@@ -375,26 +378,33 @@ impl GateState {
         if self.queue.is_empty() {
             return None;
         }
-        let order = if self.is_standing(now) { Order::NewestFirst } else { Order::OldestFirst };
         let mut categories = Category::ALL.into_iter().rev();
         categories.find_map(|category| {
-            if self.has_room(category) { self.queue.next(category, order) } else { None }
+            if !self.has_room(category) {
+                return None;
+            }
+            let standing = self.is_standing(now, category);
+            let order = if standing { Order::NewestFirst } else { Order::OldestFirst };
+            self.queue.next(category, order)
         })
     }
 
-    fn let_in(&mut self, now: Timestamp, place: Place) -> Option<SlotId> {
-        let slot = self.slots.hold(now, place)?;
+    fn let_in(&mut self, now: Timestamp, category: Category, place: Place) -> Option<SlotId> {
+        let critical = category == Category::Critical;
+        let slot = self.slots.hold(Held { since: now, place, critical })?;
         self.counts.entered += 1;
         self.note(now);
         Some(slot)
     }
 
     const fn has_room(&self, category: Category) -> bool {
-        let reserved = match category {
-            Category::Critical => 0,
-            Category::Test | Category::Get | Category::Post => self.reserved(),
+        let others_max = match category {
+            Category::Critical => u64::MAX,
+            Category::Test | Category::Get | Category::Post => self.limit - self.reserved(),
         };
-        self.slots.within() < self.limit - reserved
+        // Only others are held back. Slots that critical requests hold already are
+        // theirs; keeping as many again empty would leave them idle.
+        self.slots.within() < self.limit && self.slots.others() < others_max
     }
 
     /// Slots for critical requests only; never all of them.
@@ -404,12 +414,12 @@ impl GateState {
         if part < self.limit { part } else { self.limit - 1 }
     }
 
-    fn is_standing(&self, now: Timestamp) -> bool {
-        now.since(self.empty) > self.settings.standing_after
+    fn is_standing(&self, now: Timestamp, category: Category) -> bool {
+        now.since(self.empty[category.rank()]) > self.settings.standing_after
     }
 
-    fn wait_max(&self, now: Timestamp) -> Nanos {
-        if self.is_standing(now) {
+    fn wait_max(&self, now: Timestamp, category: Category) -> Nanos {
+        if self.is_standing(now, category) {
             let tenth = Nanos::new(self.service.mean().get() / 10);
             self.settings.standing_wait_max.max(tenth)
         } else {
@@ -425,11 +435,18 @@ impl GateState {
         self.events.push_back(Event { ticket, outcome });
     }
 
+    fn note_empty(&mut self, now: Timestamp) {
+        for category in Category::ALL {
+            if self.queue.is_free_of(category) {
+                let empty = &mut self.empty[category.rank()];
+                *empty = (*empty).max(now);
+            }
+        }
+    }
+
     /// Keeps the measurements in step with what changed.
     fn note(&mut self, now: Timestamp) {
-        if self.queue.is_empty() {
-            self.empty = self.empty.max(now);
-        }
+        self.note_empty(now);
         self.in_flight_mean.set(now, self.in_flight());
         self.queued_mean.set(now, self.queue.len() as u64);
     }

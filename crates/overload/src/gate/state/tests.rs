@@ -114,12 +114,41 @@ fn a_freed_slot_goes_to_the_highest_category() {
 
 #[test]
 fn the_reserved_slot_waits_for_a_critical_request() {
+    let mut bench = Bench::new(10);
+    assert!(bench.arrives(Category::Critical));
+    for _ in 0..9 {
+        assert!(bench.arrives(Category::Get));
+    }
+    let get = bench.waits(Category::Get);
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![], vec![]), "nine others are inside, the tenth is reserved");
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![get], vec![]));
+}
+
+#[test]
+fn no_slot_stays_empty_while_critical_requests_hold_their_share() {
     let mut bench = Bench::full(10);
     let get = bench.waits(Category::Get);
     bench.leaves();
-    assert_eq!(bench.events(), (vec![], vec![]), "nine are inside, the tenth is reserved");
+    assert_eq!(bench.events(), (vec![get], vec![]), "nine critical ones have more than one slot");
+}
+
+#[test]
+fn a_line_that_is_served_at_once_is_a_burst_while_others_stand() {
+    let mut bench = Bench::full(10);
+    for _ in 0..20 {
+        bench.waits(Category::Get);
+        bench.advance(ms(6));
+    }
+    let older = bench.waits(Category::Critical);
+    let newer = bench.waits(Category::Critical);
+    bench.advance(ms(6));
     bench.leaves();
-    assert_eq!(bench.events(), (vec![get], vec![]));
+    let (entered, _) = bench.events();
+    assert_eq!(entered, [older], "longer than a standing queue allows, and oldest first");
+    bench.leaves();
+    assert_eq!(bench.events().0, [newer]);
 }
 
 #[test]
