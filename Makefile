@@ -2,21 +2,26 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
-.PHONY: help run demo test tools fmt lint docs unit features bench sim fuzz soak deny
+.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim fuzz soak deny
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Serve decisions on the quickstart rules, and say what to try
 	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+
+run-redis: ## Two servers that share their limits over a Redis, and a look at it
+	$(CARGO) build --locked --release --quiet -p tidegate
+	tools/run-redis
 
 demo: ## Try the engine on the terminal, with the quickstart rules
 	$(CARGO) run --locked --release --quiet -p tidegate -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
 
-tools: ## Install what the tests run beside Tidegate: a real Envoy
+tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis and Valkey
 	tools/install-envoy
+	tools/install-redis
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check

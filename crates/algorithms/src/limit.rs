@@ -186,6 +186,15 @@ impl Limit {
         self.peek(state, ask.with_cost(0))
     }
 
+    /// Charges the whole cost, also beyond the limit: it was admitted
+    /// elsewhere. Says what is left after that.
+    pub fn overcharge(&self, state: &mut State, ask: Ask) -> Decision {
+        self.settle(state, ask.now);
+        let decision = self.decide(state, ask);
+        self.charge(state, ask, &decision);
+        Decision { taken: ask.cost, ..self.peek(state, ask.with_cost(0)) }
+    }
+
     /// Brings a state in line with these parameters and this instant; charges nothing.
     #[inline]
     pub fn settle(&self, state: &mut State, now: Timestamp) {

@@ -9,6 +9,7 @@ mod log;
 mod notify;
 mod traces;
 
+mod counters;
 mod limiting;
 mod opening;
 mod rules;
@@ -19,6 +20,7 @@ mod welcome;
 use std::sync::Arc;
 
 use clap::Args;
+use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 
 use crate::config::{self, Compat, Config, ConfigArgs, LogFormat, TraceProtocol, Weight};
@@ -69,7 +71,8 @@ async fn serve(
     let signals = running::Signals::listen()
         .map_err(|error| system("signals cannot be listened to", &error))?;
     let traces = begin_traces(config)?;
-    let limiting = Limiting::new(config, traces.is_some())?;
+    let counters = counters::in_memory(config)?;
+    let limiting = Limiting::new(config, counters, traces.is_some());
     let rules = Rules::start(config, &limiting)?;
     let tracer = traces.as_ref().map(Traces::tracer);
     let doors = Doors::open(config, &limiting, &rules, level, tracer)?;
@@ -124,7 +127,5 @@ fn system(what: &str, error: &dyn std::error::Error) -> Failure {
     Complaint::new(message, "see what the process may use: memory, threads, open files").into()
 }
 
-/// The engine that is served.
-type Engine = tidegate_engine::Engine;
-/// Shared between the doors.
-type SharedEngine = Arc<Engine>;
+/// The engine that is served, shared between the doors.
+type SharedEngine<S> = Arc<Engine<S>>;

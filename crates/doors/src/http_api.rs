@@ -26,6 +26,5 @@ mod door;
 
 pub use door::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
 pub use health::Health;
-pub use permits::{HeldSlots, SlotStore};
 pub use rules_view::{RulesFailure, RulesStatus, RulesView};
 pub use settings::{HttpApiSettings, Verbs};

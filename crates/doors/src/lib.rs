@@ -42,8 +42,8 @@ pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
 #[cfg(feature = "http-api")]
 pub use http_api::{
-    Health, HeldSlots, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler,
-    RulesFailure, RulesStatus, RulesView, SlotStore, Verbs,
+    Health, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler, RulesFailure,
+    RulesStatus, RulesView, Verbs,
 };
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};

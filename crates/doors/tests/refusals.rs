@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use support::{by_user, get, hello, layer, send, user_limits};
 use tidegate_doors::{Described, HeaderSet, HeadersOn, Notice, RateLimitLayer};
-use tidegate_engine::{DESCRIPTORS_MAX, FailureMode, ManualClock, Nanos};
+use tidegate_engine::{DESCRIPTORS_MAX, FailureMode, ManualClock, MemoryStore, Nanos};
 use tower::Layer;
 
 const TWO_A_MINUTE: &str =
@@ -119,7 +119,7 @@ async fn an_own_answer_replaces_ours_and_keeps_its_fields() {
 }
 
 /// A layer whose engine gives up on every request, and refuses it.
-fn undecided() -> RateLimitLayer<ManualClock> {
+fn undecided() -> RateLimitLayer<MemoryStore, ManualClock> {
     let engine = Arc::into_inner(user_limits(TWO_A_MINUTE)).expect("nobody shares it yet");
     let engine = Arc::new(engine.with_failure_mode(FailureMode::Refuse));
     RateLimitLayer::new(engine, "elsewhere", |request: &Parts| {

@@ -5,6 +5,7 @@
 //! the store, the verdict. Whatever goes wrong on the way,
 //! panics included, ends in the failure mode.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, Fingerprinter, MemoryStore, Role, StoreError, Verb,
+    Answers, Batch, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role, StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
@@ -352,7 +353,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
-    pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<C>) {
+    pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
         let verdict = self.check_now(request);
         let permit = Permit::of(self, &verdict);
         (verdict, permit)
@@ -381,7 +382,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
             self.store.apply_now(&batch, &mut answers);
             self.conclude(
                 verb,
@@ -401,6 +402,44 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     /// Decides a request, and charges what it uses if it is admitted.
     pub async fn check(&self, request: &Request<'_>) -> Verdict {
         self.apply(Verb::Check, request).await
+    }
+
+    /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
+    pub async fn admit(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<S, C>)
+    where
+        S: 'static,
+        C: 'static,
+    {
+        if let Some(admitted) = self.admit_here(request) {
+            return admitted;
+        }
+        let verdict = self.check(request).await;
+        let permit = Permit::of(self, &verdict);
+        (verdict, permit)
+    }
+
+    /// The same without a future, if the store decides on the calling thread.
+    #[inline]
+    pub fn admit_here(self: &Arc<Self>, request: &Request<'_>) -> Option<(Verdict, Permit<S, C>)>
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let verdict = self.here()?.check_now(request);
+        let permit = Permit::of(self, &verdict);
+        Some((verdict, permit))
+    }
+
+    /// This engine, if its store decides on the calling thread: then nothing
+    /// has to be kept while it decides, and a request costs no future.
+    #[inline]
+    pub fn here(&self) -> Option<&Engine<MemoryStore, C>>
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let engine: &dyn Any = self;
+        engine.downcast_ref()
     }
 
     /// Applies a verb to every limit that the request meets.
@@ -449,11 +488,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let now = self.clock.now();
         for (verb, checks) in gathered.steps(verb) {
             let mut answers = Answers::new();
-            let batch = Batch { verb, charge: gathered.charge, now, checks: &checks.checks };
+            let within = gathered.within;
+            let batch = Batch { within, ..Batch::new(verb, gathered.charge, now, &checks.checks) };
             self.store.apply(&batch, &mut answers).await?;
             if answers.len() != checks.checks.len() {
                 let reason = "it did not answer every check".to_owned();
-                return Err(StoreError::Unavailable { reason }.into());
+                return Err(StoreError::Unavailable { kind: FailureKind::Protocol, reason }.into());
             }
             self.conclude(
                 verb,

@@ -1,5 +1,7 @@
 //! From a request to the checks that it needs.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tidegate_algorithms::{Holder, Limit};
 use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, Snapshot, Values};
@@ -22,6 +24,8 @@ const OWN_LIMITS: u64 = 0x6F77_6E5F_6C69_6D69;
 pub(crate) struct Gathered<'s> {
     pub(crate) domain_known: bool,
     pub(crate) charge: Charge,
+    /// How long the store may take, if the rules say so.
+    pub(crate) within: Option<Duration>,
     pub(crate) charged: Checks<'s>,
     /// Those of descriptors that give back.
     refunded: Checks<'s>,
@@ -61,18 +65,14 @@ pub(crate) fn gather<'s>(
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
         tidegate_rules::Charge::Always => Charge::Always,
     };
+    gathered.within = domain.store_deadline().map(|deadline| deadline.as_span().into());
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let asked = descriptor.cost.unwrap_or(request.cost);
         if let Some(limit) = descriptor.limit {
             met.push(None);
             let key = key_of_own(fingerprinter, request.domain, descriptor.entries, limit);
-            gathered.push(
-                index,
-                None,
-                descriptor.refund,
-                Check { key, limit, cost: asked, holder: Holder::default(), role: Role::Required },
-            );
+            gathered.push(index, None, descriptor.refund, Check::new(key, limit, asked));
             continue;
         }
         let mut values = Values::new();
@@ -115,6 +115,7 @@ pub(crate) fn gather<'s>(
                     cost: cost.saturating_mul(limit.cost),
                     holder: if held { holder() } else { Holder::default() },
                     role,
+                    policy: limit.policy,
                 },
             );
         }
@@ -136,7 +137,7 @@ impl<'s> Gathered<'s> {
     #[inline]
     pub(crate) fn steps(&self, verb: Verb) -> impl Iterator<Item = (Verb, &Checks<'s>)> {
         let back = match verb {
-            Verb::Check | Verb::Take | Verb::Refund => Verb::Refund,
+            Verb::Check | Verb::Take | Verb::Charge | Verb::Refund => Verb::Refund,
             Verb::Peek | Verb::Reset => verb,
         };
         let steps = [(back, &self.refunded), (verb, &self.charged)];

@@ -2,7 +2,7 @@
 
 use tidegate_algorithms::{Clock, Decision, Holder, Limit};
 use tidegate_stores::{
-    Answers, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore, Role, Verb,
+    Answers, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore, Verb,
 };
 
 use crate::clock::SystemClock;
@@ -95,7 +95,7 @@ impl<C: Clock> KeyedLimiter<C> {
         let checks = [self.ask(key, cost, holder)];
         let mut answers = Answers::new();
         let now = self.clock.now();
-        let batch = Batch { verb, charge: Charge::AllOrNothing, now, checks: &checks };
+        let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
         self.store.apply_now(&batch, &mut answers);
         answers[0].decision
     }
@@ -104,6 +104,6 @@ impl<C: Clock> KeyedLimiter<C> {
     fn ask(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
         let fingerprint = self.store.fingerprinter().of(0, key);
         let key = Key { fingerprint, group: 0 };
-        Check { key, limit: &self.limit, cost, holder, role: Role::Required }
+        Check { holder, ..Check::new(key, &self.limit, cost) }
     }
 }

@@ -43,6 +43,6 @@ pub use tidegate_rules::{
     Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
-    Basis, ConfigError, CounterStore, MemoryConfig, MemoryStore, Role, Stats, StoreError, Verb,
-    WhenFull,
+    Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,
+    StoreError, Verb, WhenFull,
 };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tidegate_algorithms::{Algorithm, Limit};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
+use tidegate_stores::{Consistency, OnStoreError, Policy};
 
 use crate::switch::{Switch, SwitchCell};
 use crate::tally::TallyCell;
@@ -44,6 +45,7 @@ pub(crate) struct BriefLimit {
     pub(crate) limit: Arc<Limit>,
     pub(crate) id: LimitId,
     switch: SwitchCell,
+    pub(crate) policy: Policy,
     pub(crate) is_quota: bool,
     /// Whether it counts requests in flight.
     pub(crate) counts_slots: bool,
@@ -71,6 +73,7 @@ impl BriefLimit {
             limit: Arc::clone(&limit.limit),
             id: limit.id,
             switch: SwitchCell::new(switch),
+            policy: policy_of(limit),
             is_quota: limit.quota,
             counts_slots: matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)),
             replaces: !limit.replaces.is_empty(),
@@ -80,6 +83,22 @@ impl BriefLimit {
     #[inline]
     pub(crate) fn switch(&self) -> Switch {
         self.switch.read()
+    }
+}
+
+/// The rules' words for how a limit is kept, as stores have them.
+const fn policy_of(limit: &RuleLimit) -> Policy {
+    Policy {
+        consistency: match limit.consistency {
+            tidegate_rules::Consistency::Exact => Consistency::Exact,
+            tidegate_rules::Consistency::Leased => Consistency::Leased,
+            tidegate_rules::Consistency::Eventual => Consistency::Eventual,
+        },
+        on_store_error: match limit.on_store_error {
+            tidegate_rules::OnStoreError::Local => OnStoreError::Local,
+            tidegate_rules::OnStoreError::Allow => OnStoreError::Allow,
+            tidegate_rules::OnStoreError::Deny => OnStoreError::Deny,
+        },
     }
 }
 

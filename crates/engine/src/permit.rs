@@ -4,26 +4,29 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Clock, Concurrency, Limit, Period};
-use tidegate_stores::{Answers, Batch, Charge, Check, MemoryStore, Role, Verb};
+use tidegate_stores::{Batch, Charge, Check, CounterStore, MemoryStore, Verb};
 
+use crate::clock::SystemClock;
 use crate::engine::Engine;
 use crate::loaded::Loaded;
 use crate::verdict::{Held, Verdict};
 
 /// The slots that an admitted request holds. Dropping it gives them back.
 #[must_use = "the slots are given back when the permit is dropped"]
-pub struct Permit<C: Clock> {
-    engine: Arc<Engine<MemoryStore, C>>,
+pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
+    engine: Arc<Engine<S, C>>,
     loaded: Option<Arc<Loaded>>,
     slots: Vec<Held>,
 }
 
-impl<C: Clock> Permit<C> {
+impl<S: CounterStore, C: Clock> Permit<S, C> {
     /// Everything that the verdict holds.
-    pub(crate) fn of(engine: &Arc<Engine<MemoryStore, C>>, verdict: &Verdict) -> Self {
+    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &Verdict) -> Self {
         let slots = verdict.held.clone();
         let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
-        Permit { engine: Arc::clone(engine), loaded, slots }
+        let permit = Permit { engine: Arc::clone(engine), loaded, slots };
+        permit.tell_store(Limit::clone, |store, batch| store.hold(batch));
+        permit
     }
 
     /// Whether there is anything to give back.
@@ -32,27 +35,27 @@ impl<C: Clock> Permit<C> {
     }
 }
 
-impl<C: Clock> Drop for Permit<C> {
-    fn drop(&mut self) {
+impl<S: CounterStore, C: Clock> Permit<S, C> {
+    /// Tells the store of the slots, each with its limit as `seen`.
+    fn tell_store(&self, seen: impl Fn(&Limit) -> Limit, tell: impl FnOnce(&S, &Batch<'_>)) {
         let Some(loaded) = &self.loaded else { return };
         let mut limits: SmallVec<[(&Held, Limit); 1]> = SmallVec::new();
         for slot in &self.slots {
             let Some(limit) = loaded.snapshot().limit(slot.limit) else { continue };
-            limits.push((slot, outliving(&limit.limit)));
+            limits.push((slot, seen(&limit.limit)));
         }
         let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
         for (slot, limit) in &limits {
-            checks.push(Check {
-                key: slot.key,
-                limit,
-                cost: slot.cost,
-                holder: slot.holder,
-                role: Role::Required,
-            });
+            checks.push(Check { holder: slot.holder, ..Check::new(slot.key, limit, slot.cost) });
         }
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
-        let batch = Batch { verb: Verb::Refund, charge, now, checks: &checks };
-        self.engine.store().apply_now(&batch, &mut Answers::new());
+        tell(self.engine.store(), &Batch::new(Verb::Refund, charge, now, &checks));
+    }
+}
+
+impl<S: CounterStore, C: Clock> Drop for Permit<S, C> {
+    fn drop(&mut self) {
+        self.tell_store(outliving, |store, batch| store.give_back(batch));
     }
 }
 
@@ -68,7 +71,7 @@ fn outliving(limit: &Limit) -> Limit {
     }
 }
 
-impl<C: Clock> std::fmt::Debug for Permit<C> {
+impl<S: CounterStore, C: Clock> std::fmt::Debug for Permit<S, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Permit").field("slots", &self.slots).finish_non_exhaustive()
     }

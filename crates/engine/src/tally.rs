@@ -89,7 +89,7 @@ impl TallyCell {
             }
         };
         match verb {
-            Verb::Check | Verb::Take => {}
+            Verb::Check | Verb::Take | Verb::Charge => {}
             Verb::Refund => return add(&self.refunded, cost),
             Verb::Peek | Verb::Reset => return,
         }

@@ -15,8 +15,8 @@
 
 use std::time::Duration;
 
-use tidegate_algorithms::{Decision, Holder, LeakyBucket, Limit, Retry, Timestamp};
-use tidegate_stores::{Check, ConfigError, Key, MemoryConfig, MemoryStore, Role};
+use tidegate_algorithms::{Decision, LeakyBucket, Limit, Retry, Timestamp};
+use tidegate_stores::{Check, ConfigError, Key, MemoryConfig, MemoryStore};
 use tokio::time::{Instant, sleep_until};
 
 /// Gives turns at a constant pace.
@@ -103,13 +103,7 @@ impl Pacer {
 
     fn ask(&self, key: &[u8], cost: u64, now: Instant) -> Decision {
         let fingerprint = self.store.fingerprinter().of(0, key);
-        let check = Check {
-            key: Key { fingerprint, group: 0 },
-            limit: &self.limit,
-            cost,
-            holder: Holder::default(),
-            role: Role::Required,
-        };
+        let check = Check::new(Key { fingerprint, group: 0 }, &self.limit, cost);
         let passed = now.saturating_duration_since(self.origin);
         self.store.check_one(&check, Timestamp::EPOCH.after(passed.into())).decision
     }

@@ -14,6 +14,8 @@ mod measure;
 mod queue;
 mod slots;
 mod state;
+mod tuning;
+mod turn;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,9 +30,8 @@ use crate::cause::Cause;
 pub use measure::{WAIT_BUCKETS, Waits};
 pub use queue::Ticket;
 pub use slots::{SLOTS_MAX, SlotId};
-pub use state::{
-    Anyway, Ending, Event, GateCounts, GateSettings, GateState, Outcome, Turn, Window,
-};
+pub use state::GateState;
+pub use turn::{Anyway, Ending, Event, GateCounts, GateSettings, Outcome, Turn, Window};
 
 /// A gate for tasks. Waiting needs tokio's timer.
 #[derive(Debug)]
@@ -109,12 +110,13 @@ impl<C: Clock> Gate<C> {
         at <= now || at.since(now).get() < self.service_time.load(Ordering::Relaxed)
     }
 
-    /// Refuses those who waited for too long, takes back what was held for too long,
-    /// and says what was measured since the last tick.
+    /// Refuses those who waited for too long, takes back what was held for too long, lets
+    /// an adaptive limit move, and says what was measured since the last tick.
     pub fn tick(&self, now: Timestamp) -> Window {
         let mut guarded = self.guarded.lock();
         guarded.state.expire(now);
         guarded.state.take_back(now);
+        guarded.state.adapt(now);
         guarded.deliver(now);
         let window = guarded.state.take_window(now);
         self.service_time.store(window.service_time.get(), Ordering::Relaxed);

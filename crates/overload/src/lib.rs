@@ -15,6 +15,7 @@
 //! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
+//! | `adaptive_limit` | a gate's limit that finds itself: [`AdaptiveLimit`] |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
 //! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
 //! | `protection` | all of them in order: [`Protection`] |
@@ -66,6 +67,7 @@ mod threshold;
 mod utilization;
 mod worker_shedder;
 
+mod adaptive_limit;
 mod gate;
 
 mod fleet;
@@ -78,6 +80,7 @@ mod run;
 
 mod steady_clock;
 
+pub use adaptive_limit::{AdaptiveLimit, AdaptiveSettings, Seen};
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};

@@ -15,6 +15,7 @@
 //! but the gate.
 
 mod pass;
+mod switches;
 mod view;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,25 +169,12 @@ impl<C: Clock> Protection<C> {
         let Arrival::Counted { category, caller, deadline } = arrival else {
             return Screening::GoOn(Screened(None));
         };
-        let Some(now) = contain(|| self.clock.now()) else {
+        let screened = contain(|| self.screen_counted(category, caller, deadline));
+        screened.unwrap_or_else(|| {
             let acting = Acting::Enforcing;
             self.decisions.count(Limiter::Worker, acting, category, Answer::ErrorOpen);
-            return Screening::GoOn(Screened(None));
-        };
-        if self.kill_all.is_killed(now) {
-            return Screening::GoOn(Screened(None));
-        }
-        let level = Level::of(category, caller, now);
-        let request = Request { level, caller, deadline };
-        if self.worker_refuses(now, &request) {
-            return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
-        }
-        let enforced = self.acting(Limiter::Gate, now, caller) == Some(Acting::Enforcing);
-        if enforced && self.gate.is_hopeless(now, deadline) {
-            self.decisions.count(Limiter::Gate, Acting::Enforcing, category, Answer::Reject);
-            return Screening::Refuse(self.refusal(Cause::Deadline, category));
-        }
-        Screening::GoOn(Screened(Some(request)))
+            Screening::GoOn(Screened(None))
+        })
     }
 
     /// What holds something: the fleet's grant and the gate. May wait at the gate, for no
@@ -245,52 +233,6 @@ impl<C: Clock> Protection<C> {
         }
     }
 
-    /// Changes what a limiter does. A worker shedder that begins to enforce, or to watch,
-    /// begins with everything admitted.
-    pub fn set_mode(&self, limiter: Limiter, mode: Mode) {
-        let before = self.modes[limiter.index()].set(mode);
-        let same = std::mem::discriminant(&before) == std::mem::discriminant(&mode);
-        if limiter == Limiter::Worker && !same {
-            self.worker.reset();
-        }
-    }
-
-    /// What a limiter does, kill switches aside.
-    pub fn mode(&self, limiter: Limiter) -> Mode {
-        self.modes[limiter.index()].read()
-    }
-
-    /// Lets a limiter refuse nobody any more, for good or until a moment. What is held is
-    /// given back as before.
-    pub fn kill(&self, limiter: Limiter, until: Option<Timestamp>) {
-        self.kills[limiter.index()].kill(until);
-        if limiter == Limiter::Worker {
-            self.worker.reset();
-        }
-    }
-
-    /// Ends [`Protection::kill`]. A worker shedder begins with everything admitted.
-    pub fn revive(&self, limiter: Limiter) {
-        self.kills[limiter.index()].revive();
-    }
-
-    /// Kills all limiters at once.
-    pub fn kill_all(&self, until: Option<Timestamp>) {
-        self.kill_all.kill(until);
-        self.worker.reset();
-    }
-
-    /// Ends [`Protection::kill_all`]; those killed one by one stay so.
-    pub fn revive_all(&self) {
-        self.kill_all.revive();
-    }
-
-    /// Whether a limiter is killed, by its own switch or with all others.
-    pub fn is_killed(&self, limiter: Limiter) -> bool {
-        let now = self.clock.now();
-        self.kill_all.is_killed(now) || self.kills[limiter.index()].is_killed(now)
-    }
-
     /// The gate.
     pub const fn gate(&self) -> &Arc<Gate<C>> {
         &self.gate
@@ -327,15 +269,30 @@ impl<C: Clock> Protection<C> {
     }
 
     #[inline]
-    fn worker_refuses(&self, now: Timestamp, request: &Request) -> bool {
-        let acting = self.acting(Limiter::Worker, now, request.caller);
-        let refuses = contain(|| {
-            // Counted also when the shedder is off: it may be switched on.
-            let sequence = self.worker.offer(request.level);
-            acting.is_some() && !self.worker.judge(request.level, sequence)
-        });
-        let category = request.level.category();
-        self.decide(Limiter::Worker, acting, category, refuses)
+    fn screen_counted(
+        &self,
+        category: Category,
+        caller: Caller,
+        deadline: Option<Timestamp>,
+    ) -> Screening {
+        let now = self.clock.now();
+        if self.kill_all.is_killed(now) {
+            return Screening::GoOn(Screened(None));
+        }
+        let level = Level::of(category, caller, now);
+        // Counted also when the shedder is off: it may be switched on.
+        let sequence = self.worker.offer(level);
+        let acting = self.acting(Limiter::Worker, now, caller);
+        let refuses = acting.is_some() && !self.worker.judge(level, sequence);
+        if self.decide(Limiter::Worker, acting, category, Some(refuses)) {
+            return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
+        }
+        let hopeless = self.gate.is_hopeless(now, deadline);
+        if hopeless && self.acting(Limiter::Gate, now, caller) == Some(Acting::Enforcing) {
+            self.decisions.count(Limiter::Gate, Acting::Enforcing, category, Answer::Reject);
+            return Screening::Refuse(self.refusal(Cause::Deadline, category));
+        }
+        Screening::GoOn(Screened(Some(Request { level, caller, deadline })))
     }
 
     fn fleet_credit(&self, now: Timestamp, request: &Request) -> Result<Option<Credit>, Cause> {
@@ -395,27 +352,6 @@ impl<C: Clock> Protection<C> {
         };
         self.decisions.count(limiter, acting, category, answer);
         answer == Answer::Reject
-    }
-
-    #[inline]
-    fn acting(&self, limiter: Limiter, now: Timestamp, caller: Caller) -> Option<Acting> {
-        if self.kills[limiter.index()].is_killed(now) {
-            return None;
-        }
-        self.modes[limiter.index()].acting(caller)
-    }
-
-    fn is_active(&self, limiter: Limiter, now: Timestamp) -> bool {
-        let killed = self.kill_all.is_killed(now) || self.kills[limiter.index()].is_killed(now);
-        !killed && self.mode(limiter) != Mode::Off
-    }
-
-    /// Whether the worker shedder lets anybody through whom it would refuse. Then it has
-    /// to know what is in progress, to leave those out.
-    #[inline]
-    fn watched(&self) -> bool {
-        matches!(self.mode(Limiter::Worker), Mode::Dark | Mode::Enforce(_))
-            && self.mode(Limiter::Worker) != Mode::ENFORCE
     }
 
     #[cold]

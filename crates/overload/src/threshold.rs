@@ -27,7 +27,12 @@ impl Threshold {
     /// `offered` says how much comes at each level. No level from `ceiling` on is
     /// refused. When nothing is offered, nobody is refused.
     pub fn admitting(admitted: f64, offered: &[f64; LEVELS], ceiling: u16, epoch: u32) -> Self {
+        let open = Threshold { epoch, ..Threshold::OPEN };
         let total: f64 = offered.iter().sum();
+        // Also levels at which nothing came lately are open then.
+        if admitted >= 1.0 || total <= 0.0 {
+            return open;
+        }
         let mut left = total * (1.0 - admitted.clamp(0.0, 1.0));
         let ceiling = ceiling.min(LEVELS_END);
         for (level, here) in (0..ceiling).zip(offered) {
@@ -38,9 +43,7 @@ impl Threshold {
             }
             left -= here;
         }
-        // Also when all that comes is critical: nothing below is there to refuse.
-        let level = if total > 0.0 && admitted < 1.0 { ceiling } else { 0 };
-        Threshold { level, boundary: 0, epoch }
+        Threshold { level: ceiling, boundary: 0, epoch }
     }
 
     /// Whether a request is refused. `sequence` tells the requests of one level
@@ -110,6 +113,14 @@ mod tests {
         let threshold = Threshold::admitting(1.0, &even(), 384, 7);
         assert_eq!((threshold.level(), threshold.boundary()), (0, 0.0));
         assert!(!threshold.refuses(at(0), 1));
+    }
+
+    #[test]
+    fn levels_at_which_nothing_came_lately_are_open_when_everything_is_admitted() {
+        let mut offered = [0.0; LEVELS];
+        offered[300] = 9.0;
+        let threshold = Threshold::admitting(1.0, &offered, 384, 7);
+        assert!((0..512).all(|level| !threshold.refuses(at(level), 1)));
     }
 
     #[test]

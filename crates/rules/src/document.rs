@@ -13,7 +13,7 @@ mod reader;
 mod rule_file;
 
 use ipnet::IpNet;
-use tidegate_algorithms::Limit;
+use tidegate_algorithms::{Limit, Period};
 
 use crate::address::Grouping;
 use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
@@ -34,6 +34,7 @@ pub(crate) struct Placed<T> {
 pub(crate) struct RuleFile {
     pub(crate) domain: Placed<String>,
     pub(crate) charge: Option<Placed<Charge>>,
+    pub(crate) store_deadline: Option<Placed<Period>>,
     pub(crate) plans: Vec<Plan>,
     pub(crate) descriptors: Vec<Descriptor>,
 }

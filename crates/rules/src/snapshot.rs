@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
+use tidegate_algorithms::Period;
 
 use crate::address::{Grouping, parse_address};
 use crate::choices::Charge;
@@ -118,6 +119,7 @@ pub struct Entry<'a> {
 pub struct Domain {
     pub(crate) name: Arc<str>,
     pub(crate) charge: Charge,
+    pub(crate) store_deadline: Option<Period>,
     pub(crate) tree: Tree,
     /// By node: its own part of the path, for explanations.
     pub(crate) labels: Vec<CompactString>,
@@ -177,6 +179,12 @@ impl Domain {
     /// Who is charged when one limit of a request refuses.
     pub const fn charge(&self) -> Charge {
         self.charge
+    }
+
+    /// How long a store that has to be asked may take; the service's own
+    /// setting when not given.
+    pub const fn store_deadline(&self) -> Option<Period> {
+        self.store_deadline
     }
 
     /// The rule that a request's descriptor meets.

@@ -147,6 +147,7 @@ pub(crate) static KEYS: &[Key] = &[
     key(Root, "domain", FilledText, "The namespace of these rules. Requests name it.").upstream().required(),
     key(Root, "descriptors", Many(Descriptor), "The rules: a tree, matched entry by entry.").upstream(),
     key(Root, "charge", Choice(Charge::WORDS), "Who is charged when one limit of a request refuses: nobody (the default), or every limit that matched, as envoyproxy/ratelimit has it."),
+    key(Root, "store_deadline", Duration, "How long the shared store may take for a request of this domain before it counts as failed, such as `20ms`. Default: the service's `store.redis.deadline`."),
     key(Root, "plans", Named(Plan), "Named sets of limits that descriptors can refer to with `plan`."),
 
     key(Descriptor, "key", FilledText, "The key of the request's entry.").upstream().required(),

@@ -238,10 +238,27 @@ fn a_second_file_for_a_domain_is_refused_when_files_are_not_merged() {
 }
 
 #[test]
-fn files_that_contradict_each_other_on_charging_are_refused() {
-    let files =
-        [("one", "domain: d\ncharge: always\n"), ("two", "domain: d\ncharge: all_or_nothing\n")];
-    assert_eq!(several(&files, true).unwrap_err(), ["contradicting_charge"]);
+fn files_that_contradict_each_other_on_the_whole_domain_are_refused() {
+    for [one, other] in [
+        ["charge: always", "charge: all_or_nothing"],
+        ["store_deadline: 5ms", "store_deadline: 1s"],
+    ] {
+        let [one, other] = [one, other].map(|line| format!("domain: d\n{line}\n"));
+        let files = [("one", one.as_str()), ("two", other.as_str())];
+        assert_eq!(several(&files, true).unwrap_err(), ["contradicting_files"]);
+        let files = [("one", one.as_str()), ("two", one.as_str()), ("three", "domain: d\n")];
+        assert!(several(&files, true).is_ok());
+    }
+}
+
+#[test]
+fn a_domain_says_how_long_the_store_may_take() {
+    let deadline = |text| {
+        let rules = several(&[("one", text)], true).unwrap();
+        rules.domain("d").unwrap().store_deadline().map(|deadline| deadline.as_nanos())
+    };
+    assert_eq!(deadline("domain: d\nstore_deadline: 20ms\n"), Some(20_000_000));
+    assert_eq!(deadline("domain: d\n"), None);
 }
 
 #[test]

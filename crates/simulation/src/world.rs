@@ -51,7 +51,7 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct Out {
     number: u64,
-    permit: Permit<Arc<ManualClock>>,
+    permit: Permit<MemoryStore, Arc<ManualClock>>,
     /// The counters that it holds slots of, and the terms they were taken under.
     slots: Vec<(Subject, Terms)>,
 }

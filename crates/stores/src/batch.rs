@@ -1,5 +1,7 @@
 //! The checks of one request, and their answers.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Holder, Limit, Timestamp};
 
@@ -18,6 +20,8 @@ pub enum Verb {
     Refund,
     /// Forget the key.
     Reset,
+    /// Charge the whole cost, whatever the limit says: it was admitted elsewhere.
+    Charge,
 }
 
 /// Who is charged when the checks of a batch disagree.
@@ -50,6 +54,39 @@ pub struct Key {
     pub group: u64,
 }
 
+/// How closely the processes that share a limit agree. A store of one process is always exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// The shared store is asked each time.
+    #[default]
+    Exact,
+    /// From slices of the limit that are taken ahead; never exceeded.
+    Leased,
+    /// Counted here and added up on a beat; exceeded by a stated bound at the most.
+    Eventual,
+}
+
+/// What decides while the shared store cannot be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreError {
+    /// This process, on its share of the limit, from the last known state.
+    #[default]
+    Local,
+    /// Nobody: the check admits.
+    Allow,
+    /// Nobody: the request cannot be decided.
+    Deny,
+}
+
+/// How a limit is kept when its counters are shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// How closely processes agree.
+    pub consistency: Consistency,
+    /// What decides in an outage.
+    pub on_store_error: OnStoreError,
+}
+
 /// One limit applied to one key with a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
@@ -63,6 +100,22 @@ pub struct Check<'a> {
     pub holder: Holder,
     /// What the answer means for the request.
     pub role: Role,
+    /// How the limit is kept when its counters are shared.
+    pub policy: Policy,
+}
+
+impl<'a> Check<'a> {
+    /// A required check that nobody holds slots for.
+    pub fn new(key: Key, limit: &'a Limit, cost: u64) -> Self {
+        Check {
+            key,
+            limit,
+            cost,
+            holder: Holder::default(),
+            role: Role::Required,
+            policy: Policy::default(),
+        }
+    }
 }
 
 /// The checks of one request, decided together.
@@ -76,6 +129,19 @@ pub struct Batch<'a> {
     pub now: Timestamp,
     /// The checks.
     pub checks: &'a [Check<'a>],
+    /// How long a store that has to be asked may take; its own setting when not given.
+    pub within: Option<Duration>,
+    /// What each counter is called in words, for stores that keep them under
+    /// words. Empty unless the engine is asked to say it.
+    pub names: &'a [String],
+}
+
+impl<'a> Batch<'a> {
+    /// A batch without names, with the store's own deadline.
+    #[inline]
+    pub const fn new(verb: Verb, charge: Charge, now: Timestamp, checks: &'a [Check<'a>]) -> Self {
+        Batch { verb, charge, now, checks, within: None, names: &[] }
+    }
 }
 
 /// What an answer rests on.
@@ -87,6 +153,21 @@ pub enum Basis {
     Shared,
     /// No counter: the store is full, and answers as it is configured to.
     Full,
+    /// A slice of the shared limit that this process took ahead.
+    Leased,
+    /// This process's count and what the others had told at the last beat.
+    Eventual,
+    /// This process's share of the limit: the shared store cannot be asked.
+    Local,
+    /// Nothing: the shared store cannot be asked, and the limit admits then.
+    Unasked,
+}
+
+impl Basis {
+    /// Whether the answer stands in for one that the shared store could not give.
+    pub const fn is_degraded(self) -> bool {
+        matches!(self, Basis::Local | Basis::Unasked)
+    }
 }
 
 /// One check's answer.

@@ -16,6 +16,16 @@ pub trait CounterStore {
         batch: &Batch<'_>,
         answers: &mut Answers,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Somebody holds the slots of these checks until they are given back. A
+    /// store whose slots expire while they are held keeps them alive from now on.
+    fn hold(&self, batch: &Batch<'_>) {
+        let _ = batch;
+    }
+
+    /// Gives back what the batch charged, without being waited for: at once
+    /// where that is possible, soon where it is not.
+    fn give_back(&self, batch: &Batch<'_>);
 }
 
 /// Why a store could not decide.
@@ -30,7 +40,93 @@ pub enum StoreError {
     /// The store cannot be reached, or answered what makes no sense.
     #[error("the store cannot be used: {reason}")]
     Unavailable {
-        /// In the store's own words.
+        /// Which kind of failure, for those who count them.
+        kind: FailureKind,
+        /// In words that say what to do about it.
         reason: String,
     },
+}
+
+impl StoreError {
+    /// Which kind of failure it is.
+    pub const fn kind(&self) -> FailureKind {
+        match self {
+            StoreError::Timeout { .. } => FailureKind::Timeout,
+            StoreError::Unavailable { kind, .. } => *kind,
+        }
+    }
+}
+
+/// What went wrong, as few words as a metric needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureKind {
+    /// No answer in time.
+    Timeout,
+    /// Nobody listens, or the connection was cut.
+    Refused,
+    /// More checks wait in this process than it lets wait.
+    Overloaded,
+    /// The store has no memory left.
+    Full,
+    /// The store takes no writes: it is a replica.
+    ReadOnly,
+    /// The store reads its data and does not answer yet.
+    Loading,
+    /// The store does not accept who we are, or what we may do.
+    Auth,
+    /// The cluster does not agree on who has the key.
+    Cluster,
+    /// The answer is not one that such a store gives.
+    Protocol,
+    /// Anything else.
+    Other,
+}
+
+impl FailureKind {
+    /// All kinds, in the order of their [`FailureKind::index`].
+    pub const ALL: [FailureKind; 10] = [
+        FailureKind::Timeout,
+        FailureKind::Refused,
+        FailureKind::Overloaded,
+        FailureKind::Full,
+        FailureKind::ReadOnly,
+        FailureKind::Loading,
+        FailureKind::Auth,
+        FailureKind::Cluster,
+        FailureKind::Protocol,
+        FailureKind::Other,
+    ];
+
+    /// The kind's place in [`FailureKind::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The kind in one word, for labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            FailureKind::Timeout => "timeout",
+            FailureKind::Refused => "refused",
+            FailureKind::Overloaded => "overloaded",
+            FailureKind::Full => "full",
+            FailureKind::ReadOnly => "readonly",
+            FailureKind::Loading => "loading",
+            FailureKind::Auth => "auth",
+            FailureKind::Cluster => "cluster",
+            FailureKind::Protocol => "protocol",
+            FailureKind::Other => "other",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FailureKind;
+
+    #[test]
+    fn every_kind_stands_at_its_index() {
+        for (index, kind) in FailureKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), index, "{}", kind.word());
+        }
+    }
 }

@@ -11,8 +11,18 @@ mod batch;
 mod counter_store;
 
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 
-pub use batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Role, Verb, passes};
-pub use counter_store::{CounterStore, StoreError};
+pub use batch::{
+    Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
+    Verb, passes,
+};
+pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+#[cfg(feature = "redis")]
+pub use redis::{
+    CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
+    RedisSettings, RedisSettingsError, RedisTls, Secret,
+};

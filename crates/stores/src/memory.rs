@@ -248,7 +248,7 @@ impl MemoryStore {
         let state = &mut located.loaded.state;
         let decision = match located.basis {
             Basis::Full => check.limit.peek(state, ask(check, now)),
-            Basis::Exact | Basis::Shared => check.limit.check(state, ask(check, now)),
+            _ => check.limit.check(state, ask(check, now)),
         };
         self.conclude(&mut shard, located, decision, now)
     }
@@ -363,8 +363,8 @@ impl MemoryStore {
     ) -> Answer {
         let Located { key, loaded, basis } = located;
         let budget = match basis {
-            Basis::Exact => self.shard_budget,
             Basis::Shared | Basis::Full => self.shard_budget_shared,
+            _ => self.shard_budget,
         };
         let known = !loaded.is_new();
         let kept = if basis == Basis::Full && !known {
@@ -400,12 +400,13 @@ impl MemoryStore {
     fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
         let ask = ask(check, now);
         let mut shard = self.lock(check.key.fingerprint);
-        if verb == Verb::Take {
+        if matches!(verb, Verb::Take | Verb::Charge) {
             let mut located = self.locate(&mut shard, check, Wanted::default(), now);
             let state = &mut located.loaded.state;
             let decision = match located.basis {
                 Basis::Full => check.limit.peek(state, ask),
-                Basis::Exact | Basis::Shared => check.limit.take(state, ask),
+                _ if verb == Verb::Take => check.limit.take(state, ask),
+                _ => check.limit.overcharge(state, ask),
             };
             return self.conclude(&mut shard, located, decision, now);
         }
@@ -416,7 +417,9 @@ impl MemoryStore {
         let decision = match verb {
             Verb::Refund => check.limit.refund(&mut loaded.state, ask),
             Verb::Reset => check.limit.peek(&mut State::Unused, ask.with_cost(0)),
-            Verb::Check | Verb::Peek | Verb::Take => check.limit.peek(&mut loaded.state, ask),
+            Verb::Check | Verb::Peek | Verb::Take | Verb::Charge => {
+                check.limit.peek(&mut loaded.state, ask)
+            }
         };
         if verb == Verb::Reset {
             shard.remove(check.key.fingerprint);
@@ -432,6 +435,10 @@ impl CounterStore for MemoryStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.apply_now(batch, answers);
         Ok(())
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.apply_now(batch, &mut Answers::new());
     }
 }
 

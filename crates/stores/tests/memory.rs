@@ -11,7 +11,7 @@ use tidegate_algorithms::{
 };
 use tidegate_stores::{
     Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
-    Role, Verb, WhenFull,
+    Verb, WhenFull,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -27,7 +27,7 @@ fn key(store: &MemoryStore, name: &str) -> Key {
 
 fn check<'a>(store: &MemoryStore, name: &str, limit: &'a Limit) -> Check<'a> {
     let key = key(store, name);
-    Check { key, limit, cost: 1, holder: Holder(0), role: Role::Required }
+    Check::new(key, limit, 1)
 }
 
 fn ask(store: &MemoryStore, name: &str, limit: &Limit, now: Timestamp) -> Answer {
@@ -116,7 +116,7 @@ fn threads_with_several_keys_in_any_order_neither_deadlock_nor_overspend() {
                     checks.rotate_left((thread + turn) % names.len());
                     let mut answers = Answers::new();
                     let charge = Charge::AllOrNothing;
-                    let batch = Batch { verb: Verb::Check, charge, now: NOW, checks: &checks };
+                    let batch = Batch::new(Verb::Check, charge, NOW, &checks);
                     store.apply_now(&batch, &mut answers);
                     let all = answers.iter().all(|answer| answer.decision.is_admitted());
                     admitted.fetch_add(u64::from(all), Ordering::Relaxed);
@@ -197,7 +197,7 @@ fn a_full_store_answers_new_keys_as_configured() {
 fn together(store: &MemoryStore, verb: Verb, checks: &[Check<'_>], now: Timestamp) -> Answers {
     let mut answers = Answers::new();
     let charge = Charge::AllOrNothing;
-    store.apply_now(&Batch { verb, charge, now, checks }, &mut answers);
+    store.apply_now(&Batch::new(verb, charge, now, checks), &mut answers);
     answers
 }
 
@@ -273,7 +273,7 @@ fn several_new_keys_of_a_request_are_counted_all_or_none_as_the_store_fills() {
             let checks = [first, under(&log, 2), under(&bucket, 3), under(&log, 4)];
             let mut answers = Answers::new();
             let charge = Charge::AllOrNothing;
-            let batch = Batch { verb: Verb::Check, charge, now: NOW, checks: &checks };
+            let batch = Batch::new(Verb::Check, charge, NOW, &checks);
             store.apply_now(&batch, &mut answers);
             let admitted = answers.iter().all(|answer| answer.decision.is_admitted());
             let counted = answers.iter().all(|answer| answer.basis != Basis::Full);
@@ -349,7 +349,7 @@ fn a_key_is_inspected_and_reset_although_only_its_fingerprint_is_kept() {
     let apply = |verb| {
         let checks = [check(&store, "ada", &limit)];
         let mut answers = Answers::new();
-        let batch = Batch { verb, charge: Charge::AllOrNothing, now: NOW, checks: &checks };
+        let batch = Batch::new(verb, Charge::AllOrNothing, NOW, &checks);
         store.apply_now(&batch, &mut answers);
         answers[0].decision
     };

@@ -43,7 +43,7 @@ pub(super) struct Session {
     domain: String,
     /// What was switched, by domain and path.
     modes: HashMap<(String, String), Mode>,
-    in_flight: Vec<Permit<DemoClock>>,
+    in_flight: Vec<Permit<MemoryStore, DemoClock>>,
 }
 
 impl Session {

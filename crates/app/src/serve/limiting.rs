@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use tidegate_doors::{Health, Meter, Observations, ObservationsConfig, SpanNotes};
-use tidegate_engine::{
-    Engine, MemoryConfig, MemoryStore, NearLimit, Observer, Request, SystemClock, Verdict,
-};
+use tidegate_engine::{Engine, NearLimit, Observer, Request, SystemClock, Verdict};
 
 use super::SharedEngine;
-use crate::config::{Config, FailureMode, WhenFull};
-use crate::exit::{Complaint, Failure};
+use super::counters::{Counters, budget_bytes};
+use crate::config::{Config, FailureMode};
 
 /// The engine, and everything about it that doors show.
 #[derive(Debug)]
-pub(super) struct Limiting {
-    pub(super) engine: SharedEngine,
+pub(super) struct Limiting<S> {
+    pub(super) engine: SharedEngine<S>,
     pub(super) observations: Arc<Observations>,
     pub(super) health: Health,
     pub(super) budget_bytes: usize,
@@ -23,18 +21,8 @@ pub(super) struct Limiting {
     pub(super) http: Arc<Meter>,
 }
 
-impl Limiting {
-    pub(super) fn new(config: &Config, traced: bool) -> Result<Self, Failure> {
-        let memory = &config.store.memory;
-        let budget_bytes = usize::try_from(memory.budget.bytes()).unwrap_or(usize::MAX);
-        let when_full = match memory.when_full {
-            WhenFull::Approximate => tidegate_engine::WhenFull::Approximate,
-            WhenFull::Allow => tidegate_engine::WhenFull::Allow,
-            WhenFull::Deny => tidegate_engine::WhenFull::Deny,
-        };
-        let store = MemoryStore::new(MemoryConfig { budget_bytes, when_full, seed: None });
-        let store = store
-            .map_err(|error| Complaint::new(error.to_string(), "raise `store.memory.budget`"))?;
+impl<S: Counters> Limiting<S> {
+    pub(super) fn new(config: &Config, store: S, traced: bool) -> Self {
         let failure_mode = match config.limiter.failure_mode {
             FailureMode::Admit => tidegate_engine::FailureMode::Admit,
             FailureMode::Refuse => tidegate_engine::FailureMode::Refuse,
@@ -51,14 +39,14 @@ impl Limiting {
             .with_failure_mode(failure_mode)
             .with_tallies(near)
             .with_observer(Arc::new(watching));
-        Ok(Limiting {
+        Limiting {
             engine: Arc::new(engine),
             observations,
             health: Health::new(),
-            budget_bytes,
+            budget_bytes: budget_bytes(config),
             rls: Arc::new(Meter::new("grpc")),
             http: Arc::new(Meter::new("http")),
-        })
+        }
     }
 }
 

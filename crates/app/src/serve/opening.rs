@@ -12,9 +12,12 @@ use tidegate_doors::server::{
 };
 use tidegate_doors::{
     Change, DebugDoor, DebugParts, DebugSettings, HttpApi, HttpApiParts, HttpApiSettings,
-    JsonHandler, StoreReading, Token, Traced,
+    JsonHandler, Token, Traced,
 };
 
+use tidegate_engine::SystemClock;
+
+use super::counters::Counters;
 use super::limiting::Limiting;
 use super::log::LogLevel;
 use super::rules::{self, Rules};
@@ -37,9 +40,9 @@ pub(super) struct Doors {
 
 impl Doors {
     /// Opens every door; the last thing of a start.
-    pub(super) fn open(
+    pub(super) fn open<S: Counters>(
         config: &Config,
-        limiting: &Limiting,
+        limiting: &Limiting<S>,
         rules: &Rules,
         level: LogLevel,
         tracer: Option<Arc<BoxedTracer>>,
@@ -114,7 +117,7 @@ fn workers(config: &Config) -> NonZeroUsize {
     }
 }
 
-fn rls(config: &Config, limiting: &Limiting, health: &HealthHandle) -> Rls {
+fn rls<S: Counters>(config: &Config, limiting: &Limiting<S>, health: &HealthHandle) -> Rls<S> {
     let limiter = &config.limiter;
     let headers = &limiter.response_headers;
     let settings = RlsSettings {
@@ -133,7 +136,12 @@ fn rls(config: &Config, limiting: &Limiting, health: &HealthHandle) -> Rls {
     Rls::new(Arc::clone(&limiting.engine), settings, health, Arc::clone(&limiting.rls))
 }
 
-fn http(config: &Config, limiting: &Limiting, rules: &Rules, rls: &Rls) -> HttpApi {
+fn http<S: Counters>(
+    config: &Config,
+    limiting: &Limiting<S>,
+    rules: &Rules,
+    rls: &Rls<S>,
+) -> HttpApi<S> {
     let rls = rls.clone();
     let json: JsonHandler = Arc::new(move |body| {
         let rls = rls.clone();
@@ -153,12 +161,12 @@ fn http(config: &Config, limiting: &Limiting, rules: &Rules, rls: &Rls) -> HttpA
     HttpApi::new(Arc::clone(&limiting.engine), parts)
 }
 
-fn debug(
+fn debug<S: Counters>(
     config: &Config,
-    limiting: &Limiting,
+    limiting: &Limiting<S>,
     rules: &Rules,
     level: LogLevel,
-) -> Result<DebugDoor<tidegate_engine::MemoryStore, tidegate_engine::SystemClock>, Failure> {
+) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let settings = DebugSettings {
         token: token(&config.debug)?,
         changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
@@ -173,7 +181,7 @@ fn debug(
         observations: Arc::clone(&limiting.observations),
         meters: vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)],
         log_level: Some(Box::new(level)),
-        store: Some(Box::new(move || StoreReading { stats: engine.store().stats(), budget_bytes })),
+        store: Some(Box::new(move || engine.store().reading(budget_bytes))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();

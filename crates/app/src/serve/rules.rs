@@ -11,6 +11,7 @@ use tidegate_doors::{Health, RulesFailure, RulesReading, RulesStatus, RulesView}
 use tidegate_engine::Timestamp;
 use tidegate_rules::Problem;
 
+use super::counters::Counters;
 use super::limiting::Limiting;
 use super::{SharedEngine, system};
 use crate::config::{Config, RulesFrom};
@@ -32,7 +33,10 @@ pub(super) struct Rules {
 
 impl Rules {
     /// Loads the rules, and begins to watch them.
-    pub(super) fn start(config: &Config, limiting: &Limiting) -> Result<Self, Failure> {
+    pub(super) fn start<S: Counters>(
+        config: &Config,
+        limiting: &Limiting<S>,
+    ) -> Result<Self, Failure> {
         let engine = Arc::clone(&limiting.engine);
         let gate = Gate { health: limiting.health.clone(), needs: config.health.needs_rules };
         gate.set(false);
@@ -85,14 +89,14 @@ fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
 }
 
 /// Starts to watch a source for the engine.
-fn started<S: tidegate_control::RuleSource + Send + 'static>(
-    source: S,
+fn started<R: tidegate_control::RuleSource + Send + 'static, S: Counters>(
+    source: R,
     config: &Config,
-    engine: SharedEngine,
+    engine: SharedEngine<S>,
     gate: Gate,
 ) -> std::io::Result<RuleWatch> {
     #[expect(clippy::disallowed_methods, reason = "people are told the date")]
-    let watch: RuleWatchBuilder<S> = RuleWatch::of(source, SystemTime::now);
+    let watch: RuleWatchBuilder<R> = RuleWatch::of(source, SystemTime::now);
     watch.options(config.rules.options()).settings(settings(config)).report(report).start(
         move |snapshot| {
             gate.set(snapshot.domains().next().is_some());

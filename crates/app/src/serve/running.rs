@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{interval, sleep};
 
+use super::counters::Counters;
 use super::limiting::Limiting;
 use super::notify::ServiceManager;
 use super::opening::Doors;
@@ -34,11 +35,11 @@ impl Signals {
 }
 
 /// Serves until a signal says stop, then lets requests finish.
-pub(super) async fn until_stopped(
+pub(super) async fn until_stopped<S: Counters>(
     config: &Config,
     mut signals: Signals,
     doors: Doors,
-    limiting: &Limiting,
+    limiting: &Limiting<S>,
     rules: &Rules,
 ) {
     let manager = ServiceManager::from_environment();
@@ -68,7 +69,7 @@ pub(super) async fn until_stopped(
 }
 
 /// What is looked after while requests are served.
-fn look_after(doors: &Doors, limiting: &Limiting) {
+fn look_after<S: Counters>(doors: &Doors, limiting: &Limiting<S>) {
     doors.grpc_health.set_serving(limiting.health.is_ready());
     for (door, tls) in &doors.certificates {
         match tls.refresh() {
@@ -83,7 +84,12 @@ fn look_after(doors: &Doors, limiting: &Limiting) {
 
 /// Says that nobody should come any more, waits, lets requests finish. A
 /// second signal ends the wait.
-async fn drain(config: &Config, mut signals: Signals, doors: Doors, limiting: &Limiting) {
+async fn drain<S: Counters>(
+    config: &Config,
+    mut signals: Signals,
+    doors: Doors,
+    limiting: &Limiting<S>,
+) {
     limiting.health.hold_back("stop", "the service is stopping");
     doors.grpc_health.drain();
     let hurry = async {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_engine::{
-    Clock, Descriptor, Holder, Limit, MemoryConfig, MemoryStore, Period, Request, Role,
-    SystemClock, Timestamp, TokenBucket, Verb,
+    Clock, Descriptor, Limit, MemoryConfig, MemoryStore, Period, Request, SystemClock, Timestamp,
+    TokenBucket, Verb,
 };
 use tidegate_stores::{Answers, Batch, Charge, Check, Key};
 
@@ -97,12 +97,12 @@ pub(super) fn table() -> anyhow::Result<Table> {
 fn check<'l>(store: &MemoryStore, limit: &'l Limit, group: u64) -> Check<'l> {
     let fingerprint = store.fingerprinter().of(1, KEY).under(group);
     let key = Key { fingerprint, group };
-    Check { key, limit, cost: 1, holder: Holder::default(), role: Role::Required }
+    Check::new(key, limit, 1)
 }
 
 /// Decides known keys at a given time.
 fn decide(store: &MemoryStore, checks: &[Check<'_>]) {
-    let batch = Batch { verb: Verb::Check, charge: Charge::AllOrNothing, now: NOW, checks };
+    let batch = Batch::new(Verb::Check, Charge::AllOrNothing, NOW, checks);
     let mut answers = Answers::new();
     store.apply_now(black_box(&batch), &mut answers);
     black_box(&answers);

@@ -13,7 +13,7 @@ use http_body::Body;
 use http_body_util::Full;
 use hyper::service::Service;
 use serde::Serialize;
-use tidegate_engine::{Clock, Engine, MemoryStore, SystemClock, Verb};
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Verb};
 use tidegate_rules::closest;
 
 use super::body::{self, Unread};
@@ -23,7 +23,7 @@ use super::encode::{self, Told};
 use super::explain::explain;
 use super::health::Health;
 use super::openapi::OPENAPI;
-use super::permits::{self, Permits, SlotStore, Token};
+use super::permits::{self, HeldSlots, Permits, Token};
 use super::route::{self, Astray, ROUTES, Route};
 use super::rules_view::{self, RulesView};
 use super::settings::{HttpApiSettings, Verbs};
@@ -86,7 +86,11 @@ impl<S, C> HttpApi<S, C> {
     }
 }
 
-impl<S: SlotStore, C: Clock + Send + Sync + 'static> Shared<S, C> {
+impl<S, C> Shared<S, C>
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
     async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> Answer {
         let began = self.engine.clock().now();
         let head = request.method() == Method::HEAD;
@@ -192,7 +196,10 @@ impl<S: SlotStore, C: Clock + Send + Sync + 'static> Shared<S, C> {
         let descriptors = asked.descriptors(&entries);
         let request = asked.request(&descriptors);
         let (verdict, held) = match verb {
-            Verb::Check => S::admit(&self.engine, &request).await,
+            Verb::Check => {
+                let (verdict, permit) = self.engine.admit(&request).await;
+                (verdict, HeldSlots::of(permit))
+            }
             _ => (self.engine.apply(verb, &request).await, None),
         };
         let now = self.engine.clock().now();
@@ -429,7 +436,7 @@ fn without_body(mut answer: Answer) -> Answer {
 
 impl<S, C, B> Service<Request<B>> for HttpApi<S, C>
 where
-    S: SlotStore,
+    S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Send,

@@ -235,6 +235,10 @@ impl<'v> DecisionTold<'v> {
                 Basis::Exact => None,
                 Basis::Shared => Some("shared"),
                 Basis::Full => Some("full"),
+                Basis::Leased => Some("leased"),
+                Basis::Eventual => Some("eventual"),
+                Basis::Local => Some("local"),
+                Basis::Unasked => Some("unasked"),
             },
         }
     }

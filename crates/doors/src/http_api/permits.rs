@@ -8,51 +8,34 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_engine::{
-    Algorithm, Clock, CounterStore, Engine, MemoryStore, Nanos, Request, Timestamp, Verdict,
-};
+use tidegate_engine::{Algorithm, Clock, CounterStore, Nanos, Permit, Timestamp, Verdict};
 
 /// How many expired tokens one check forgets at most: more than one, so that
 /// the table shrinks, and few, so that no check waits for many.
 const FORGET_MAX: usize = 4;
 
-/// A store whose slots can be held between two requests.
-pub trait SlotStore: CounterStore + Sized + Send + Sync + 'static {
-    /// Decides a request, and keeps hold of the slots that it takes.
-    ///
-    /// Unless a store says otherwise, nothing is kept hold of: slots come back
-    /// when their time to live has passed.
-    fn admit<C: Clock + Send + Sync + 'static>(
-        engine: &Arc<Engine<Self, C>>,
-        request: &Request<'_>,
-    ) -> impl Future<Output = (Verdict, Option<HeldSlots>)> + Send {
-        async { (engine.check(request).await, None) }
-    }
-}
-
-impl SlotStore for MemoryStore {
-    async fn admit<C: Clock + Send + Sync + 'static>(
-        engine: &Arc<Engine<Self, C>>,
-        request: &Request<'_>,
-    ) -> (Verdict, Option<HeldSlots>) {
-        let (verdict, permit) = engine.admit_now(request);
-        // Nothing is boxed for requests that hold nothing, which are most.
-        let held = (!permit.is_empty()).then(|| HeldSlots::new(permit));
-        (verdict, held)
-    }
-}
-
 /// Slots that are given back when this is dropped.
-pub struct HeldSlots(#[expect(dead_code, reason = "dropping it is its use")] Box<dyn Send + Sync>);
+pub(super) struct HeldSlots(
+    #[expect(dead_code, reason = "dropping it is its use")] Box<dyn Send + Sync>,
+);
 
 impl HeldSlots {
     /// Keeps what gives the slots back when it is dropped.
-    pub fn new(permit: impl Send + Sync + 'static) -> Self {
+    fn new(permit: impl Send + Sync + 'static) -> Self {
         HeldSlots(Box::new(permit))
+    }
+
+    /// The slots of a permit, if it has any. Nothing is boxed for requests
+    /// that hold nothing, which are most.
+    pub(super) fn of<S, C>(permit: Permit<S, C>) -> Option<Self>
+    where
+        S: CounterStore + Send + Sync + 'static,
+        C: Clock + Send + Sync + 'static,
+    {
+        (!permit.is_empty()).then(|| HeldSlots::new(permit))
     }
 }
 
@@ -191,6 +174,8 @@ pub(super) fn lasting(verdict: &Verdict) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);

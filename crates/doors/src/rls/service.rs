@@ -1,6 +1,5 @@
 //! The door as a service: one call in, one answer out.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -104,14 +103,6 @@ where
     S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    /// The engine, if it decides on the calling thread. Then nothing has to be
-    /// kept while it decides, and a call costs no future of its own.
-    #[inline]
-    fn engine_here(&self) -> Option<&Engine<MemoryStore, C>> {
-        let engine: &dyn Any = &*self.engine;
-        engine.downcast_ref()
-    }
-
     #[inline]
     fn examine(&self, asked: &Asked<'_>) -> Result<OwnLimits, Failure> {
         let upstream = self.settings.upstream_errors;
@@ -323,7 +314,7 @@ where
     /// Answers a call whose body has come; the future where it has to wait.
     #[inline]
     fn reply(&self, body: Bytes) -> Result<Told<Bytes>, Replying> {
-        if let Some(engine) = self.shared.engine_here() {
+        if let Some(engine) = self.shared.engine.here() {
             let asked = self.shared.read(&body, self.compression);
             return Ok(asked.and_then(|asked| self.shared.answer_now(engine, &asked, encode)));
         }

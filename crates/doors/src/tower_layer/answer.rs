@@ -12,8 +12,8 @@ use crate::notice::Notice;
 use crate::problem::problem_answer;
 
 /// The refusal in the words of whoever asks, with the rate limit fields.
-pub(super) fn refuse<C>(
-    settings: &Settings<C>,
+pub(super) fn refuse<T, C>(
+    settings: &Settings<T, C>,
     request: &Parts,
     notice: &Notice<'_>,
     now: Timestamp,

@@ -7,14 +7,18 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tidegate_engine::{Clock, Permit};
+use tidegate_engine::{Clock, CounterStore, Permit};
 
-/// The slots of a request, if it has any, whatever the clock. Dropping gives them back.
+/// The slots of a request, if it has any, whatever the store and the clock. Dropping gives them back.
 pub(super) struct Held(Option<Box<dyn Send + Sync>>);
 
 impl Held {
     /// Nothing is boxed for requests that hold nothing, which are most.
-    pub(super) fn new<C: Clock + Send + Sync + 'static>(permit: Permit<C>) -> Self {
+    pub(super) fn new<S, C>(permit: Permit<S, C>) -> Self
+    where
+        S: CounterStore + Send + Sync + 'static,
+        C: Clock + Send + Sync + 'static,
+    {
         let permit: Option<Box<dyn Send + Sync>> =
             if permit.is_empty() { None } else { Some(Box::new(permit)) };
         Held(permit)

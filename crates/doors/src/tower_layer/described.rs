@@ -1,8 +1,10 @@
 //! Who asks for what, owned, so that a closure can return it.
 
+use std::sync::Arc;
+
 use compact_str::CompactString;
 use smallvec::SmallVec;
-use tidegate_engine::{Descriptor, Entry, Request};
+use tidegate_engine::{Clock, CounterStore, Descriptor, Engine, Entry, Permit, Request, Verdict};
 
 /// What a request is limited by. Short keys and values are kept in place.
 ///
@@ -68,16 +70,39 @@ impl Described {
 
     /// Asks something about the request that is described.
     pub(super) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
-        let entries: SmallVec<[Entry<'_>; 4]> =
-            self.entries.iter().map(|(key, value)| Entry { key, value }).collect();
+        let entries = self.entries();
+        let descriptors = self.descriptors(&entries);
+        question(&Request { domain, descriptors: &descriptors, cost: self.cost })
+    }
+
+    /// Asks an engine whose store has to be waited for.
+    pub(super) async fn admit<S, C>(
+        &self,
+        domain: &str,
+        engine: &Arc<Engine<S, C>>,
+    ) -> (Verdict, Permit<S, C>)
+    where
+        S: CounterStore + 'static,
+        C: Clock + 'static,
+    {
+        let entries = self.entries();
+        let descriptors = self.descriptors(&entries);
+        engine.admit(&Request { domain, descriptors: &descriptors, cost: self.cost }).await
+    }
+
+    fn entries(&self) -> SmallVec<[Entry<'_>; 4]> {
+        self.entries.iter().map(|(key, value)| Entry { key, value }).collect()
+    }
+
+    fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
         let mut begin = 0;
-        let mut descriptors: SmallVec<[Descriptor<'_>; 4]> = SmallVec::new();
+        let mut descriptors = SmallVec::new();
         for part in &self.descriptors {
             let entries = entries.get(begin..part.end).unwrap_or_default();
             descriptors.push(Descriptor { cost: part.cost, ..Descriptor::new(entries) });
             begin = part.end;
         }
-        question(&Request { domain, descriptors: &descriptors, cost: self.cost })
+        descriptors
     }
 
     fn add<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>, cost: Option<u64>) -> Self

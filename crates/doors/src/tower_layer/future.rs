@@ -15,6 +15,7 @@ use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::body::{Held, LimitedBody};
+use super::service::Ruled;
 use crate::headers::Fields;
 
 /// What a request that may pass takes along: its slots, and the fields for its answer.
@@ -54,9 +55,13 @@ pin_project! {
     }
 }
 
+/// A store that is asked about a request.
+pub(super) type Deciding<B> = Pin<Box<dyn Future<Output = (Ruled, Request<B>)> + Send>>;
+
 pin_project! {
     #[project = StageProjection]
     enum Stage<S, B, F> {
+        Deciding { decision: Deciding<B>, service: Option<S> },
         Refused { answer: Option<Response<Bytes>> },
         Waiting { #[pin] turn: Sleep, service: S, request: Option<Request<B>> },
         Running { #[pin] answer: F },
@@ -67,6 +72,11 @@ impl<S, B> RateLimitFuture<S, B>
 where
     S: Service<Request<B>>,
 {
+    pub(super) const fn deciding(decision: Deciding<B>, service: S) -> Self {
+        let stage = Stage::Deciding { decision, service: Some(service) };
+        RateLimitFuture { stage, passage: None }
+    }
+
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
         RateLimitFuture { stage: Stage::Refused { answer: Some(answer) }, passage: None }
     }
@@ -93,6 +103,25 @@ where
         let mut this = self.project();
         loop {
             match this.stage.as_mut().project() {
+                StageProjection::Deciding { decision, service } => {
+                    let (ruled, request) = ready!(decision.as_mut().poll(context));
+                    let mut service = service.take().expect("a request is decided once");
+                    match ruled {
+                        Ruled::Refused(answer) => {
+                            this.stage.set(Stage::Refused { answer: Some(answer) });
+                        }
+                        Ruled::Passed { after: Nanos::ZERO, passage } => {
+                            *this.passage = Some(passage);
+                            let answer = service.call(request);
+                            this.stage.set(Stage::Running { answer });
+                        }
+                        Ruled::Passed { after, passage } => {
+                            *this.passage = Some(passage);
+                            let (turn, request) = (sleep(Duration::from(after)), Some(request));
+                            this.stage.set(Stage::Waiting { turn, service, request });
+                        }
+                    }
+                }
                 StageProjection::Refused { answer } => {
                     let answer = answer.take().expect("a future is not polled after its end");
                     return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
@@ -120,6 +149,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.stage {
+            Stage::Deciding { .. } => "deciding",
             Stage::Refused { .. } => "refused",
             Stage::Waiting { .. } => "waiting",
             Stage::Running { .. } => "running",

@@ -1,12 +1,17 @@
 //! The limited service: decides, then refuses, delays or passes on.
+//!
+//! With the embedded store a request is decided where it arrives. Another store
+//! has to be waited for: then the request, and the service that was made ready
+//! for it, wait in the future.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, Nanos, SystemClock};
+use tidegate_engine::{Clock, CounterStore, MemoryStore, Nanos, Permit, SystemClock, Verdict};
 use tower_service::Service;
 
 use super::answer::refuse;
@@ -18,33 +23,35 @@ use crate::notice::Notice;
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
-pub struct RateLimit<S, C = SystemClock> {
+pub struct RateLimit<S, T = MemoryStore, C = SystemClock> {
     inner: S,
-    settings: Arc<Settings<C>>,
+    settings: Arc<Settings<T, C>>,
 }
 
-impl<S, C> RateLimit<S, C> {
-    pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
+impl<S, T, C> RateLimit<S, T, C> {
+    pub(super) const fn new(inner: S, settings: Arc<Settings<T, C>>) -> Self {
         RateLimit { inner, settings }
     }
 }
 
-impl<S: Clone, C> Clone for RateLimit<S, C> {
+impl<S: Clone, T, C> Clone for RateLimit<S, T, C> {
     fn clone(&self) -> Self {
         RateLimit { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
 /// What becomes of a request.
-enum Ruled {
+pub(super) enum Ruled {
     Refused(Response<Bytes>),
     Passed { after: Nanos, passage: Passage },
 }
 
-impl<S, C, B, R> Service<Request<B>> for RateLimit<S, C>
+impl<S, T, C, B, R> Service<Request<B>> for RateLimit<S, T, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    T: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
+    B: Send + 'static,
     R: Body,
     R::Data: From<Bytes>,
 {
@@ -58,7 +65,23 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let ruled = self.settings.rule_on(&parts);
+        let settings = &self.settings;
+        let Some(described) = (settings.describe)(&parts) else {
+            let request = Request::from_parts(parts, body);
+            return RateLimitFuture::running(self.inner.call(request), Passage::free());
+        };
+        let decided =
+            described.ask(&settings.domain, |request| settings.engine.admit_here(request));
+        let Some((verdict, permit)) = decided else {
+            let settings = Arc::clone(settings);
+            let deciding = async move {
+                let (verdict, permit) = described.admit(&settings.domain, &settings.engine).await;
+                let ruled = settings.rule_on(&parts, &verdict, permit);
+                (ruled, Request::from_parts(parts, body))
+            };
+            return RateLimitFuture::deciding(Box::pin(deciding), self.take_ready());
+        };
+        let ruled = settings.rule_on(&parts, &verdict, permit);
         let request = Request::from_parts(parts, body);
         match ruled {
             Ruled::Refused(answer) => RateLimitFuture::refused(answer),
@@ -66,24 +89,28 @@ where
                 RateLimitFuture::running(self.inner.call(request), passage)
             }
             Ruled::Passed { after, passage } => {
-                // The one that was made ready goes with the request; the clone
-                // that stays has to become ready itself.
-                let unready = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, unready);
-                RateLimitFuture::waiting(after, ready, request, passage)
+                RateLimitFuture::waiting(after, self.take_ready(), request, passage)
             }
         }
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Settings<C> {
-    fn rule_on(&self, request: &http::request::Parts) -> Ruled {
-        let Some(described) = (self.describe)(request) else {
-            return Ruled::Passed { after: Nanos::ZERO, passage: Passage::free() };
-        };
-        let (verdict, permit) =
-            described.ask(&self.domain, |request| self.engine.admit_now(request));
-        let notice = Notice::of(&verdict);
+impl<S: Clone, T, C> RateLimit<S, T, C> {
+    /// The service that was made ready goes with the request; the clone that
+    /// stays has to become ready itself.
+    fn take_ready(&mut self) -> S {
+        let unready = self.inner.clone();
+        std::mem::replace(&mut self.inner, unready)
+    }
+}
+
+impl<T, C> Settings<T, C>
+where
+    T: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    fn rule_on(&self, request: &Parts, verdict: &Verdict, permit: Permit<T, C>) -> Ruled {
+        let notice = Notice::of(verdict);
         let now = self.engine.clock().now();
         if notice.is_refusal() {
             return Ruled::Refused(refuse(self, request, &notice, now));

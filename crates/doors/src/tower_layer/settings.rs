@@ -64,13 +64,13 @@ type Answer = dyn Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync;
 /// # drop(layer);
 /// # Ok::<(), tidegate_engine::ConfigError>(())
 /// ```
-pub struct RateLimitLayer<C = SystemClock> {
-    settings: Settings<C>,
+pub struct RateLimitLayer<T = MemoryStore, C = SystemClock> {
+    settings: Settings<T, C>,
 }
 
 /// What the layer hands to its services.
-pub(super) struct Settings<C> {
-    pub(super) engine: Arc<Engine<MemoryStore, C>>,
+pub(super) struct Settings<T, C> {
+    pub(super) engine: Arc<Engine<T, C>>,
     pub(super) domain: Arc<str>,
     pub(super) describe: Arc<Describe>,
     pub(super) answer: Option<Arc<Answer>>,
@@ -79,11 +79,11 @@ pub(super) struct Settings<C> {
     pub(super) wait_for_turn: bool,
 }
 
-impl<C> RateLimitLayer<C> {
+impl<T, C> RateLimitLayer<T, C> {
     /// Limits by the rules that `engine` has for `domain`. The closure says
     /// what a request is limited by; `None` lets it pass without being asked about.
     pub fn new<D>(
-        engine: Arc<Engine<MemoryStore, C>>,
+        engine: Arc<Engine<T, C>>,
         domain: impl Into<Arc<str>>,
         describe: impl Fn(&Parts) -> D + Send + Sync + 'static,
     ) -> Self
@@ -172,21 +172,21 @@ impl RateLimitLayer {
     }
 }
 
-impl<S, C> Layer<S> for RateLimitLayer<C> {
-    type Service = RateLimit<S, C>;
+impl<S, T, C> Layer<S> for RateLimitLayer<T, C> {
+    type Service = RateLimit<S, T, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RateLimit::new(inner, Arc::new(self.settings.clone()))
     }
 }
 
-impl<C> Clone for RateLimitLayer<C> {
+impl<T, C> Clone for RateLimitLayer<T, C> {
     fn clone(&self) -> Self {
         RateLimitLayer { settings: self.settings.clone() }
     }
 }
 
-impl<C> Clone for Settings<C> {
+impl<T, C> Clone for Settings<T, C> {
     fn clone(&self) -> Self {
         Settings {
             engine: Arc::clone(&self.engine),
@@ -200,13 +200,13 @@ impl<C> Clone for Settings<C> {
     }
 }
 
-impl<C> fmt::Debug for RateLimitLayer<C> {
+impl<T, C> fmt::Debug for RateLimitLayer<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.settings, f)
     }
 }
 
-impl<C> fmt::Debug for Settings<C> {
+impl<T, C> fmt::Debug for Settings<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("domain", &self.domain)

@@ -7,11 +7,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
 use serde_json::Value;
-use tidegate_doors::{
-    Health, HttpApi, HttpApiParts, HttpApiSettings, Meter, RulesStatus, SlotStore,
-};
+use tidegate_doors::{Health, HttpApi, HttpApiParts, HttpApiSettings, Meter, RulesStatus};
 use tidegate_engine::{
-    Engine, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot, Source, Timestamp, compile,
+    CounterStore, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot, Source,
+    Timestamp, compile,
 };
 
 use crate::document;
@@ -75,7 +74,7 @@ impl Bench {
     }
 }
 
-impl<S: SlotStore> Bench<S> {
+impl<S: CounterStore + Send + Sync + 'static> Bench<S> {
     pub(crate) fn over(engine: TestEngine<S>, parts: HttpApiParts) -> Self {
         let engine = Arc::new(engine);
         let (meter, health) = (Arc::clone(&parts.meter), parts.health.clone());

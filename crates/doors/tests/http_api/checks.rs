@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tidegate_doors::{HttpApiSettings, SlotStore, Verbs};
+use tidegate_doors::{HttpApiSettings, Verbs};
 use tidegate_engine::{
-    CounterStore, Engine, FailureMode, ManualClock, Mode, Nanos, StoreError, Switch, Target,
+    CounterStore, Engine, FailureKind, FailureMode, ManualClock, Mode, Nanos, StoreError, Switch,
+    Target,
 };
 use tidegate_stores::{Answers, Batch};
 
@@ -215,11 +216,11 @@ pub(crate) struct Down;
 
 impl CounterStore for Down {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable { reason: "it is down".to_owned() })
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "it is down".to_owned() })
     }
-}
 
-impl SlotStore for Down {}
+    fn give_back(&self, _: &Batch<'_>) {}
+}
 
 pub(crate) fn down(failure_mode: FailureMode) -> Bench<Down> {
     let engine = Engine::new(Down, ManualClock::at(START)).with_rules(rules(crate::bench::RULES));

@@ -30,7 +30,7 @@ impl Seen {
         }
     }
 
-    async fn post<S: tidegate_doors::SlotStore>(
+    async fn post<S: tidegate_engine::CounterStore + Send + Sync + 'static>(
         &mut self,
         bench: &Bench<S>,
         path: &str,

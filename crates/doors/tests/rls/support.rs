@@ -22,8 +22,8 @@ use tidegate_doors::rls::proto::{
 };
 use tidegate_doors::rls::{HealthHandle, Rls, RlsBody, RlsSettings};
 use tidegate_engine::{
-    CounterStore, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot, Source,
-    StoreError, Timestamp, compile,
+    CounterStore, Engine, FailureKind, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot,
+    Source, StoreError, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch};
 use tokio::net::TcpListener;
@@ -260,6 +260,8 @@ impl CounterStore for Later {
         .await;
         self.0.apply(batch, answers).await
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 /// A store that nobody can reach.
@@ -267,8 +269,10 @@ pub(crate) struct Down;
 
 impl CounterStore for Down {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable { reason: "it is down".to_owned() })
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "it is down".to_owned() })
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 /// A store that never answers.
@@ -279,4 +283,6 @@ impl CounterStore for Silent {
         let _: Infallible = pending().await;
         Ok(())
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }

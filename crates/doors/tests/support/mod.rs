@@ -60,7 +60,7 @@ pub(crate) fn by_user(request: &Parts) -> Option<Described> {
     Some(Described::new().descriptor([("user", text("x-user"))]).cost(cost))
 }
 
-pub(crate) fn layer(engine: &Arc<TestEngine>) -> RateLimitLayer<ManualClock> {
+pub(crate) fn layer(engine: &Arc<TestEngine>) -> RateLimitLayer<MemoryStore, ManualClock> {
     RateLimitLayer::new(Arc::clone(engine), "api", by_user)
 }
 

@@ -124,7 +124,8 @@ impl Board {
             return target;
         }
         let elapsed = now.since(row.growing).get();
-        let hundredths = portion(share, growth.saturating_mul(elapsed), SECOND);
+        // At least one, or the smallest nodes would never grow.
+        let hundredths = portion(share.max(1), growth.saturating_mul(elapsed), SECOND);
         let grown = (hundredths / 100).min(target - row.grant);
         if grown > 0 {
             row.growing = now;

@@ -80,9 +80,13 @@ pub(super) struct ServiceTime {
 impl ServiceTime {
     pub(super) fn take_in(&mut self, time: Nanos) {
         self.count = (self.count + 1).min(SERVICES);
-        let (mean, count) = (i128::from(self.mean), i128::from(self.count));
-        let next = mean + (i128::from(time.get()) - mean) / count;
-        self.mean = u64::try_from(next).unwrap_or_default();
+        // Up or down without a sign: a division of 128 bits is dear on this path.
+        let (mean, time) = (self.mean, time.get());
+        self.mean = if time >= mean {
+            mean + (time - mean) / self.count
+        } else {
+            mean - (mean - time) / self.count
+        };
     }
 
     /// Zero as long as too few were seen.
@@ -100,6 +104,13 @@ pub(super) struct WaitTimes {
 }
 
 impl WaitTimes {
+    /// Somebody came in without waiting.
+    #[inline]
+    pub(super) fn take_in_none(&mut self, category: Category) {
+        self.by_category[category.rank()].counts[0] += 1;
+        self.window_count += 1;
+    }
+
     pub(super) fn take_in(&mut self, category: Category, wait: Nanos) {
         let waits = &mut self.by_category[category.rank()];
         let bucket = WAIT_BUCKETS.partition_point(|end| *end < wait);

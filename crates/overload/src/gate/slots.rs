@@ -73,17 +73,17 @@ impl Slots {
             }
             None => return None,
         };
-        let cell = self.cells.get_mut(usize::try_from(index).ok()?)?;
+        let cell = self.cells.get_mut(index as usize)?;
         cell.held = Some(held);
+        let generation = cell.generation;
         *self.count(held.place) += 1;
         self.critical += u64::from(held.critical && held.place == Place::Within);
-        let generation = self.cells.get(usize::try_from(index).ok()?)?.generation;
         Some(SlotId { index, generation })
     }
 
     /// Gives a slot back; `None` when it was taken back before.
     pub(super) fn give_back(&mut self, id: SlotId) -> Option<Held> {
-        let cell = self.cells.get_mut(usize::try_from(id.index).ok()?)?;
+        let cell = self.cells.get_mut(id.index as usize)?;
         if cell.generation != id.generation {
             return None;
         }

@@ -25,128 +25,10 @@ use tidegate_algorithms::{Nanos, Timestamp};
 use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
 use super::queue::{Order, Queue, Ticket, Waiting};
 use super::slots::{Held, Place, SLOTS_MAX, SlotId, Slots};
+use super::tuning::Tuning;
+use super::turn::{Anyway, Ending, Event, GateCounts, GateSettings, Outcome, Turn, Window};
 use crate::category::{Category, Level};
 use crate::cause::Cause;
-
-/// How the gate is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GateSettings {
-    /// How many may be inside at once; at least one.
-    pub limit: u64,
-    /// How many may wait, in percent of the limit; at least one.
-    pub queue_percent: u64,
-    /// The part of the limit that others never take, in percent; at least one slot,
-    /// unless there is only one.
-    pub reserved_percent: u64,
-    /// A queue that was not empty for this long is standing.
-    pub standing_after: Nanos,
-    /// How long a request may wait in a standing queue, or a tenth of the service
-    /// time if that is longer.
-    pub standing_wait_max: Nanos,
-    /// How long a request may wait in a burst.
-    pub burst_wait_max: Nanos,
-    /// A slot that is held for longer is taken back.
-    pub hold_max: Nanos,
-}
-
-impl GateSettings {
-    /// The defaults for a limit: queue of half the limit, 5 % for critical requests.
-    pub const fn new(limit: u64) -> Self {
-        GateSettings {
-            limit,
-            queue_percent: 50,
-            reserved_percent: 5,
-            standing_after: Nanos::from_millis(100),
-            standing_wait_max: Nanos::from_millis(5),
-            burst_wait_max: Nanos::from_millis(100),
-            hold_max: Nanos::from_secs(15 * 60),
-        }
-    }
-}
-
-/// What an arrival is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Go in; give the slot back with [`GateState::leave`].
-    Enter(SlotId),
-    /// Wait for an [`Event`] with this ticket. At `until` at the latest, tell
-    /// [`GateState::time_out`].
-    Wait {
-        /// The place in the queue.
-        ticket: Ticket,
-        /// When to stop waiting.
-        until: Timestamp,
-    },
-    /// Go away.
-    Refuse(Cause),
-}
-
-/// What became of somebody who waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Who waited.
-    pub ticket: Ticket,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// How waiting ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Go in.
-    Enter(SlotId),
-    /// Go away.
-    Refuse(Cause),
-}
-
-/// How work inside ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// It was done, and in time. Its time teaches the gate how long work takes.
-    Succeeded,
-    /// It was done in vain: an error, or too late. A quick error says nothing of how long
-    /// work takes.
-    Failed,
-    /// Nobody knows: the client went away, or the handler panicked.
-    Abandoned,
-}
-
-/// How a request went in that the gate may not refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anyway {
-    /// The slot to give back. None when there are more inside than can be counted.
-    pub slot: Option<SlotId>,
-    /// Whether a gate that enforces would have refused it.
-    pub would_refuse: bool,
-}
-
-/// What the gate counted since the last tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Window {
-    /// The mean of those inside, those beyond the limit included.
-    pub in_flight: f64,
-    /// The mean of those who waited.
-    pub queued: f64,
-    /// The mean wait of those who came in.
-    pub queue_wait: Nanos,
-    /// The mean service time of the last requests; zero while nobody knows.
-    pub service_time: Nanos,
-}
-
-/// What the gate counted since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GateCounts {
-    /// Came in, beyond the limit or within.
-    pub entered: u64,
-    /// Gave their slot back.
-    pub left: u64,
-    /// Had their slot taken back, because they held it for too long.
-    pub taken_back: u64,
-    /// Gave a slot back that had been taken back before.
-    pub late: u64,
-    /// Stopped waiting of their own accord.
-    pub gave_up: u64,
-}
 
 /// Slots, queue and measurements of one gate.
 #[derive(Debug)]
@@ -163,15 +45,17 @@ pub struct GateState {
     waits: WaitTimes,
     in_flight_mean: OverTime,
     queued_mean: OverTime,
+    tuning: Option<Tuning>,
     counts: GateCounts,
 }
 
 impl GateState {
     /// An empty gate.
     pub fn new(settings: GateSettings, now: Timestamp) -> Self {
+        let limit = within_bounds(settings.limit);
         GateState {
             settings,
-            limit: within_bounds(settings.limit),
+            limit,
             slots: Slots::default(),
             queue: Queue::default(),
             empty: [now; 4],
@@ -180,6 +64,7 @@ impl GateState {
             waits: WaitTimes::default(),
             in_flight_mean: OverTime::new(now),
             queued_mean: OverTime::new(now),
+            tuning: settings.adaptive.map(|adaptive| Tuning::new(adaptive, limit, now)),
             counts: GateCounts::default(),
         }
     }
@@ -198,7 +83,7 @@ impl GateState {
         if self.has_room(category) {
             return match self.let_in(now, category, Place::Within) {
                 Some(slot) => {
-                    self.waits.take_in(category, Nanos::ZERO);
+                    self.waits.take_in_none(category);
                     Turn::Enter(slot)
                 }
                 None => Turn::Refuse(Cause::QueueFull),
@@ -215,7 +100,7 @@ impl GateState {
     pub fn arrive_anyway(&mut self, now: Timestamp, level: Level) -> Anyway {
         let category = level.category();
         if self.has_room(category) {
-            self.waits.take_in(category, Nanos::ZERO);
+            self.waits.take_in_none(category);
             return Anyway { slot: self.let_in(now, category, Place::Within), would_refuse: false };
         }
         let would_refuse = self.slots.beyond() >= self.queue_max() as u64;
@@ -230,7 +115,11 @@ impl GateState {
         };
         self.counts.left += 1;
         if ending == Ending::Succeeded {
-            self.service.take_in(now.since(held.since));
+            let took = now.since(held.since);
+            self.service.take_in(took);
+            if let Some(tuning) = &mut self.tuning {
+                tuning.succeeded(took);
+            }
         }
         self.admit_waiting(now);
         true
@@ -279,6 +168,14 @@ impl GateState {
             self.admit_waiting(now);
         }
         taken
+    }
+
+    /// Lets an adaptive limit move, when it is time to. Says where to.
+    pub fn adapt(&mut self, now: Timestamp) -> Option<u64> {
+        let in_flight = self.in_flight();
+        let limit = self.tuning.as_mut()?.tick(now, in_flight)?;
+        self.set_limit(now, limit);
+        Some(limit)
     }
 
     /// Changes the limit. A lower one takes effect as those inside leave.
@@ -358,9 +255,10 @@ impl GateState {
 
     /// Lets in whoever may go in now.
     fn admit_waiting(&mut self, now: Timestamp) {
-        if !self.queue.is_empty() {
-            self.expire(now);
+        if self.queue.is_empty() {
+            return self.note(now);
         }
+        self.expire(now);
         while let Some((ticket, waiting)) = self.next_in_line(now) {
             if self.is_hopeless(now, waiting.deadline) {
                 self.tell(ticket, Outcome::Refuse(Cause::Deadline));
@@ -368,7 +266,11 @@ impl GateState {
             }
             let slot = self.let_in(now, waiting.category, Place::Within);
             let Some(slot) = slot else { break };
-            self.waits.take_in(waiting.category, now.since(waiting.since));
+            let wait = now.since(waiting.since);
+            self.waits.take_in(waiting.category, wait);
+            if let Some(tuning) = &mut self.tuning {
+                tuning.waited(wait);
+            }
             self.tell(ticket, Outcome::Enter(slot));
         }
         self.note(now);
@@ -447,7 +349,11 @@ impl GateState {
     /// Keeps the measurements in step with what changed.
     fn note(&mut self, now: Timestamp) {
         self.note_empty(now);
-        self.in_flight_mean.set(now, self.in_flight());
+        let in_flight = self.in_flight();
+        self.in_flight_mean.set(now, in_flight);
+        if let Some(tuning) = &mut self.tuning {
+            tuning.in_flight(now, in_flight);
+        }
         self.queued_mean.set(now, self.queue.len() as u64);
     }
 }

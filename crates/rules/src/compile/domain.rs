@@ -5,6 +5,7 @@ use std::sync::Arc;
 use compact_str::{CompactString, format_compact};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
+use tidegate_algorithms::Period;
 
 use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
 use crate::choices::Charge;
@@ -28,6 +29,7 @@ pub(super) struct DomainBuild {
     name: Arc<str>,
     number: usize,
     charge: Option<Placed<Charge>>,
+    store_deadline: Option<Placed<Period>>,
     plans: IndexMap<Arc<str>, PlanBuild, FixedState>,
     tree: TreeBuilder,
     /// By node.
@@ -46,6 +48,7 @@ impl DomainBuild {
             name: name.into(),
             number,
             charge: None,
+            store_deadline: None,
             plans: IndexMap::default(),
             tree: TreeBuilder::default(),
             ends: vec![End::Nothing],
@@ -59,22 +62,10 @@ impl DomainBuild {
     /// descriptors, because they may use the plans of any file.
     pub(super) fn settings(&mut self, files: &[RuleFile], problems: &mut Problems<'_>) {
         for file in files {
-            self.take_charge(file, problems);
+            say_once(&mut self.charge, &file.charge, "charge", problems);
+            let deadline = &mut self.store_deadline;
+            say_once(deadline, &file.store_deadline, "store_deadline", problems);
             self.take_plans(file, problems);
-        }
-    }
-
-    fn take_charge(&mut self, file: &RuleFile, problems: &mut Problems<'_>) {
-        let Some(charge) = &file.charge else { return };
-        match &self.charge {
-            Some(first) if first.what != charge.what => {
-                let fault = Fault::new("contradicting_charge", "another file says otherwise")
-                    .related(first.spot, "the other is here")
-                    .hint("a domain has one `charge`");
-                problems.error(charge.spot, fault);
-            }
-            Some(_) => {}
-            None => self.charge = Some(charge.clone()),
         }
     }
 
@@ -251,12 +242,33 @@ impl DomainBuild {
         Domain {
             name: self.name,
             charge: self.charge.map_or(unsaid, |charge| charge.what),
+            store_deadline: self.store_deadline.map(|deadline| deadline.what),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
             labels: self.labels,
             plans: self.plans.into_keys().map(|name| (name, ())).collect(),
             rules: Arc::clone(rules),
         }
+    }
+}
+
+/// Takes what a file says of the whole domain; files may repeat it, not contradict it.
+fn say_once<T: Clone + PartialEq>(
+    known: &mut Option<Placed<T>>,
+    said: &Option<Placed<T>>,
+    key: &str,
+    problems: &mut Problems<'_>,
+) {
+    let Some(said) = said else { return };
+    match known {
+        Some(first) if first.what != said.what => {
+            let fault = Fault::new("contradicting_files", "another file says otherwise")
+                .related(first.spot, "the other is here")
+                .hint(format!("a domain has one `{key}`"));
+            problems.error(said.spot, fault);
+        }
+        Some(_) => {}
+        None => *known = Some(said.clone()),
     }
 }
 

@@ -38,9 +38,10 @@ pub(crate) fn read(file: u32, source: &Source, problems: &mut Problems<'_>) -> O
     let fields = reader.fields(root, Place::Root);
     let domain = domain(&mut reader, &fields);
     let charge = reader.choice(&fields, "charge", Charge::WORDS, Charge::from_word);
+    let store_deadline = reader.duration(&fields, "store_deadline");
     let plans = plans(&mut reader, &fields);
     let descriptors = descriptor::read_all(&mut reader, &fields);
-    Some(RuleFile { domain: domain?, charge, plans, descriptors })
+    Some(RuleFile { domain: domain?, charge, store_deadline, plans, descriptors })
 }
 
 fn domain(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Placed<String>> {

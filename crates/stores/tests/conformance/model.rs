@@ -31,6 +31,7 @@ impl Model {
             }
             Verb::Check => check.limit.check(state, ask),
             Verb::Peek => check.limit.peek(state, ask),
+            Verb::Charge => check.limit.overcharge(state, ask),
         }
     }
 

@@ -58,6 +58,7 @@ fn step(limits: usize) -> impl Strategy<Value = Step> {
         1 => Just(Verb::Take),
         1 => Just(Verb::Refund),
         1 => Just(Verb::Reset),
+        1 => Just(Verb::Charge),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
     // Never back: a store may have dropped what had become idle.
@@ -97,11 +98,11 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
                     let fingerprint = fingerprinter.of(group, &key.to_le_bytes());
                     let key = Key { fingerprint, group };
                     let holder = Holder(*holder);
-                    Check { key, limit: &limits[*limit], cost: *cost, holder, role: *role }
+                    Check { holder, role: *role, ..Check::new(key, &limits[*limit], *cost) }
                 })
                 .collect();
             let now = Timestamp::from_nanos(now * 1_000_000);
-            let batch = Batch { verb: step.verb, charge: step.charge, now, checks: &checks };
+            let batch = Batch::new(step.verb, step.charge, now, &checks);
             let mut answers = Answers::new();
             store.apply(&batch, &mut answers).await.expect("the store answers");
             let told: Vec<_> = answers.iter().map(|answer| answer.decision).collect();

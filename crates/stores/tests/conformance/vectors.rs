@@ -14,7 +14,7 @@ fn per_minute(limit: u64) -> Limit {
 fn check<'a>(key: &str, limit: &'a Limit, role: Role) -> Check<'a> {
     let fingerprint = Fingerprinter::seeded(1).of(0, key.as_bytes());
     let key = Key { fingerprint, group: 0 };
-    Check { key, limit, cost: 1, holder: Holder(1), role }
+    Check { holder: Holder(1), role, ..Check::new(key, limit, 1) }
 }
 
 async fn apply(
@@ -24,7 +24,7 @@ async fn apply(
     checks: &[Check<'_>],
 ) -> Vec<bool> {
     let mut answers = Answers::new();
-    let batch = Batch { verb, charge, now: NOW, checks };
+    let batch = Batch::new(verb, charge, NOW, checks);
     store.apply(&batch, &mut answers).await.expect("the store answers");
     answers.iter().map(|answer| answer.decision.is_admitted()).collect()
 }
@@ -33,7 +33,7 @@ async fn remaining(store: &impl CounterStore, check: &Check<'_>) -> u64 {
     let mut answers = Answers::new();
     let checks = [*check];
     let charge = Charge::AllOrNothing;
-    let batch = Batch { verb: Verb::Peek, charge, now: NOW, checks: &checks };
+    let batch = Batch::new(Verb::Peek, charge, NOW, &checks);
     store.apply(&batch, &mut answers).await.expect("the store answers");
     answers[0].decision.remaining
 }

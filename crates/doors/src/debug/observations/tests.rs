@@ -5,7 +5,7 @@ use tidegate_engine::{
     CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options,
     Source, Timestamp, compile,
 };
-use tidegate_stores::{Answers, Batch};
+use tidegate_stores::{Answers, Batch, FailureKind};
 
 use super::*;
 
@@ -213,8 +213,10 @@ struct Broken;
 
 impl CounterStore for Broken {
     async fn apply(&self, _batch: &Batch<'_>, _answers: &mut Answers) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable { reason: "cable cut".to_owned() })
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "cable cut".to_owned() })
     }
+
+    fn give_back(&self, _: &Batch<'_>) {}
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::adaptive_limit::AdaptiveSettings;
 use crate::category::Cohort;
 
 const START: Timestamp = Timestamp::from_secs(1_000);
@@ -305,6 +306,29 @@ fn the_window_tells_means_over_time() {
     let window = bench.gate.take_window(bench.now);
     assert_eq!((window.in_flight, window.queued), (10.0, 0.5));
     assert_eq!(window.queue_wait.get(), ms(50).get() / 11);
+}
+
+#[test]
+fn an_adaptive_limit_falls_when_more_inside_only_takes_longer() {
+    let adaptive = Some(AdaptiveSettings::new(100));
+    let settings = GateSettings { adaptive, ..GateSettings::new(40) };
+    let mut bench = Bench::new(40);
+    bench.gate = GateState::new(settings, START);
+    // A second of so many at once. Four are done in 20 ms, more only take longer.
+    let second = |bench: &mut Bench, at_once: u64| {
+        let inside = at_once.min(bench.gate.limit());
+        let millis = 5 * inside.max(4);
+        for _ in 0..1_000 / millis {
+            (0..inside).for_each(|_| assert!(bench.arrives(Category::Critical)));
+            bench.advance(ms(millis));
+            (0..inside).for_each(|_| bench.leaves());
+        }
+        bench.gate.adapt(bench.now)
+    };
+    (0..20).for_each(|_| assert_eq!(second(&mut bench, 4), Some(40)));
+    (0..40).for_each(|_| _ = second(&mut bench, 40));
+    assert!(bench.gate.limit() < 20, "{}", bench.gate.limit());
+    assert_eq!(bench.gate.adapt(bench.now), None, "the window has just begun");
 }
 
 #[derive(Clone, Debug)]

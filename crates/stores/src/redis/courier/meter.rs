@@ -1,0 +1,160 @@
+//! What the courier did, as plain numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::counter_store::FailureKind;
+use crate::redis::link::LinkState;
+
+/// Upper bounds of the parcels in a call.
+const PARCEL_BOUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Upper bounds of the time that a call takes, in microseconds.
+const LATENCY_BOUNDS: [u64; 12] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 1_000_000];
+
+/// What the courier did so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CourierFigures {
+    /// Script calls that were answered.
+    pub calls: u64,
+    /// How many parcels a call carried.
+    pub parcels_per_call: Histogram,
+    /// How long an answered call took, in microseconds.
+    pub latency_us: Histogram,
+    /// Callers that were told a failure, by kind, in the order of [`FailureKind::ALL`].
+    pub errors: [u64; FailureKind::ALL.len()],
+    /// Calls that were sent again because the server did not know the script.
+    pub script_reloads: u64,
+    /// Calls that were sent again because the slot is at another node.
+    pub redirects: u64,
+    /// Connections that were made.
+    pub connects: u64,
+    /// Connections that can be used now.
+    pub connected: usize,
+    /// Connections that there should be now.
+    pub wanted: usize,
+    /// Callers that wait for an answer now.
+    pub waiting: usize,
+}
+
+/// Values by upper bound; the last count is of what lies above all bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    /// The upper bounds, each part of its bucket.
+    pub bounds: &'static [u64],
+    /// How many values fell into each bucket; one more than there are bounds.
+    pub counts: Vec<u64>,
+    /// The sum of all values.
+    pub sum: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    parcels: Buckets<{ PARCEL_BOUNDS.len() + 1 }>,
+    latency: Buckets<{ LATENCY_BOUNDS.len() + 1 }>,
+    errors: [AtomicU64; FailureKind::ALL.len()],
+    script_reloads: AtomicU64,
+    redirects: AtomicU64,
+    connects: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Buckets<const N: usize> {
+    counts: [AtomicU64; N],
+    sum: AtomicU64,
+}
+
+impl<const N: usize> Default for Buckets<N> {
+    fn default() -> Self {
+        Buckets { counts: std::array::from_fn(|_| AtomicU64::new(0)), sum: AtomicU64::new(0) }
+    }
+}
+
+impl<const N: usize> Buckets<N> {
+    fn add(&self, bounds: &[u64], value: u64) {
+        let at = bounds.partition_point(|&bound| bound < value);
+        if let Some(count) = self.counts.get(at) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    fn read(&self, bounds: &'static [u64]) -> Histogram {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        Histogram { bounds, counts, sum: self.sum.load(Ordering::Relaxed) }
+    }
+}
+
+impl Meter {
+    pub(super) fn answered(&self, parcels: usize, took: Duration) {
+        self.parcels.add(&PARCEL_BOUNDS, u64::try_from(parcels).unwrap_or(u64::MAX));
+        self.latency.add(&LATENCY_BOUNDS, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn failed(&self, kind: FailureKind) {
+        if let Some(count) = self.errors.get(kind.index()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn reloaded(&self) {
+        self.script_reloads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn redirected(&self) {
+        self.redirects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn connected(&self) {
+        self.connects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn figures(&self, waiting: usize, state: &LinkState) -> CourierFigures {
+        let parcels_per_call = self.parcels.read(&PARCEL_BOUNDS);
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        CourierFigures {
+            calls: parcels_per_call.counts.iter().sum(),
+            parcels_per_call,
+            latency_us: self.latency.read(&LATENCY_BOUNDS),
+            errors: std::array::from_fn(|at| self.errors.get(at).map_or(0, read)),
+            script_reloads: read(&self.script_reloads),
+            redirects: read(&self.redirects),
+            connects: read(&self.connects),
+            connected: state.connected,
+            wanted: state.wanted,
+            waiting,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_falls_into_the_bucket_whose_bound_it_reaches() {
+        let meter = Meter::default();
+        for parcels in [1, 2, 3, 4, 5, 1_000] {
+            meter.answered(parcels, Duration::from_micros(50));
+        }
+        let state =
+            LinkState { connected: 0, wanted: 1, since: Duration::ZERO, last_failure: None };
+        let figures = meter.figures(0, &state);
+        assert_eq!(figures.parcels_per_call.counts, [1, 1, 2, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(figures.parcels_per_call.sum, 1_015);
+        assert_eq!(figures.latency_us.counts.first(), Some(&6));
+        assert_eq!(figures.calls, 6);
+    }
+
+    #[test]
+    fn failures_are_counted_by_kind() {
+        let meter = Meter::default();
+        meter.failed(FailureKind::Full);
+        let state =
+            LinkState { connected: 0, wanted: 1, since: Duration::ZERO, last_failure: None };
+        let errors = meter.figures(0, &state).errors;
+        assert_eq!(errors.iter().sum::<u64>(), 1);
+        assert_eq!(errors.get(FailureKind::Full.index()), Some(&1));
+    }
+}
