@@ -12,6 +12,7 @@
 //! | `clients` | timeouts, retries, tasks of two calls |
 //! | `shield` | ourselves and the baselines |
 //! | `scenario`, `contender` | what is played, and by whom |
+//! | `fleet` | several nodes, one that dies, a board that is silent |
 //! | `episode`, `record` | one run, and what happened in it |
 //! | `measures`, `metric`, `goals` | what that is worth |
 //! | `report`, `render` | how it is told |
@@ -22,6 +23,7 @@ mod clients;
 mod contender;
 mod draw;
 mod episode;
+mod fleet;
 mod goals;
 mod load;
 mod measures;
@@ -38,6 +40,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use contender::Contender;
 pub use episode::RefusalCost;
+pub use fleet::FleetFindings;
 pub use goals::Goal;
 pub use load::ServiceTimes;
 pub use metric::{Better, Metric, Spread};
@@ -84,6 +87,8 @@ pub struct Options {
     pub contenders: Vec<Contender>,
     /// Whether baselines also take part with the best setting of a small grid. Default: no.
     pub tuned: bool,
+    /// Whether a fleet is played too: a dead node, a silent board. Default: no.
+    pub fleet: bool,
     /// The first seed. Default: 1.
     pub first_seed: u64,
     /// How many seeds, to 1000. Default: 10.
@@ -105,6 +110,7 @@ impl Default for Options {
             overload_seconds: 300,
             contenders: Contender::ALL.to_vec(),
             tuned: false,
+            fleet: false,
             first_seed: 1,
             seeds: 10,
             threads: 1,
@@ -157,7 +163,8 @@ pub fn run(options: &Options, progress: &(dyn Fn(Progress) + Sync)) -> Report {
         .map(|scenario| play_round(&options, *scenario, progress))
         .collect();
     let goals = goals::judge(&rounds);
-    Report { command: render::command(&options), rounds, goals }
+    let fleet = options.fleet.then(fleet::play);
+    Report { command: render::command(&options), rounds, goals, fleet }
 }
 
 fn play_round(

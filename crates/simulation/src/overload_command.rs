@@ -41,6 +41,9 @@ pub(crate) struct OverloadArguments {
     /// Baselines also take part with the best setting of a small grid.
     #[arg(long)]
     tuned: bool,
+    /// A fleet is played too: a dead node, a silent board.
+    #[arg(long)]
+    fleet: bool,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     first_seed: u64,
@@ -88,6 +91,7 @@ impl OverloadArguments {
             overload_seconds: self.overload_seconds,
             contenders: self.contenders.concat(),
             tuned: self.tuned,
+            fleet: self.fleet,
             first_seed: self.first_seed,
             seeds: self.seeds,
             threads: self.threads,

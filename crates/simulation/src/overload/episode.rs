@@ -273,10 +273,14 @@ impl<'a, S: Shield> Episode<'a, S> {
     }
 
     /// Does what the shield said about those who waited.
+    #[inline]
     fn settle(&mut self, now: u64) {
-        if self.released.entered.is_empty() && self.released.refused.is_empty() {
-            return;
+        if !self.released.entered.is_empty() || !self.released.refused.is_empty() {
+            self.do_released(now);
         }
+    }
+
+    fn do_released(&mut self, now: u64) {
         let mut released = std::mem::take(&mut self.released);
         for slot in released.entered.drain(..) {
             self.enter(now, slot);

@@ -131,7 +131,9 @@ const OTHERS: &[(Scenario, Metric, Option<Contender>, f64)] = &[
     (Scenario::Spike, Metric::CriticalSteady, None, 0.999),
     (Scenario::Tripwire, Metric::Score, Some(Contender::Vegas), 1.05),
     (Scenario::Tripwire, Metric::Score, Some(Contender::Gradient2), 1.05),
-    (Scenario::Healthy, Metric::Unserved, None, 0.0),
+    (Scenario::Healthy, Metric::Refused, None, 0.0),
+    (Scenario::Healthy, Metric::RefusedCritical, None, 0.0),
+    (Scenario::Healthy, Metric::LevelGrowth, None, 0.0),
     // Half of the tasks fit.
     (Scenario::TwoCalls, Metric::Tasks, None, 0.45),
     (Scenario::TwoCalls, Metric::Tasks, Some(Contender::Codel), 1.3),

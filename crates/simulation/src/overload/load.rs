@@ -7,7 +7,7 @@
 use tidegate_algorithms::Timestamp;
 use tidegate_overload::{Caller, Category, Level};
 
-use super::draw::{exponential, unit, whole};
+use super::draw::{Gaps, exponential, unit, whole};
 use crate::chance::Chance;
 use crate::time::SECOND;
 
@@ -60,6 +60,7 @@ impl Levels {
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
     chance: Chance,
+    gaps: Gaps,
     /// The mean gap in nanoseconds.
     gap: f64,
     /// Of 2^32 drawn, so many are of this category or a lower one.
@@ -73,7 +74,8 @@ impl Arrivals {
     pub(crate) fn new(seed: u64, noisy_share: f64) -> Self {
         let noisy = whole(noisy_share * 65_536.0);
         let chance = Chance::new(seed);
-        Arrivals { chance, gap: f64::INFINITY, up_to: [0; 4], noisy, next_at: u64::MAX }
+        let gaps = Gaps::new();
+        Arrivals { chance, gaps, gap: f64::INFINITY, up_to: [0; 4], noisy, next_at: u64::MAX }
     }
 
     /// From `now` on, so many a second of each category. What was drawn for later
@@ -95,6 +97,7 @@ impl Arrivals {
     }
 
     /// Who comes now; the next one is drawn.
+    #[inline]
     pub(crate) fn take(&mut self) -> (Category, u16) {
         let drawn = self.chance.next();
         let of = drawn >> 32;
@@ -110,8 +113,9 @@ impl Arrivals {
         (category, tenant)
     }
 
+    #[inline]
     fn draw_gap(&mut self) {
-        let gap = self.gap * exponential(&mut self.chance);
+        let gap = self.gap * self.gaps.draw(&mut self.chance);
         self.next_at = self.next_at.saturating_add(whole(gap));
     }
 }

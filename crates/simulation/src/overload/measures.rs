@@ -47,8 +47,10 @@ pub(crate) struct Measures {
     pub(crate) shed_again: f64,
     /// Seconds in which critical was refused and others were admitted, of all in trouble.
     pub(crate) inversion: f64,
-    /// Requests refused or answered late, all along.
-    pub(crate) unserved: f64,
+    /// Requests refused, all along.
+    pub(crate) refused: f64,
+    /// Of these, critical ones.
+    pub(crate) refused_critical: f64,
     /// How much higher the limit ends than it was, in parts of it.
     pub(crate) limit_growth: f64,
     /// How much the admitted share ends above what it was, in parts of it.
@@ -94,7 +96,8 @@ impl Measures {
             restored_after: restored(seconds, script).map(|(after, _)| after),
             shed_again: restored(seconds, script).map_or(0.0, |(_, again)| again),
             inversion: inversion(within(seconds, &(script.onset.start..script.steady.end))),
-            unserved: sum(seconds, |second| total(&second.refused) + total(&second.late)),
+            refused: sum(seconds, |second| total(&second.refused)),
+            refused_critical: sum(seconds, |second| second.refused[Category::Critical.rank()]),
             limit_growth: growth(steady, |second| second.dials.limit),
             level_growth: growth(steady, |second| second.dials.level),
             refusing: record.refusing / (f64::from(script.workers) * length * SECOND as f64),

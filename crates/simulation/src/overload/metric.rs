@@ -44,8 +44,10 @@ pub enum Metric {
     ShedAgain,
     /// Share of seconds with critical refused and others admitted.
     Inversion,
-    /// Requests refused or late.
-    Unserved,
+    /// Requests refused.
+    Refused,
+    /// Critical requests refused.
+    RefusedCritical,
     /// Growth of the limit.
     LimitGrowth,
     /// Growth of the admitted share.
@@ -66,7 +68,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 24] = [
+    pub const ALL: [Metric; 25] = [
         Metric::CriticalOnset,
         Metric::CriticalSteady,
         Metric::Goodput,
@@ -82,7 +84,8 @@ impl Metric {
         Metric::RestoredAfter,
         Metric::ShedAgain,
         Metric::Inversion,
-        Metric::Unserved,
+        Metric::Refused,
+        Metric::RefusedCritical,
         Metric::LimitGrowth,
         Metric::LevelGrowth,
         Metric::Refusing,
@@ -111,7 +114,8 @@ impl Metric {
             Metric::RestoredAfter => "restored_after_s",
             Metric::ShedAgain => "shed_again",
             Metric::Inversion => "inversion",
-            Metric::Unserved => "unserved",
+            Metric::Refused => "refused",
+            Metric::RefusedCritical => "refused_critical",
             Metric::LimitGrowth => "limit_growth",
             Metric::LevelGrowth => "level_growth",
             Metric::Refusing => "refusing",
@@ -155,7 +159,8 @@ impl Metric {
             Metric::RestoredAfter => measures.restored_after,
             Metric::ShedAgain => Some(measures.shed_again),
             Metric::Inversion => Some(measures.inversion),
-            Metric::Unserved => Some(measures.unserved),
+            Metric::Refused => Some(measures.refused),
+            Metric::RefusedCritical => Some(measures.refused_critical),
             Metric::LimitGrowth => Some(measures.limit_growth),
             Metric::LevelGrowth => Some(measures.level_growth),
             Metric::Refusing => Some(measures.refusing),
@@ -199,12 +204,12 @@ mod tests {
     #[test]
     fn the_worst_is_the_least_where_more_is_better_and_the_most_where_less_is() {
         let seeds: Vec<Measures> = [0.9, 0.7, 0.8, 1.0]
-            .map(|goodput| Measures { goodput, unserved: goodput, ..Measures::default() })
+            .map(|goodput| Measures { goodput, refused: goodput, ..Measures::default() })
             .to_vec();
         let goodput = Spread::over(Metric::Goodput, &seeds).unwrap();
         assert!((goodput.median - 0.85).abs() < 1e-9);
         assert_eq!(goodput.worst, 0.7);
-        assert_eq!(Spread::over(Metric::Unserved, &seeds).unwrap().worst, 1.0);
+        assert_eq!(Spread::over(Metric::Refused, &seeds).unwrap().worst, 1.0);
         assert_eq!(Spread::over(Metric::RestoredAfter, &seeds), None);
     }
 

@@ -13,6 +13,7 @@ pub use chart::Chart;
 use self::table::Table;
 use super::Options;
 use super::contender::Contender;
+use super::fleet::FleetFindings;
 use super::goals::Goal;
 use super::metric::{Better, Metric};
 use super::report::{Report, Round};
@@ -45,10 +46,11 @@ const COLUMNS: [(Metric, &str); 12] = [
 ];
 
 /// Columns that only some scenarios have.
-const FURTHER: [(Metric, &str); 6] = [
+const FURTHER: [(Metric, &str); 7] = [
     (Metric::LimitGrowth, "limit grows"),
     (Metric::LevelGrowth, "level grows"),
-    (Metric::Unserved, "unserved"),
+    (Metric::Refused, "refused"),
+    (Metric::RefusedCritical, "critical refused"),
     (Metric::Tasks, "tasks"),
     (Metric::Score, "score"),
     (Metric::Amplification, "requests made"),
@@ -68,6 +70,10 @@ impl Report {
                         heading("Goals", format),
                         goals(&self.goals, format)
                     ));
+                }
+                if let Some(fleet) = &self.fleet {
+                    let title = heading("S9, S10: ten nodes, one board", format);
+                    parts.push(format!("{title}\n\n{}", fleet_goals(fleet, format)));
                 }
                 parts.push(format!("Made by: {}", self.command));
                 parts.join("\n\n") + "\n"
@@ -125,6 +131,7 @@ pub(crate) fn command(options: &Options) -> String {
             format!("--overload-seconds {}", options.overload_seconds),
         ),
         (options.tuned, "--tuned".to_owned()),
+        (options.fleet, "--fleet".to_owned()),
         (options.first_seed != usual.first_seed, format!("--first-seed {}", options.first_seed)),
         (options.seeds != usual.seeds, format!("--seeds {}", options.seeds)),
     ] {
@@ -186,7 +193,7 @@ fn belongs(round: &Round, metric: Metric) -> bool {
     use super::scenario::Scenario as S;
     match metric {
         Metric::LimitGrowth | Metric::LevelGrowth => round.scenario == S::Drift,
-        Metric::Unserved => round.scenario == S::Healthy,
+        Metric::Refused | Metric::RefusedCritical => round.scenario == S::Healthy,
         Metric::Tasks => round.scenario == S::TwoCalls,
         Metric::Score => round.scenario == S::Tripwire,
         Metric::Amplification => matches!(round.scenario, S::Retries | S::RetriesUnbounded),
@@ -213,6 +220,15 @@ fn goals(goals: &[Goal], format: Format) -> String {
             format!("{sign} {}{times}", number(goal.wanted)),
             if goal.is_met() { "yes" } else { "**no**" }.to_owned(),
         ]);
+    }
+    table.render(format)
+}
+
+fn fleet_goals(fleet: &FleetFindings, format: Format) -> String {
+    let mut table = Table::new(["", "reached", "goal", "met"].map(str::to_owned).to_vec());
+    for (name, reached, wanted, met) in fleet.goals() {
+        let met = if met { "yes" } else { "**no**" };
+        table.push(vec![name.to_owned(), number(reached), number(wanted), met.to_owned()]);
     }
     table.render(format)
 }

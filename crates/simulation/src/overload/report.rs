@@ -1,6 +1,7 @@
 //! What a run found, ready to be shown.
 
 use super::contender::Contender;
+use super::fleet::FleetFindings;
 use super::goals::Goal;
 use super::measures::Measures;
 use super::metric::{Metric, Spread};
@@ -16,6 +17,8 @@ pub struct Report {
     pub rounds: Vec<Round>,
     /// What was to be reached, and what was.
     pub goals: Vec<Goal>,
+    /// What became of a fleet, if one was played.
+    pub fleet: Option<FleetFindings>,
 }
 
 impl Report {

@@ -286,7 +286,7 @@ impl Setting {
         }
     }
 
-    /// As many tasks as fit calls, so that both calls fit for half of them.
+    /// At the usual factor as many tasks as fit calls, so that both calls fit for half.
     fn two_calls(&self) -> Script {
         let phase = |seconds, load| Phase {
             seconds,
@@ -294,7 +294,7 @@ impl Setting {
             workers: self.workers,
             slowdown: 1.0,
         };
-        let phases = vec![phase(30, 0.25), phase(210, 1.0)];
+        let phases = vec![phase(30, 0.25), phase(210, self.factor / 10.0)];
         let habits = Habits { calls: 2, ..Habits::PLAIN };
         Script { habits, ..self.plain(phases, 30..60, 120..240, None) }
     }

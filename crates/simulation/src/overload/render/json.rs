@@ -14,9 +14,16 @@ pub(crate) fn render(report: &Report) -> String {
     let value = json!({
         "command": report.command,
         "rounds": report.rounds.iter().map(round).collect::<Vec<Value>>(),
+        "fleet": report.fleet.map(|fleet| json!({
+            "grant_back_after_s": fleet.grant_back_after,
+            "slots_back_after_s": fleet.slots_back_after,
+            "over_admission": fleet.over_admission,
+            "admitted_before": fleet.admitted_before,
+            "admitted_in_outage": fleet.admitted_in_outage,
+        })),
         "goals": report.goals.iter().map(goal).collect::<Vec<Value>>(),
     });
-    format!("{value:#}\n")
+    format!("{value}\n")
 }
 
 fn round(round: &Round) -> Value {
@@ -56,7 +63,7 @@ fn seconds(seconds: &[Second]) -> Value {
         Value::Object(columns)
     };
     let millis = |of: fn(&Second) -> u64| {
-        seconds.iter().map(|second| of(second) as f64 / 1e6).collect::<Vec<f64>>()
+        seconds.iter().map(|second| rounded(of(second) as f64 / 1e6)).collect::<Vec<f64>>()
     };
     json!({
         "offered": counts(|second| second.offered),
@@ -65,9 +72,14 @@ fn seconds(seconds: &[Second]) -> Value {
         "good": counts(|second| second.good),
         "critical_p50_ms": millis(|second| second.critical_p50),
         "critical_p99_ms": millis(|second| second.critical_p99),
-        "level": seconds.iter().map(|second| second.dials.level).collect::<Vec<f64>>(),
-        "limit": seconds.iter().map(|second| second.dials.limit).collect::<Vec<f64>>(),
+        "level": seconds.iter().map(|second| rounded(second.dials.level)).collect::<Vec<f64>>(),
+        "limit": seconds.iter().map(|second| rounded(second.dials.limit)).collect::<Vec<f64>>(),
     })
+}
+
+/// To thousandths: what lies beyond only takes room.
+fn rounded(number: f64) -> f64 {
+    (number * 1e3).round() / 1e3
 }
 
 fn goal(goal: &Goal) -> Value {
