@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 
 /// Who holds slots of a [`Concurrency`](crate::Concurrency) limit. Chosen by the caller, unique
 /// among those in flight; other algorithms ignore it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(pub u64);
 
 /// One question to one limit: this much, now, for this holder.

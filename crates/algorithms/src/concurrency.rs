@@ -2,6 +2,8 @@
 //!
 //! Each holder's slots come back when it refunds them, or by themselves once
 //! their time to live has passed, so that a crashed holder cannot keep them.
+//! A holder that takes more is alive: all its slots live on from then. Callers
+//! that do not say who they are share nothing but the missing name.
 
 use crate::ask::{Ask, Holder};
 use crate::decision::{Decision, Retry};
@@ -22,7 +24,8 @@ pub struct Concurrency {
 /// Who holds slots of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
-    /// The first to expire first: none may outlive the one just taken.
+    /// The first to expire first, of those that expire together the lowest
+    /// holder: none may outlive the one just taken.
     slots: Vec<Slots>,
 }
 
@@ -34,6 +37,13 @@ struct Slots {
 }
 
 impl SlotsState {
+    /// A state of these holders, the slots of each, and when they expire; the first to expire first.
+    pub fn from_entries(entries: impl IntoIterator<Item = (Holder, u64, Timestamp)>) -> Self {
+        let entries = entries.into_iter();
+        let slots = entries.map(|(holder, count, expires)| Slots { holder, count, expires });
+        SlotsState { slots: slots.collect() }
+    }
+
     /// When the state stops mattering: the last slot has expired.
     pub fn idle_at(&self) -> Timestamp {
         self.slots.last().map_or(Timestamp::EPOCH, |slots| slots.expires)
@@ -87,10 +97,14 @@ impl Concurrency {
     /// later expiry comes from a clock that stepped back or a limit that changed.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
         let latest = now.after(self.time_to_live.as_span());
+        let cut = state.slots.last().is_some_and(|slots| slots.expires > latest);
         state.slots.retain_mut(|slots| {
             slots.expires = slots.expires.min(latest);
             !slots.expires.has_come(now)
         });
+        if cut {
+            state.slots.sort_by_key(|slots| (slots.expires, slots.holder));
+        }
     }
 
     /// Judges a settled state; takes nothing.
@@ -110,10 +124,19 @@ impl Concurrency {
 
     /// Gives `cost` slots of a settled state to the holder.
     pub(crate) fn charge(&self, state: &mut SlotsState, ask: Ask) {
-        if ask.cost > 0 {
-            let expires = ask.now.after(self.time_to_live.as_span());
-            state.slots.push(Slots { holder: ask.holder, count: ask.cost, expires });
+        if ask.cost == 0 {
+            return;
         }
+        let expires = ask.now.after(self.time_to_live.as_span());
+        let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
+        if ask.holder != Holder::default()
+            && let Some(held) = state.slots.iter().position(|slots| slots.holder == ask.holder)
+        {
+            taken.count = taken.count.saturating_add(state.slots.remove(held).count);
+        }
+        let before = |slots: &Slots| (slots.expires, slots.holder) <= (expires, ask.holder);
+        let behind = state.slots.iter().rev().take_while(|slots| !before(slots)).count();
+        state.slots.insert(state.slots.len() - behind, taken);
     }
 
     /// Takes up to `cost` slots back from the holder; what it does not hold

@@ -43,6 +43,11 @@ impl FixedWindow {
         FixedWindow { window, ..self }
     }
 
+    /// Whether refused costs count too.
+    pub const fn counts_refused(&self) -> bool {
+        self.count_refused
+    }
+
     /// How much one window allows.
     pub const fn limit(&self) -> u64 {
         self.limit

@@ -92,6 +92,11 @@ impl Limit {
         self.stretch.as_ref().map(|stretch| stretch.soft)
     }
 
+    /// The algorithm that keeps the state: a soft limit's own with its limit raised.
+    pub fn kept_by(&self) -> &Algorithm {
+        self.stretch.as_ref().map_or(&self.algorithm, |stretch| &stretch.stretched)
+    }
+
     /// Admits and charges the whole cost, or refuses and charges nothing.
     #[inline]
     pub fn check(&self, state: &mut State, ask: Ask) -> Decision {

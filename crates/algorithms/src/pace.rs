@@ -63,6 +63,21 @@ impl BucketState {
     }
 }
 
+/// The plain numbers that a bucket counts by, for stores that decide in another language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketTerms {
+    /// Names the pace in the lowest 18 bits of a state's part.
+    pub scale: u32,
+    /// Ticks in a nanosecond, as a power of two; at most 14.
+    pub shift: u32,
+    /// Ticks that one unit takes; at least one.
+    pub interval: u64,
+    /// Ticks that the whole bucket takes.
+    pub capacity: u64,
+    /// Nanoseconds owed beyond this are not believed.
+    pub longest: u64,
+}
+
 /// A bucket of so many units that refills at so many per period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -115,6 +130,16 @@ impl Pace {
             capacity,
             longest: (capacity >> shift) + period.lag_max().get(),
             scale: Scale::of(ticks(FINEST)),
+        }
+    }
+
+    pub(crate) const fn terms(&self) -> BucketTerms {
+        BucketTerms {
+            scale: self.scale.0,
+            shift: self.shift,
+            interval: self.interval,
+            capacity: self.capacity,
+            longest: self.longest,
         }
     }
 

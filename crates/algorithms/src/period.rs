@@ -51,7 +51,7 @@ impl Period {
     /// Threads read the clock before they take their turn at a key, so readings
     /// arrive out of order. Were each taken for a step back, usage would be
     /// forgotten a little every time.
-    pub(crate) fn lag_max(self) -> Nanos {
+    pub fn lag_max(self) -> Nanos {
         Nanos::new(self.0.min(Period::SECOND.0))
     }
 

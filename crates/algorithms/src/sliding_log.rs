@@ -42,6 +42,14 @@ struct Entry {
 }
 
 impl LogState {
+    /// A state of these instants and what was used at each, oldest first.
+    pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, u64)>) -> Self {
+        let entries: VecDeque<Entry> =
+            entries.into_iter().map(|(at, cost)| Entry { at, cost }).collect();
+        let total = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.cost));
+        LogState { entries, total, idle_at: Timestamp::EPOCH }
+    }
+
     /// When the state stops mattering.
     pub const fn idle_at(&self) -> Timestamp {
         self.idle_at
@@ -76,6 +84,11 @@ impl SlidingLog {
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
         SlidingLog { count_refused, ..self }
+    }
+
+    /// Whether refused requests count too.
+    pub const fn counts_refused(&self) -> bool {
+        self.count_refused
     }
 
     /// How much a window allows.

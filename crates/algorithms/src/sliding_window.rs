@@ -43,6 +43,17 @@ impl SlicesState {
         SlicesState { begun, slice, counts: smallvec![0; usize::from(slices) + 1] }
     }
 
+    /// The state from its plain numbers: when the newest slice began, how long
+    /// one is, and their counts, oldest first.
+    pub fn from_parts(begun: Timestamp, slice: Nanos, counts: &[u64]) -> Self {
+        SlicesState { begun, slice: slice.get().max(1), counts: SmallVec::from_slice(counts) }
+    }
+
+    /// The state as plain numbers.
+    pub fn to_parts(&self) -> (Timestamp, Nanos, &[u64]) {
+        (self.begun, Nanos::new(self.slice), &self.counts)
+    }
+
     /// When the state stops mattering: the newest slice in use has left the window.
     pub fn idle_at(&self) -> Timestamp {
         let newest = self.counts.iter().rposition(|count| *count > 0);
@@ -110,6 +121,11 @@ impl SlidingWindow {
         SlidingWindow { count_refused, ..self }
     }
 
+    /// Whether refused costs count too.
+    pub const fn counts_refused(&self) -> bool {
+        self.count_refused
+    }
+
     /// How much a window allows.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -123,6 +139,11 @@ impl SlidingWindow {
     /// How many slices the window is cut into.
     pub const fn slices(&self) -> u16 {
         self.slices
+    }
+
+    /// The length of one slice.
+    pub const fn slice(&self) -> Nanos {
+        Nanos::new(self.slice)
     }
 
     /// The same window with another limit.

@@ -40,6 +40,19 @@ impl SoftState {
         SoftState { inner, allowance: None }
     }
 
+    /// The state from its parts: the limit's own, and when its last allowance
+    /// closes and is rested, if there was one.
+    pub fn from_parts(inner: State, allowance: Option<(Timestamp, Timestamp)>) -> Self {
+        let allowance = allowance.map(|(closes, rests_until)| Allowance { closes, rests_until });
+        SoftState { inner, allowance }
+    }
+
+    /// The parts of the state.
+    pub fn to_parts(&self) -> (&State, Option<(Timestamp, Timestamp)>) {
+        let allowance = self.allowance.map(|allowance| (allowance.closes, allowance.rests_until));
+        (&self.inner, allowance)
+    }
+
     pub(crate) fn idle_at(&self) -> Timestamp {
         let rested = self.allowance.map_or(Timestamp::EPOCH, |allowance| allowance.rests_until);
         self.inner.idle_at().max(rested)

@@ -10,7 +10,7 @@
 
 use crate::ask::Ask;
 use crate::decision::Decision;
-use crate::pace::{BucketState, Pace};
+use crate::pace::{BucketState, BucketTerms, Pace};
 use crate::period::Period;
 use crate::time::Timestamp;
 
@@ -55,6 +55,11 @@ impl TokenBucket {
     pub(crate) fn counting_like(&self, other: &TokenBucket) -> Self {
         let pace = self.pace.in_ticks_of(&other.pace, self.amount, self.period);
         TokenBucket { pace, ..self.clone() }
+    }
+
+    /// The plain numbers that it counts by.
+    pub const fn terms(&self) -> BucketTerms {
+        self.pace.terms()
     }
 
     pub(crate) const fn pace(&self) -> &Pace {

@@ -1,6 +1,6 @@
 //! Where a fixed window ends.
 
-use jiff::civil::Weekday;
+use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Zoned};
 
@@ -32,7 +32,7 @@ pub enum CalendarUnit {
 
 impl CalendarUnit {
     /// No unit is longer than this, daylight saving included.
-    const fn longest(self) -> Nanos {
+    pub const fn longest(self) -> Nanos {
         const DAY: u64 = 86_400;
         let days = match self {
             CalendarUnit::Day => 1,
@@ -56,18 +56,22 @@ impl CalendarUnit {
         Nanos::from_secs(days * DAY)
     }
 
-    /// The first instant after `now` at which a unit begins, if the calendar reaches that far.
-    fn next_start(self, now: &Zoned) -> Option<Zoned> {
-        let date = now.date();
-        let first = match self {
-            CalendarUnit::Day => date,
+    /// The first day of the unit that a day is in.
+    fn first_day(self, date: Date) -> Option<Date> {
+        match self {
+            CalendarUnit::Day => Some(date),
             CalendarUnit::Week => {
                 let into = date.weekday().since(Weekday::Monday);
-                date.checked_sub(Span::new().days(into)).ok()?
+                date.checked_sub(Span::new().days(into)).ok()
             }
-            CalendarUnit::Month => date.first_of_month(),
-            CalendarUnit::Year => date.first_of_year(),
-        };
+            CalendarUnit::Month => Some(date.first_of_month()),
+            CalendarUnit::Year => Some(date.first_of_year()),
+        }
+    }
+
+    /// The first instant after `now` at which a unit begins, if the calendar reaches that far.
+    fn next_start(self, now: &Zoned) -> Option<Zoned> {
+        let first = self.first_day(now.date())?;
         let step = match self {
             CalendarUnit::Day => Span::new().days(1),
             CalendarUnit::Week => Span::new().weeks(1),
@@ -85,6 +89,16 @@ impl CalendarUnit {
 }
 
 impl Window {
+    /// When the window that `now` is in began.
+    pub fn begin(&self, now: Timestamp) -> Timestamp {
+        let of_multiple = |length| Timestamp::from_nanos(now.as_nanos() - now.as_nanos() % length);
+        match self {
+            Window::Every(period) => of_multiple(period.as_nanos()),
+            Window::Calendar(unit, zone) => calendar_begin(*unit, zone, now)
+                .unwrap_or_else(|| of_multiple(unit.longest().get())),
+        }
+    }
+
     /// The end of the window that `now` is in; always after `now` while the
     /// clock can name a later instant.
     pub fn end(&self, now: Timestamp) -> Timestamp {
@@ -121,6 +135,16 @@ impl Window {
 fn end_of_multiple(now: Timestamp, length: u64) -> Timestamp {
     let begun = now.as_nanos() - now.as_nanos() % length;
     Timestamp::from_nanos(begun.saturating_add(length))
+}
+
+fn calendar_begin(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
+    let zoned = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
+    let zoned = zoned.to_zoned(zone.clone());
+    let midnight = zone.to_ambiguous_zoned(unit.first_day(zoned.date())?.at(0, 0, 0, 0));
+    // The second midnight of a day that begins twice, once that has come.
+    let (first, second) = (midnight.clone().compatible().ok()?, midnight.later().ok()?);
+    let begun = if second <= zoned { second } else { first };
+    u64::try_from(begun.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)
 }
 
 fn calendar_end(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {

@@ -32,13 +32,14 @@ pub(crate) mod show;
 pub use args::ConfigArgs;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    Config, Debug, Grpc, Health, Http, Keepalive, Limiter, Log, Memory, Metrics, ResponseHeaders,
-    Rules, RulesFrom, Runtime, Shutdown, Store, Tls, Traces,
+    Config, Debug, Grpc, Health, Http, Keepalive, Limiter, Log, Memory, Metrics, Redis, RedisTls,
+    ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces,
+    UpstreamLayout,
 };
 pub use kinds::{
-    Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, LogFormat, LogLevel, Percent,
-    Plurality, Ratio, San, Secret, Setting, Shape, Size, Switches, TraceProtocol, Url, UrlPath,
-    WhenFull, Workers, Wrong,
+    Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, KeyLayout, LogFormat, LogLevel,
+    Password, Percent, Plurality, Ratio, RedisUrl, San, Secret, Setting, Shape, Size, Switches,
+    TraceProtocol, Url, UrlPath, WhenFull, Workers, Wrong,
 };
 pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve};
 pub use reference::{compat_reference, example, reference};

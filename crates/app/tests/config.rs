@@ -328,7 +328,7 @@ fn every_variable_without_effect_is_said_with_the_reason() {
         assert!(notes(&loaded).contains(&note.as_str()), "{note}");
         without += 1;
     }
-    assert!(without > 50, "{without}");
+    assert!(without > 30, "{without}");
 }
 
 #[test]
@@ -447,13 +447,10 @@ fn upstreams_tls_needs_its_switch_and_both_files() {
 
 #[test]
 fn a_store_that_is_not_there_is_a_loud_warning() {
-    for variable in [("REDIS_URL", "redis:6379"), ("BACKEND_TYPE", "memcache")] {
-        let loaded = compat(&[variable]);
-        let loud: Vec<_> =
-            loaded.notes.iter().filter(|note| note.weight == Weight::Warning).collect();
-        assert_eq!(loud.len(), 1, "{loud:?}");
-        assert!(loud[0].message.contains("every process limits for itself"), "{loud:?}");
-    }
+    let loaded = compat(&[("BACKEND_TYPE", "memcache")]);
+    let loud: Vec<_> = loaded.notes.iter().filter(|note| note.weight == Weight::Warning).collect();
+    assert_eq!(loud.len(), 1, "{loud:?}");
+    assert!(loud[0].message.contains("every process limits for itself"), "{loud:?}");
     assert!(compat(&[]).notes.iter().all(|note| note.weight == Weight::Note));
     assert!(compat_problems(&[("BACKEND_TYPE", "etcd")]).contains("is no store of counters"));
 }

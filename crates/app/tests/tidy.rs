@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("doors", &["engine", "overload", "rules"]),
     ("outbound", &["algorithms", "stores", "rules"]),
     ("control", &["rules"]),
-    ("app", &["control", "doors", "engine", "outbound", "overload", "rules"]),
+    ("app", &["control", "doors", "engine", "outbound", "overload", "rules", "stores"]),
     ("simulation", &["algorithms", "engine", "overload", "rules", "stores"]),
     ("bench", &["algorithms", "doors", "engine", "overload", "rules", "stores"]),
     ("fuzz", &["doors", "engine", "rules"]),

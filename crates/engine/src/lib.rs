@@ -14,6 +14,7 @@ mod verdict;
 mod engine;
 mod gather;
 mod loaded;
+mod names;
 mod switch;
 mod tally;
 

@@ -3,7 +3,8 @@
 //! A store is sent the question, not asked for the data: a [`Batch`] of checks
 //! goes in, one [`Answer`] for each comes back, decided by the pure functions
 //! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
-//! in this process.
+//! in this process; with the feature `redis`, `RedisStore` keeps it where many
+//! processes share it.
 
 mod fingerprint;
 
@@ -24,5 +25,5 @@ pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
 #[cfg(feature = "redis")]
 pub use redis::{
     CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
-    RedisSettings, RedisSettingsError, RedisTls, Secret,
+    RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout, UpstreamStore,
 };

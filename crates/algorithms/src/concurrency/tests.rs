@@ -55,6 +55,27 @@ fn a_holder_may_hold_and_give_back_in_parts() {
 }
 
 #[test]
+fn a_holder_that_takes_more_keeps_all_of_it_from_then() {
+    let mut t = for_a_minute(3);
+    assert!(t.hold(1, 1).is_admitted());
+    assert!(t.hold(2, 1).is_admitted());
+    t.advance(secs(40));
+    assert!(t.hold(1, 1).is_admitted());
+    t.advance(secs(40));
+    assert_eq!(t.give_back(1, 2).remaining, 3);
+}
+
+#[test]
+fn callers_without_a_name_do_not_keep_each_others_slots() {
+    let mut t = for_a_minute(2);
+    assert!(t.hold(0, 1).is_admitted());
+    t.advance(secs(40));
+    assert!(t.hold(0, 1).is_admitted());
+    t.advance(secs(20));
+    assert!(t.hold(0, 1).is_admitted());
+}
+
+#[test]
 fn slots_of_a_crashed_holder_come_back_when_their_time_is_over() {
     let mut t = for_a_minute(2);
     t.hold(1, 1);
@@ -204,9 +225,11 @@ proptest! {
                 *expires = (*expires).min(now + time_to_live);
             }
             held.retain(|(_, expires)| *expires > now);
+            held.sort_by_key(|(holder, expires)| (*expires, *holder));
             let left = limit - held.len() as u64;
             if turn.gives_back {
                 for _ in 0..turn.cost {
+                    held.sort_by_key(|(holder, expires)| (*expires, *holder));
                     if let Some(first) = held.iter().position(|(holder, _)| turn.holder == 0 || *holder == turn.holder) {
                         held.remove(first);
                     }
@@ -218,6 +241,10 @@ proptest! {
             let decision = t.hold(turn.holder, turn.cost);
             prop_assert_eq!(decision.is_admitted(), turn.cost <= left);
             if decision.is_admitted() {
+                if turn.holder > 0 && turn.cost > 0 {
+                    let own = held.iter_mut().filter(|(holder, _)| *holder == turn.holder);
+                    own.for_each(|(_, expires)| *expires = now + time_to_live);
+                }
                 held.extend((0..turn.cost).map(|_| (turn.holder, now + time_to_live)));
                 prop_assert!(held.len() as u64 <= limit);
             } else {

@@ -46,6 +46,36 @@ fn a_day_ends_at_the_zones_midnight() {
 }
 
 #[test]
+fn a_window_begins_where_the_one_before_ended() {
+    for text in [
+        "2024-06-15T14:30[Europe/Berlin]",
+        "2024-03-31T03:30[Europe/Berlin]",
+        "2024-10-27T02:30[Europe/Berlin]",
+        "2024-01-01T00:00[UTC]",
+        "2018-11-04T00:30[America/Sao_Paulo]",
+        "2011-12-31T12:00[Pacific/Apia]",
+    ] {
+        let zoned: Zoned = text.parse().unwrap();
+        let now = instant(&zoned);
+        let units =
+            [CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month, CalendarUnit::Year];
+        for unit in units {
+            let window = Window::Calendar(unit, zoned.time_zone().clone());
+            let begin = window.begin(now);
+            assert!(begin <= now, "{unit:?} of {text}");
+            assert_eq!(window.end(begin), window.end(now), "{unit:?} of {text}");
+            let before = Timestamp::from_nanos(begin.as_nanos() - 1);
+            assert_eq!(window.end(before), begin, "{unit:?} of {text}");
+        }
+        let every = Window::Every(Period::HOUR);
+        assert_eq!(
+            every.begin(now),
+            every.end(Timestamp::from_nanos(now.as_nanos() - HOUR * 1_000_000_000))
+        );
+    }
+}
+
+#[test]
 fn a_day_is_an_hour_shorter_or_longer_when_the_clocks_change() {
     for (day, hours) in [
         ("2024-03-31T00:00[Europe/Berlin]", 23),

@@ -26,6 +26,9 @@ pub struct ConfigArgs {
     /// Where metrics and switches are served.
     #[arg(long, value_name = "ADDR")]
     pub debug_listen: Vec<String>,
+    /// Share counters over this Redis or Valkey: `redis://HOST:PORT`.
+    #[arg(long, value_name = "URL")]
+    pub redis: Option<String>,
     /// The least important messages that are logged.
     #[arg(long, value_name = "LEVEL", value_parser = clap::builder::PossibleValuesParser::new(LogLevel::WORDS))]
     pub log_level: Option<String>,
@@ -59,6 +62,7 @@ impl ConfigArgs {
             ("--debug-listen", "debug.listen", &self.debug_listen),
         ];
         let ones = [
+            ("--redis", "store.redis.url", &self.redis),
             ("--log-level", "log.level", &self.log_level),
             ("--log-format", "log.format", &self.log_format),
             ("--workers", "workers", &self.workers),

@@ -26,6 +26,11 @@ pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
         "false",
         "upstream starts with rules that it cannot read, and answers with errors",
     ),
+    (
+        "store.redis.layout",
+        "envoy-ratelimit",
+        "both can count together in one Redis while a team moves from one to the other",
+    ),
     ("limiter.error_codes", "unknown", "upstream's errors are all `Unknown`"),
 ];
 

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kinds::{
-    Address, ErrorCodes, FailureMode, HeaderName, LogFormat, LogLevel, Percent, Ratio, Secret,
-    Size, Switches, TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    Address, ErrorCodes, FailureMode, HeaderName, KeyLayout, LogFormat, LogLevel, Password,
+    Percent, Ratio, RedisUrl, Secret, Size, Switches, TraceProtocol, Url, UrlPath, WhenFull,
+    Workers,
 };
 use super::kinds::{Compat, San};
 use super::section::{Entry, Part, section};
@@ -206,6 +207,8 @@ section! {
     Store {
         /// The memory of this process.
         memory: Memory,
+        /// A Redis or Valkey that several processes share, instead of the memory.
+        redis: Redis,
     }
 }
 
@@ -216,6 +219,87 @@ section! {
         budget: Size = "256MiB" in MIB..=1_024 * GIB,
         /// What happens to new keys when it is used up.
         when_full: WhenFull = "approximate",
+    }
+}
+
+section! {
+    /// A Redis or Valkey that several processes share, instead of the memory.
+    Redis {
+        /// Where it is, such as `redis://localhost:6379`, `redis+unix:///PATH`,
+        /// `redis-sentinel://HOST,HOST/MASTER` or `redis-cluster://HOST,HOST`; with `rediss` it
+        /// speaks TLS. Setting it turns it on.
+        url: Option<RedisUrl> = "off",
+        /// The user, if it is not in the URL.
+        user: Option<String> = "off",
+        /// The password. Better in the environment or in `password_file` than in this file.
+        password: Option<Password> = "off",
+        /// A file with the password. It is read again when it changes.
+        password_file: Option<PathBuf> = "off",
+        /// Who we are to sentinels.
+        sentinel: Sentinel,
+        /// Certificates, for URLs with `rediss`.
+        tls: RedisTls,
+        /// What every key begins with.
+        prefix: String = "tg",
+        /// Connections to each server.
+        connections: u32 = "1" in 1..=64,
+        /// How long a request may wait for Redis; what decides then is said by the
+        /// `on_store_error` of its limits.
+        deadline: Duration = "10ms" in 1..=HOUR,
+        /// How long a connection may take to be made.
+        connect_timeout: Duration = "1s" in 1..=HOUR,
+        /// How often what eventual limits counted is added up.
+        beat: Duration = "100ms" in 10..=HOUR,
+        /// The Redis of other regions: they are told what eventual limits count here.
+        regions: Vec<RedisUrl> = "",
+        /// How counters are kept: our own way, or as envoyproxy/ratelimit keeps them,
+        /// so that both count together.
+        layout: KeyLayout = "tidegate",
+        /// What the layout of envoyproxy/ratelimit needs beside.
+        upstream: UpstreamLayout,
+    }
+}
+
+section! {
+    /// Who we are to sentinels.
+    Sentinel {
+        /// The user.
+        user: Option<String> = "off",
+        /// The password.
+        password: Option<Password> = "off",
+        /// A file with the password. It is read again when it changes.
+        password_file: Option<PathBuf> = "off",
+    }
+}
+
+section! {
+    /// Certificates, for URLs with `rediss`.
+    RedisTls {
+        /// Authorities to believe, PEM; otherwise those of the system.
+        ca: Option<PathBuf> = "off",
+        /// Our own certificate, PEM, for servers that ask for one.
+        cert: Option<PathBuf> = "off",
+        /// Its private key, PEM.
+        key: Option<PathBuf> = "off",
+        /// Whether the server's certificate must carry its name.
+        verify_name: bool = "true",
+    }
+}
+
+section! {
+    /// What the layout of envoyproxy/ratelimit needs beside.
+    UpstreamLayout {
+        /// What every key begins with, without anything between.
+        key_prefix: Option<String> = "off",
+        /// Keys live up to this much longer than their window, so that they do not all
+        /// expire at once.
+        expiration_jitter: Duration = "300s" in 0..=DAY,
+        /// Another Redis, for limits per second.
+        per_second_url: Option<RedisUrl> = "off",
+        /// The user there, if it is not in the URL.
+        per_second_user: Option<String> = "off",
+        /// The password there.
+        per_second_password: Option<Password> = "off",
     }
 }
 
@@ -299,6 +383,9 @@ section! {
     Health {
         /// Whether it is ready only with rules for at least one domain.
         needs_rules: bool = "false",
+        /// Whether it is ready only while the shared store can be asked. Without it a
+        /// service goes on by itself, as `on_store_error` says.
+        needs_store: bool = "false",
     }
 }
 

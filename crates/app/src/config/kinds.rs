@@ -18,11 +18,12 @@ use tidegate_rules::reading::{Plain, Scalar, Style, one_of};
 
 pub use address::Address;
 pub use choice::{
-    Compat, ErrorCodes, FailureMode, LogFormat, LogLevel, Switches, TraceProtocol, WhenFull,
+    Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Switches, TraceProtocol,
+    WhenFull,
 };
 pub(super) use number::show_duration;
 pub use number::{Percent, Ratio, Size, Workers};
-pub use text::{HeaderName, San, Secret, Url, UrlPath};
+pub use text::{HeaderName, Password, RedisUrl, San, Secret, Url, UrlPath};
 
 /// What a list holds at most: a configuration with more is a mistake.
 pub(super) const ITEMS_MAX: usize = 1_000;

@@ -12,7 +12,7 @@ use super::compat;
 use super::fields::Config;
 use super::file;
 use super::kinds::{Compat, Plurality, Wrong};
-use super::section::{Entry, variable_of};
+use super::section::Entry;
 use super::validate::validate;
 
 /// What all our environment variables begin with.
@@ -21,6 +21,20 @@ const PREFIX: &str = "TIDEGATE_";
 /// Names with our prefix that set no field: where the file is, and where `rules
 /// check` looks for rules.
 const OTHER_VARIABLES: [&str; 1] = ["TIDEGATE_CONFIG"];
+
+/// Variables whose text is not shown, ours and upstream's.
+const SECRET_VARIABLES: [&str; 10] = [
+    "TIDEGATE_DEBUG_TOKEN",
+    "TIDEGATE_STORE_REDIS_URL",
+    "TIDEGATE_STORE_REDIS_REGIONS",
+    "TIDEGATE_STORE_REDIS_PASSWORD",
+    "TIDEGATE_STORE_REDIS_SENTINEL_PASSWORD",
+    "TIDEGATE_STORE_REDIS_UPSTREAM_PER_SECOND_URL",
+    "TIDEGATE_STORE_REDIS_UPSTREAM_PER_SECOND_PASSWORD",
+    "REDIS_AUTH",
+    "REDIS_SENTINEL_AUTH",
+    "REDIS_PERSECOND_AUTH",
+];
 
 /// A second name for where the rules are: `tidegate rules` has it too.
 const RULES_VARIABLE: &str = "TIDEGATE_RULES";
@@ -211,7 +225,7 @@ fn masked(source: &Source) -> Source {
                 })
                 .collect()
         };
-    if source.name == variable_of("debug.token") {
+    if SECRET_VARIABLES.contains(&source.name.as_str()) {
         return Source::new(&source.name, hide(&source.text));
     }
     let mut text = String::with_capacity(source.text.len());
@@ -259,14 +273,20 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// Where the value of a `token` begins in a line.
+/// Where a value begins in a line that must not be shown: that of a `token` or
+/// a `password`, and a URL that may have one in it.
 fn secret_start(line: &str) -> Option<usize> {
-    line.match_indices("token").find_map(|(at, word)| {
-        let after = at + word.len();
-        let rest = line.get(after..)?;
-        let value = rest.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix([':', '='])?;
-        Some(line.len() - value.len())
-    })
+    let value_of = |word: &str| {
+        line.match_indices(word).find_map(|(at, word)| {
+            let rest = line.get(at + word.len()..)?;
+            rest.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix([':', '='])
+        })
+    };
+    let secret = ["token", "password"].into_iter().filter_map(value_of);
+    let urls = ["url", "regions"].into_iter().filter_map(value_of);
+    let with_password = urls.filter(|value| value.contains(['@', '?']));
+    let first = secret.chain(with_password).max_by_key(|value| value.len())?;
+    Some(line.len() - first.len())
 }
 
 fn text_of(file: usize, source: &Source) -> VariableText<'_> {

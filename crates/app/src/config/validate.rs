@@ -3,7 +3,7 @@
 use tidegate_rules::reading::{Fault, Problems, Spot};
 
 use super::fields::{Config, Tls};
-use super::kinds::{Address, Switches, TraceProtocol, Url};
+use super::kinds::{Address, KeyLayout, Switches, TraceProtocol, Url};
 use super::kinds::{Bounds, Setting};
 use super::layers::{Note, Origin, Provenances, Weight};
 
@@ -31,6 +31,7 @@ pub(super) fn validate(
     check.tls("grpc.tls", &check.config.grpc.tls);
     check.tls("http.tls", &check.config.http.tls);
     check.debug();
+    check.redis();
     check.headers();
 }
 
@@ -194,6 +195,34 @@ impl Check<'_, '_> {
         let spot = self.item_spot("debug.listen", far);
         let spot = spot.unwrap_or_else(|| self.spot("debug.switches", ""));
         self.problems.error(spot, Fault::new("open_debug", message).hint(hint));
+    }
+
+    fn redis(&mut self) {
+        let redis = &self.config.store.redis;
+        if !self.are_sound(&["store.redis.url", "store.redis.layout", "store.redis.regions"]) {
+            return;
+        }
+        let Some(url) = &redis.url else { return };
+        let (password, file) = ("store.redis.password", "store.redis.password_file");
+        if redis.password.is_some() && redis.password_file.is_some() {
+            let message = format!("`{password}` and `{file}` exclude each other");
+            let fault = Fault::new("exclusive", message).hint("remove one of the two");
+            self.problems.error(self.spot(file, password), fault);
+        }
+        let tls = &redis.tls;
+        let given = tls.ca.is_some() || tls.cert.is_some() || !tls.verify_name;
+        if given && !url.reveal().starts_with("rediss") {
+            let message = "`store.redis.tls` is set, but the URL is one without TLS";
+            let fault = Fault::new("incomplete_tls", message).hint("write `rediss://` in the URL");
+            let spot = self.spot("store.redis.tls.ca", "store.redis.url");
+            self.problems.error(spot, fault);
+        }
+        if redis.layout == KeyLayout::EnvoyRatelimit && !redis.regions.is_empty() {
+            let message = "the layout of envoyproxy/ratelimit has no regions";
+            let fault = Fault::new("exclusive", message)
+                .hint("remove `store.redis.regions`, or set `store.redis.layout: tidegate`");
+            self.problems.error(self.spot("store.redis.regions", "store.redis.layout"), fault);
+        }
     }
 
     fn headers(&mut self) {

@@ -72,11 +72,6 @@ impl Queue {
         self.waiting == 0
     }
 
-    /// Whether nobody of a category waits.
-    pub(super) const fn is_free_of(&self, category: Category) -> bool {
-        self.lines[category.rank()].waiting == 0
-    }
-
     /// Joins the line of its category. The caller keeps the length bounded.
     pub(super) fn join(&mut self, waiting: Waiting) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| {

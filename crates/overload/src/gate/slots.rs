@@ -6,6 +6,8 @@
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
+use crate::category::Category;
+
 /// The most that can be inside at once, those beyond the limit included. What comes
 /// on top is let through uncounted; 48 MB of records are enough.
 pub const SLOTS_MAX: usize = 1 << 20;
@@ -17,20 +19,30 @@ pub struct SlotId {
     generation: u32,
 }
 
-/// Whether a slot is one of the limit's.
+/// What a slot counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Within the limit.
-    Within,
+    /// Within the limit, held by a critical request.
+    Critical,
+    /// Within the limit, held by another.
+    Other,
     /// Beyond it: let through because the gate does not enforce.
     Beyond,
+}
+
+impl Place {
+    pub(super) const fn within(category: Category) -> Self {
+        match category {
+            Category::Critical => Place::Critical,
+            Category::Test | Category::Get | Category::Post => Place::Other,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) since: Timestamp,
     pub(super) place: Place,
-    pub(super) critical: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,28 +55,26 @@ struct Cell {
 pub(super) struct Slots {
     cells: Vec<Cell>,
     free: Vec<u32>,
-    within: u64,
-    beyond: u64,
-    /// Of those within, critical ones.
     critical: u64,
+    other: u64,
+    beyond: u64,
 }
 
 impl Slots {
     pub(super) const fn within(&self) -> u64 {
-        self.within
+        self.critical + self.other
+    }
+
+    pub(super) const fn other(&self) -> u64 {
+        self.other
     }
 
     pub(super) const fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// How many of those within are not critical.
-    pub(super) const fn others(&self) -> u64 {
-        self.within.saturating_sub(self.critical)
-    }
-
     /// Holds a slot; `None` when there are [`SLOTS_MAX`].
-    pub(super) fn hold(&mut self, held: Held) -> Option<SlotId> {
+    pub(super) fn hold(&mut self, since: Timestamp, place: Place) -> Option<SlotId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.cells.len() < SLOTS_MAX => {
@@ -74,10 +84,9 @@ impl Slots {
             None => return None,
         };
         let cell = self.cells.get_mut(index as usize)?;
-        cell.held = Some(held);
+        cell.held = Some(Held { since, place });
         let generation = cell.generation;
-        *self.count(held.place) += 1;
-        self.critical += u64::from(held.critical && held.place == Place::Within);
+        *self.count(place) += 1;
         Some(SlotId { index, generation })
     }
 
@@ -92,8 +101,6 @@ impl Slots {
         self.free.push(id.index);
         let count = self.count(held.place);
         *count = count.saturating_sub(1);
-        let critical = held.critical && held.place == Place::Within;
-        self.critical = self.critical.saturating_sub(u64::from(critical));
         Some(held)
     }
 
@@ -109,7 +116,8 @@ impl Slots {
 
     const fn count(&mut self, place: Place) -> &mut u64 {
         match place {
-            Place::Within => &mut self.within,
+            Place::Critical => &mut self.critical,
+            Place::Other => &mut self.other,
             Place::Beyond => &mut self.beyond,
         }
     }
@@ -121,16 +129,12 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(100);
 
-    fn within(since: Timestamp) -> Held {
-        Held { since, place: Place::Within, critical: false }
-    }
-
     #[test]
     fn a_late_release_frees_nobody_elses_slot() {
         let mut slots = Slots::default();
-        let late = slots.hold(within(START)).unwrap();
+        let late = slots.hold(START, Place::Other).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
-        let other = slots.hold(within(START)).unwrap();
+        let other = slots.hold(START, Place::Other).unwrap();
         assert_eq!(other.index, late.index);
         assert!(slots.give_back(late).is_none());
         assert_eq!(slots.within(), 1);
@@ -142,9 +146,8 @@ mod tests {
     #[test]
     fn what_is_not_overdue_is_left_alone() {
         let mut slots = Slots::default();
-        slots.hold(within(START)).unwrap();
-        let beyond = Held { place: Place::Beyond, ..within(START.after(Nanos::from_secs(5))) };
-        slots.hold(beyond).unwrap();
+        slots.hold(START, Place::Other).unwrap();
+        slots.hold(START.after(Nanos::from_secs(5)), Place::Beyond).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
         assert_eq!((slots.within(), slots.beyond()), (0, 1));
     }

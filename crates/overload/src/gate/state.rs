@@ -8,14 +8,13 @@
 //! The rules, each for its reason:
 //! - The limit is hard, and the queue short: half the limit. What waits longer
 //!   than that would be answered too late.
-//! - Categories go in order. Within one the oldest goes first while its line is
+//! - Categories go in order. Within one the oldest goes first while the queue is
 //!   a burst, the newest once it has been standing for a while: when not all can be
-//!   served in time, serving the oldest serves nobody in time. Each line is judged by
-//!   itself, or the standing ones below would cut the waits of critical requests.
+//!   served in time, serving the oldest serves nobody in time.
 //! - A full queue gives up the oldest of its lowest category for whoever ranks
 //!   as high. So critical requests displace others from the first millisecond.
-//! - Some slots are for critical requests only. Those they hold already count, so none
-//!   stays empty for them while they have their share.
+//! - Some slots are for critical requests only: the others never hold all. And critical
+//!   requests may always wait as long as in a burst, since nobody is before them.
 //! - Whoever cannot be done in time is refused instead of worked on.
 
 use std::collections::VecDeque;
@@ -24,7 +23,7 @@ use tidegate_algorithms::{Nanos, Timestamp};
 
 use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
 use super::queue::{Order, Queue, Ticket, Waiting};
-use super::slots::{Held, Place, SLOTS_MAX, SlotId, Slots};
+use super::slots::{Place, SLOTS_MAX, SlotId, Slots};
 use super::tuning::Tuning;
 use super::turn::{Anyway, Ending, Event, GateCounts, GateSettings, Outcome, Turn, Window};
 use crate::category::{Category, Level};
@@ -37,9 +36,8 @@ pub struct GateState {
     limit: u64,
     slots: Slots,
     queue: Queue,
-    /// When the line of each category was empty last. For each one, since the line of
-    /// critical requests is served at once while the others stand.
-    empty: [Timestamp; 4],
+    /// When the queue was empty last.
+    empty: Timestamp,
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
@@ -58,7 +56,7 @@ impl GateState {
             limit,
             slots: Slots::default(),
             queue: Queue::default(),
-            empty: [now; 4],
+            empty: now,
             events: VecDeque::new(),
             service: ServiceTime::default(),
             waits: WaitTimes::default(),
@@ -72,8 +70,9 @@ impl GateState {
     /// Somebody wants in.
     pub fn arrive(&mut self, now: Timestamp, level: Level, deadline: Option<Timestamp>) -> Turn {
         let category = level.category();
-        self.note_empty(now);
-        if !self.queue.is_empty() {
+        if self.queue.is_empty() {
+            self.empty = self.empty.max(now);
+        } else {
             self.expire(now);
         }
         if self.is_hopeless(now, deadline) {
@@ -81,7 +80,7 @@ impl GateState {
         }
         // Whoever could go in has been let in already, so nobody is overtaken.
         if self.has_room(category) {
-            return match self.let_in(now, category, Place::Within) {
+            return match self.let_in(now, Place::within(category)) {
                 Some(slot) => {
                     self.waits.take_in_none(category);
                     Turn::Enter(slot)
@@ -101,10 +100,10 @@ impl GateState {
         let category = level.category();
         if self.has_room(category) {
             self.waits.take_in_none(category);
-            return Anyway { slot: self.let_in(now, category, Place::Within), would_refuse: false };
+            return Anyway { slot: self.let_in(now, Place::within(category)), would_refuse: false };
         }
         let would_refuse = self.slots.beyond() >= self.queue_max() as u64;
-        Anyway { slot: self.let_in(now, category, Place::Beyond), would_refuse }
+        Anyway { slot: self.let_in(now, Place::Beyond), would_refuse }
     }
 
     /// Gives a slot back. False when it had been taken back before.
@@ -264,8 +263,8 @@ impl GateState {
                 self.tell(ticket, Outcome::Refuse(Cause::Deadline));
                 continue;
             }
-            let slot = self.let_in(now, waiting.category, Place::Within);
-            let Some(slot) = slot else { break };
+            let place = Place::within(waiting.category);
+            let Some(slot) = self.let_in(now, place) else { break };
             let wait = now.since(waiting.since);
             self.waits.take_in(waiting.category, wait);
             if let Some(tuning) = &mut self.tuning {
@@ -280,48 +279,44 @@ impl GateState {
         if self.queue.is_empty() {
             return None;
         }
+        let order = if self.is_standing(now) { Order::NewestFirst } else { Order::OldestFirst };
         let mut categories = Category::ALL.into_iter().rev();
         categories.find_map(|category| {
-            if !self.has_room(category) {
-                return None;
-            }
-            let standing = self.is_standing(now, category);
-            let order = if standing { Order::NewestFirst } else { Order::OldestFirst };
-            self.queue.next(category, order)
+            if self.has_room(category) { self.queue.next(category, order) } else { None }
         })
     }
 
-    fn let_in(&mut self, now: Timestamp, category: Category, place: Place) -> Option<SlotId> {
-        let critical = category == Category::Critical;
-        let slot = self.slots.hold(Held { since: now, place, critical })?;
+    fn let_in(&mut self, now: Timestamp, place: Place) -> Option<SlotId> {
+        let slot = self.slots.hold(now, place)?;
         self.counts.entered += 1;
         self.note(now);
         Some(slot)
     }
 
     const fn has_room(&self, category: Category) -> bool {
-        let others_max = match category {
-            Category::Critical => u64::MAX,
-            Category::Test | Category::Get | Category::Post => self.limit - self.reserved(),
-        };
-        // Only others are held back. Slots that critical requests hold already are
-        // theirs; keeping as many again empty would leave them idle.
-        self.slots.within() < self.limit && self.slots.others() < others_max
+        let free = self.slots.within() < self.limit;
+        match category {
+            Category::Critical => free,
+            Category::Test | Category::Get | Category::Post => {
+                free && self.slots.other() < self.limit - self.reserved()
+            }
+        }
     }
 
-    /// Slots for critical requests only; never all of them.
+    /// Slots that only critical requests hold; never all of them.
     const fn reserved(&self) -> u64 {
         let part = self.limit.saturating_mul(self.settings.reserved_percent) / 100;
         let part = if part == 0 && self.settings.reserved_percent > 0 { 1 } else { part };
         if part < self.limit { part } else { self.limit - 1 }
     }
 
-    fn is_standing(&self, now: Timestamp, category: Category) -> bool {
-        now.since(self.empty[category.rank()]) > self.settings.standing_after
+    fn is_standing(&self, now: Timestamp) -> bool {
+        now.since(self.empty) > self.settings.standing_after
     }
 
     fn wait_max(&self, now: Timestamp, category: Category) -> Nanos {
-        if self.is_standing(now, category) {
+        // Critical requests go first, so theirs is no standing queue.
+        if category != Category::Critical && self.is_standing(now) {
             let tenth = Nanos::new(self.service.mean().get() / 10);
             self.settings.standing_wait_max.max(tenth)
         } else {
@@ -337,18 +332,11 @@ impl GateState {
         self.events.push_back(Event { ticket, outcome });
     }
 
-    fn note_empty(&mut self, now: Timestamp) {
-        for category in Category::ALL {
-            if self.queue.is_free_of(category) {
-                let empty = &mut self.empty[category.rank()];
-                *empty = (*empty).max(now);
-            }
-        }
-    }
-
     /// Keeps the measurements in step with what changed.
     fn note(&mut self, now: Timestamp) {
-        self.note_empty(now);
+        if self.queue.is_empty() {
+            self.empty = self.empty.max(now);
+        }
         let in_flight = self.in_flight();
         self.in_flight_mean.set(now, in_flight);
         if let Some(tuning) = &mut self.tuning {

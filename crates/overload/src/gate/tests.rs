@@ -119,9 +119,9 @@ async fn a_tick_refuses_those_who_wait_in_a_standing_queue() {
     for _ in 0..10 {
         slots.push(inside(&gate, HIGH).await);
     }
-    let _first = waiting(&gate, HIGH).await;
+    let _first = waiting(&gate, LOW).await;
     tokio::time::sleep(Duration::from_millis(90)).await;
-    let second = waiting(&gate, HIGH).await;
+    let second = waiting(&gate, LOW).await;
     tokio::time::sleep(Duration::from_millis(15)).await;
     gate.tick(gate.now());
     assert!(matches!(second.await.unwrap(), Entrance::Refused(Cause::QueueTimeout)));

@@ -17,13 +17,13 @@ pub struct GateSettings {
     pub limit: u64,
     /// How many may wait, in percent of the limit; at least one.
     pub queue_percent: u64,
-    /// The part of the limit that others never take, in percent; at least one slot,
-    /// unless there is only one.
+    /// The part of the limit that only critical requests may hold, in percent; at least one
+    /// slot, unless there is only one. Those that hold it already count.
     pub reserved_percent: u64,
     /// A queue that was not empty for this long is standing.
     pub standing_after: Nanos,
     /// How long a request may wait in a standing queue, or a tenth of the service
-    /// time if that is longer.
+    /// time if that is longer. Critical ones may wait as in a burst.
     pub standing_wait_max: Nanos,
     /// How long a request may wait in a burst.
     pub burst_wait_max: Nanos,

@@ -28,6 +28,12 @@ const QUEUE: usize = 16_384;
 /// More than this many connections to a server help nobody: it answers on one thread.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Longer than anybody waits, and far from where clocks overflow.
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// A million checks that wait are a few hundred megabytes, and an outage.
+const QUEUE_MAX: usize = 1_000_000;
+
 /// Key prefixes are in every key, so they cost memory each time.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -189,6 +195,15 @@ impl RedisSettings {
         }
         if self.deadline.is_zero() || self.connect_timeout.is_zero() || self.queue == 0 {
             return wrong("deadline, connect_timeout and queue are more than nothing");
+        }
+        if self.deadline > WAIT_MAX || self.connect_timeout > WAIT_MAX || self.queue > QUEUE_MAX {
+            return wrong("deadline and connect_timeout are at most 1h, queue 1000000");
+        }
+        let identity = self.tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        if identity
+            .is_some_and(|(one, other)| [one, other].iter().any(|path| path.as_os_str().is_empty()))
+        {
+            return wrong("certificate and key come together");
         }
         if self.login.is_half() || self.sentinel_login.is_half() {
             return wrong("a user needs a password or a password_file");

@@ -4,8 +4,15 @@
 //! the pure functions; all answers must be equal. A store takes part by one
 //! line at the end of this file.
 
+#[cfg(feature = "redis")]
+mod changes;
 mod model;
 mod sequences;
+#[cfg(feature = "redis")]
+mod servers;
+#[cfg(feature = "redis")]
+#[path = "../support/mod.rs"]
+mod support;
 mod vectors;
 
 use tidegate_stores::{MemoryConfig, MemoryStore};
@@ -23,6 +30,11 @@ macro_rules! conformance {
             #[tokio::test]
             async fn answers_random_sequences_as_the_pure_functions_do() {
                 sequences::equal_the_model(super::$store).await;
+            }
+
+            #[tokio::test]
+            async fn answers_on_long_lists_as_the_pure_functions_do() {
+                sequences::equal_the_model_on_long_lists(super::$store).await;
             }
 
             #[tokio::test]
@@ -70,3 +82,54 @@ macro_rules! conformance {
 }
 
 conformance!(memory);
+
+/// The same for stores on real servers, which take a while to start.
+#[cfg(feature = "redis")]
+macro_rules! shared_conformance {
+    ($name:ident, $server:expr) => {
+        #[cfg(feature = "redis")]
+        mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn answers_random_sequences_as_the_pure_functions_do() {
+                let server = $server;
+                sequences::equal_the_model(|| servers::Turned::on(&server.url())).await;
+            }
+
+            #[tokio::test]
+            async fn answers_on_long_lists_as_the_pure_functions_do() {
+                let server = $server;
+                sequences::equal_the_model_on_long_lists(|| servers::Turned::on(&server.url()))
+                    .await;
+            }
+
+            #[tokio::test]
+            async fn answers_as_the_pure_functions_do_while_limits_change_under_live_keys() {
+                let server = $server;
+                changes::equal_the_model(|| servers::Turned::on(&server.url())).await;
+            }
+
+            #[tokio::test]
+            async fn keeps_what_every_store_promises() {
+                let server = $server;
+                let store = || servers::Turned::on(&server.url());
+                vectors::a_refusal_charges_nobody(&store()).await;
+                vectors::charge_always_charges_each_limit_by_itself(&store()).await;
+                vectors::an_observed_refusal_refuses_nothing(&store()).await;
+                vectors::one_alternative_that_admits_is_enough(&store()).await;
+                vectors::a_key_that_stands_twice_is_charged_twice(&store()).await;
+                vectors::reset_forgets_one_key_only(&store()).await;
+                vectors::a_slot_comes_back_once_however_often_it_is_given_back(&store()).await;
+                vectors::a_batch_of_nothing_answers_nothing(&store()).await;
+            }
+        }
+    };
+}
+
+#[cfg(feature = "redis")]
+shared_conformance!(redis, support::server::Server::redis());
+#[cfg(feature = "redis")]
+shared_conformance!(valkey, support::server::Server::valkey());
+#[cfg(feature = "redis")]
+shared_conformance!(cluster, support::cluster::Cluster::start(support::server::Flavour::Redis));

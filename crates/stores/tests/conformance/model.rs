@@ -11,6 +11,17 @@ pub(crate) struct Model {
 }
 
 impl Model {
+    /// One that has seen requests before.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn of(states: HashMap<Fingerprint, State>) -> Self {
+        Model { states }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn state(&self, key: Fingerprint) -> State {
+        self.states.get(&key).cloned().unwrap_or_default()
+    }
+
     /// What each check of the batch is told.
     pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
         match batch.verb {

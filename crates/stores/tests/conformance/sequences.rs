@@ -31,6 +31,8 @@ fn limits() -> Vec<Limit> {
     let soft = Soft { over_percent: 50, lasting: Period::SECOND };
     let log = SlidingLog::new(4, Period::SECOND).expect("small");
     let utc = jiff_utc();
+    let sliding =
+        |limit, slices| SlidingWindow::new(limit, Period::SECOND, slices).expect("in range");
     vec![
         Limit::new(TokenBucket::new(5, Period::SECOND, 7)),
         Limit::new(LeakyBucket::new(10, Period::SECOND, 3)),
@@ -39,11 +41,32 @@ fn limits() -> Vec<Limit> {
         Limit::new(FixedWindow::new(9, Window::Calendar(CalendarUnit::Day, utc))),
         Limit::new(log.clone()),
         Limit::new(log.counting_refused(true)),
-        Limit::new(SlidingWindow::new(5, Period::SECOND, 1).expect("in range")),
-        Limit::new(SlidingWindow::new(5, Period::SECOND, 4).expect("in range")),
+        Limit::new(sliding(5, 1)),
+        Limit::new(sliding(5, 4)),
         Limit::new(Concurrency::new(3, Period::SECOND).expect("small")),
         Limit::new(TokenBucket::new(5, Period::SECOND, 4)).with_soft(soft),
         Limit::new(window(4, Period::SECOND)).with_soft(soft),
+        Limit::new(LeakyBucket::new(10, Period::SECOND, 3)).with_soft(soft),
+        Limit::new(sliding(4, 4)).with_soft(soft),
+        Limit::new(sliding(4, 1).counting_refused(true)).with_soft(soft),
+        Limit::new(SlidingLog::new(4, Period::SECOND).expect("small").counting_refused(true))
+            .with_soft(soft),
+        Limit::new(Concurrency::new(4, Period::SECOND).expect("small")).with_soft(soft),
+        Limit::new(window(4, Period::SECOND).counting_refused(true)).with_soft(soft),
+    ]
+}
+
+/// Limits whose states are long lists.
+fn long_lists() -> Vec<Limit> {
+    let soft = Soft { over_percent: 20, lasting: Period::SECOND };
+    let log = |limit| SlidingLog::new(limit, Period::SECOND).expect("small");
+    let slots = |limit| Concurrency::new(limit, Period::SECOND).expect("small");
+    vec![
+        Limit::new(log(150)),
+        Limit::new(log(90).counting_refused(true)),
+        Limit::new(log(60)).with_soft(soft),
+        Limit::new(slots(150)),
+        Limit::new(slots(40)).with_soft(soft),
     ]
 }
 
@@ -51,40 +74,73 @@ fn jiff_utc() -> jiff::tz::TimeZone {
     jiff::tz::TimeZone::UTC
 }
 
-fn step(limits: usize) -> impl Strategy<Value = Step> {
+/// How requests are drawn: the most that one costs, how many holders there
+/// are, how far the clock mostly turns, and how many keys each limit has.
+#[derive(Clone, Copy)]
+struct Mix {
+    cost_max: u64,
+    holders: u64,
+    turn_max: u64,
+    keys: usize,
+    requests: usize,
+    /// Out of eleven requests, how many forget a key.
+    resets: u32,
+}
+
+fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
     let verb = prop_oneof![
         6 => Just(Verb::Check),
         1 => Just(Verb::Peek),
         1 => Just(Verb::Take),
         1 => Just(Verb::Refund),
-        1 => Just(Verb::Reset),
         1 => Just(Verb::Charge),
+        mix.resets => Just(Verb::Reset),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
     // Never back: a store may have dropped what had become idle.
-    let turn = prop_oneof![5 => 0..=300_u64, 1 => 0..=2500_u64];
+    let turn = prop_oneof![5 => 0..=mix.turn_max, 1 => 0..=mix.turn_max * 8];
     let role = prop_oneof![
         4 => Just(Role::Required),
         1 => Just(Role::Alternative),
         1 => Just(Role::Observed),
     ];
-    let check = (0..limits, 0..2_usize, 0..4_u64, 0..3_u64, role);
+    let check = (0..limits, 0..mix.keys, 0..=mix.cost_max, 0..mix.holders, role);
     (verb, charge, turn, prop::collection::vec(check, 1..5))
         .prop_map(|(verb, charge, turn, checks)| Step { verb, charge, turn, checks })
 }
 
 /// Sends the same random requests to a store and to the model.
 pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
+    let mix =
+        Mix { cost_max: 3, holders: 3, turn_max: 300, keys: 2, requests: REQUESTS, resets: 1 };
+    equal(store, &limits(), mix, SEQUENCES).await;
+}
+
+/// The same with states that are long lists.
+pub(crate) async fn equal_the_model_on_long_lists<S: CounterStore>(store: impl Fn() -> S) {
+    let mix =
+        Mix { cost_max: 2, holders: 500, turn_max: 4, keys: 1, requests: REQUESTS * 4, resets: 0 };
+    equal(&store, &long_lists(), mix, 3).await;
+    let mix = Mix { cost_max: 60, turn_max: 40, resets: 1, ..mix };
+    equal(store, &long_lists(), mix, 3).await;
+}
+
+async fn equal<S: CounterStore>(
+    store: impl Fn() -> S,
+    limits: &[Limit],
+    mix: Mix,
+    sequences: usize,
+) {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
         proptest::test_runner::TestRng::deterministic_rng(
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let limits = limits();
-    let sequence = prop::collection::vec(step(limits.len()), REQUESTS);
-    let fingerprinter = Fingerprinter::seeded(3);
-    for number in 0..SEQUENCES {
+    let sequence = prop::collection::vec(step(limits.len(), mix), mix.requests);
+    // One value: its counters share a shard, and a slot of a cluster.
+    let base = Fingerprinter::seeded(3).of(0, b"caller");
+    for number in 0..sequences {
         let steps = sequence.new_tree(&mut runner).expect("no filters").current();
         let (store, mut model) = (store(), Model::default());
         let mut now = 1_700_000_000_000_u64;
@@ -95,7 +151,7 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
                 .iter()
                 .map(|(limit, key, cost, holder, role)| {
                     let group = *limit as u64;
-                    let fingerprint = fingerprinter.of(group, &key.to_le_bytes());
+                    let fingerprint = base.under(group * 2 + *key as u64);
                     let key = Key { fingerprint, group };
                     let holder = Holder(*holder);
                     Check { holder, role: *role, ..Check::new(key, &limits[*limit], *cost) }

@@ -12,3 +12,8 @@ mod support;
 mod caller;
 
 mod calls;
+mod cluster;
+mod connections;
+mod outages;
+mod refusals;
+mod sentinels;

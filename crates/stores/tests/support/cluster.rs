@@ -55,6 +55,11 @@ impl Cluster {
         each.join(",")
     }
 
+    /// `redis-cluster://127.0.0.1:port,…`.
+    pub(crate) fn url(&self) -> String {
+        format!("redis-cluster://{}", self.addresses())
+    }
+
     #[track_caller]
     fn hand_out_slots(&self) {
         for (index, node) in self.nodes().enumerate() {

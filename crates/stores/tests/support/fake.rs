@@ -11,7 +11,7 @@ use std::thread;
 pub(crate) enum Fault {
     /// Reads and never answers.
     Silence,
-    /// Answers everything with these bytes.
+    /// Answers each command with these bytes.
     Says(&'static [u8]),
     /// Closes the connection at once.
     HangsUp,
@@ -70,14 +70,16 @@ fn misbehave(mut stream: TcpStream, fault: Fault) {
             Fault::HangsUp => return,
             Fault::Silence | Fault::Says(_) => {}
         }
-        match stream.read(&mut heard) {
+        let count = match stream.read(&mut heard) {
             Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        if let Fault::Says(bytes) = fault
-            && stream.write_all(bytes).is_err()
-        {
-            return;
+            Ok(count) => count,
+        };
+        if let Fault::Says(bytes) = fault {
+            // A command begins with the count of its words; none of ours has an asterisk.
+            let commands = heard.iter().take(count).filter(|&&byte| byte == b'*').count();
+            if stream.write_all(&bytes.repeat(commands)).is_err() {
+                return;
+            }
         }
     }
 }

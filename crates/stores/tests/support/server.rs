@@ -250,6 +250,16 @@ impl Server {
         assert!(self.is_up(), "it does not start again");
     }
 
+    /// Starts it again with more settings, and does not wait until it answers.
+    #[track_caller]
+    pub(crate) fn restart_with(&mut self, settings: &[(&str, &str)]) {
+        for (name, value) in settings {
+            self.setup = self.setup.clone().with(name, &[value]);
+        }
+        fs::remove_file(self.files.path().join("server.conf")).unwrap();
+        self.process = self.setup.run(self.files.path(), self.port, self.second_port);
+    }
+
     /// Waits until it answers, or has ended.
     #[track_caller]
     fn is_up(&mut self) -> bool {

@@ -122,8 +122,8 @@ impl<'s> Environment<'_, 's, '_> {
     fn store(&mut self) {
         const ALONE: &str =
             "counters are kept in this process, and every process limits for itself";
-        if self.get("REDIS_URL").is_some() {
-            self.warn(format!("REDIS_URL is set, but this version does not use Redis: {ALONE}"));
+        if self.get("BACKEND_TYPE").is_none_or(|backend| backend.text == "redis") {
+            self.redis();
         }
         let Some(backend) = self.get("BACKEND_TYPE") else { return };
         match backend.text {
@@ -139,6 +139,68 @@ impl<'s> Environment<'_, 's, '_> {
                         .hint("it can be `redis` or `memcache`");
                 self.wrong(&backend, wrong);
             }
+        }
+    }
+
+    fn redis(&mut self) {
+        self.redis_url("REDIS", "store.redis.url");
+        self.login("REDIS_AUTH", "store.redis.user", "store.redis.password");
+        let sentinel = ("store.redis.sentinel.user", "store.redis.sentinel.password");
+        self.login("REDIS_SENTINEL_AUTH", sentinel.0, sentinel.1);
+        if let Some(jitter) = self.get("EXPIRATION_JITTER_MAX_SECONDS") {
+            let text = format!("{}s", jitter.text);
+            self.set("store.redis.upstream.expiration_jitter", text, &jitter);
+        }
+        if self.flag("REDIS_PERSECOND") != Some(true) {
+            return;
+        }
+        const PER_SECOND: [&str; 3] = [
+            "store.redis.upstream.per_second_url",
+            "store.redis.upstream.per_second_user",
+            "store.redis.upstream.per_second_password",
+        ];
+        self.redis_url("REDIS_PERSECOND", PER_SECOND[0]);
+        self.login("REDIS_PERSECOND_AUTH", PER_SECOND[1], PER_SECOND[2]);
+    }
+
+    /// Upstream names a Redis by several variables; here it is one URL.
+    fn redis_url(&mut self, group: &str, path: &str) {
+        let get = |name: &str| self.get(&format!("{group}_{name}"));
+        let Some(place) = get("URL") else { return };
+        let scheme =
+            if self.flag(&format!("{group}_TLS")) == Some(true) { "rediss" } else { "redis" };
+        let kind = get("TYPE").map_or("SINGLE", |kind| kind.text);
+        let url = match kind.to_ascii_uppercase().as_str() {
+            "SINGLE" if get("SOCKET_TYPE").is_none_or(|socket| socket.text != "tcp") => {
+                Ok(format!("redis+unix://{}", place.text))
+            }
+            "SINGLE" => Ok(format!("{scheme}://{}", place.text)),
+            "CLUSTER" => Ok(format!("{scheme}-cluster://{}", place.text)),
+            "SENTINEL" => match place.text.split_once(',') {
+                Some((master, sentinels)) => {
+                    Ok(format!("{scheme}-sentinel://{sentinels}/{master}"))
+                }
+                None => Err(Wrong::new("invalid_url", "sentinels are missing after the master")
+                    .hint("write `MASTER,HOST:PORT,HOST:PORT`")),
+            },
+            other => Err(Wrong::new("unknown_choice", format!("`{other}` is no kind of Redis"))
+                .hint("it can be `SINGLE`, `SENTINEL` or `CLUSTER`")),
+        };
+        match url {
+            Ok(url) => self.set(path, url, &place),
+            Err(wrong) => self.wrong(&get("TYPE").unwrap_or(place), wrong),
+        }
+    }
+
+    /// A password, with a user and a colon before it if there is one.
+    fn login(&mut self, name: &str, user: &str, password: &str) {
+        let Some(given) = self.get(name) else { return };
+        match given.text.split_once(':') {
+            Some((name, secret)) => {
+                self.set(user, name.to_owned(), &given);
+                self.set(password, secret.to_owned(), &given);
+            }
+            None => self.set(password, given.text.to_owned(), &given),
         }
     }
 

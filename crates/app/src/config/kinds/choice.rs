@@ -55,6 +55,17 @@ fn no_choice(written: &str, words: &[&str]) -> Wrong {
 }
 
 choice! {
+    /// How counters are kept in Redis.
+    KeyLayout {
+        /// Our own way: every algorithm, one round trip, short keys.
+        #[default]
+        Tidegate = "tidegate",
+        /// As envoyproxy/ratelimit keeps them.
+        EnvoyRatelimit = "envoy-ratelimit",
+    }
+}
+
+choice! {
     /// Whose semantics and environment variables apply.
     Compat {
         /// Only ours.

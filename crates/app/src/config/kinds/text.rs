@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use tidegate_rules::reading::{Plain, Scalar};
+use tidegate_stores::RedisSettings;
 
 use super::{Bounds, Shape, Single, Wrong, wrong_scalar};
 
@@ -89,6 +90,81 @@ impl Single for Secret {
 
     fn shown(&self) -> Value {
         Value::from("set")
+    }
+}
+
+/// A password of somebody else's: any length, never shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// The text itself, for the one who sends it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("***")
+    }
+}
+
+impl Single for Password {
+    const SHAPE: Shape = Shape::Text;
+    const SECRET: bool = true;
+
+    fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
+        Ok(Password(filled(written, Self::SHAPE)?.to_owned()))
+    }
+
+    fn shown(&self) -> Value {
+        Value::from("set")
+    }
+}
+
+/// Where a Redis is. What stands before an `@` or after a `?` is never shown: it may have a password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RedisUrl(String);
+
+impl RedisUrl {
+    /// The whole of it, for the one who connects.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Without what may be a password.
+    pub fn redacted(&self) -> String {
+        let open = self.0.split('?').next().unwrap_or_default();
+        let hidden = if open.len() < self.0.len() { "?***" } else { "" };
+        let open = match open.split_once("://").zip(open.rsplit_once('@')) {
+            Some(((scheme, _), (_, place))) => format!("{scheme}://***@{place}"),
+            None => open.to_owned(),
+        };
+        format!("{open}{hidden}")
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.redacted())
+    }
+}
+
+impl Single for RedisUrl {
+    const SHAPE: Shape = Shape::Url;
+
+    fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
+        let text = filled(written, Self::SHAPE)?;
+        match RedisSettings::parse(text) {
+            Ok(_) => Ok(RedisUrl(text.to_owned())),
+            Err(error) => Err(Wrong::new("invalid_url", error.to_string())
+                .hint("such as `redis://localhost:6379`")),
+        }
+    }
+
+    fn shown(&self) -> Value {
+        Value::from(self.redacted())
     }
 }
 

@@ -83,7 +83,7 @@ impl Bench {
 }
 
 #[test]
-fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
+fn lets_in_up_to_the_limit_and_keeps_some_slots_for_critical_requests() {
     let mut bench = Bench::new(40);
     for _ in 0..38 {
         assert!(bench.arrives(Category::Post));
@@ -93,6 +93,14 @@ fn lets_in_up_to_the_limit_and_keeps_the_last_slots_for_critical_requests() {
     assert!(bench.arrives(Category::Critical));
     assert!(!bench.arrives(Category::Critical));
     assert_eq!((bench.gate.in_flight(), bench.gate.queued()), (40, 2));
+}
+
+#[test]
+fn critical_requests_inside_count_for_the_slots_that_are_kept_for_them() {
+    let mut bench = Bench::new(40);
+    (0..2).for_each(|_| assert!(bench.arrives(Category::Critical)));
+    (0..38).for_each(|_| assert!(bench.arrives(Category::Post), "no slot is idle"));
+    assert!(!bench.arrives(Category::Post));
 }
 
 #[test]
@@ -117,9 +125,7 @@ fn a_freed_slot_goes_to_the_highest_category() {
 fn the_reserved_slot_waits_for_a_critical_request() {
     let mut bench = Bench::new(10);
     assert!(bench.arrives(Category::Critical));
-    for _ in 0..9 {
-        assert!(bench.arrives(Category::Get));
-    }
+    (0..9).for_each(|_| assert!(bench.arrives(Category::Post)));
     let get = bench.waits(Category::Get);
     bench.leaves();
     assert_eq!(bench.events(), (vec![], vec![]), "nine others are inside, the tenth is reserved");
@@ -128,44 +134,34 @@ fn the_reserved_slot_waits_for_a_critical_request() {
 }
 
 #[test]
-fn no_slot_stays_empty_while_critical_requests_hold_their_share() {
-    let mut bench = Bench::full(10);
-    let get = bench.waits(Category::Get);
-    bench.leaves();
-    assert_eq!(bench.events(), (vec![get], vec![]), "nine critical ones have more than one slot");
-}
-
-#[test]
-fn a_line_that_is_served_at_once_is_a_burst_while_others_stand() {
-    let mut bench = Bench::full(10);
-    for _ in 0..20 {
-        bench.waits(Category::Get);
-        bench.advance(ms(6));
-    }
-    let older = bench.waits(Category::Critical);
-    let newer = bench.waits(Category::Critical);
-    bench.advance(ms(6));
-    bench.leaves();
-    let (entered, _) = bench.events();
-    assert_eq!(entered, [older], "longer than a standing queue allows, and oldest first");
-    bench.leaves();
-    assert_eq!(bench.events().0, [newer]);
-}
-
-#[test]
 fn a_burst_is_served_oldest_first_and_a_standing_queue_newest_first() {
     let mut bench = Bench::full(10);
-    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Critical)).collect();
+    let tickets: Vec<Ticket> = (0..4).map(|_| bench.waits(Category::Post)).collect();
     bench.advance(ms(50));
     bench.leaves();
     assert_eq!(bench.events(), (vec![tickets[0]], vec![]));
     bench.advance(ms(49));
-    let newest = bench.waits(Category::Critical);
+    let newest = bench.waits(Category::Post);
     bench.advance(ms(2));
     bench.leaves();
     let (entered, refused) = bench.events();
     assert_eq!(entered, [newest]);
     assert_eq!(refused.len(), 3, "the others waited for longer than a standing queue allows");
+}
+
+#[test]
+fn critical_requests_wait_as_in_a_burst_also_in_a_standing_queue() {
+    let mut bench = Bench::full(10);
+    bench.waits(Category::Post);
+    bench.advance(ms(80));
+    let critical = bench.waits(Category::Critical);
+    let post = bench.waits(Category::Post);
+    bench.advance(ms(30));
+    bench.gate.expire(bench.now);
+    let (_, refused) = bench.events();
+    assert!(refused.contains(&(post, Cause::QueueTimeout)));
+    bench.leaves();
+    assert_eq!(bench.events(), (vec![critical], vec![]));
 }
 
 #[test]
@@ -340,6 +336,7 @@ enum Step {
     GiveUp { which: usize },
     Limit { limit: u64 },
     Pass { millis: u64 },
+    Late { millis: u64 },
     Tick,
 }
 
@@ -353,6 +350,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
         1 => (0u64..20).prop_map(|limit| Step::Limit { limit }),
         3 => (0u64..60).prop_map(|millis| Step::Pass { millis }),
+        1 => (0u64..30).prop_map(|millis| Step::Late { millis }),
         1 => Just(Step::Tick),
     ]
 }
@@ -447,6 +445,9 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
             }
             Step::Limit { limit } => gate.set_limit(now, *limit),
             Step::Pass { millis } => now = now.after(ms(*millis)),
+            Step::Late { millis } => {
+                now = Timestamp::from_nanos(now.as_nanos().saturating_sub(ms(*millis).get()));
+            }
             Step::Tick => gate.expire(now),
         }
         ledger.hear(&mut gate)?;

@@ -17,8 +17,24 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// What a caller hands to the thread.
 #[derive(Debug)]
 pub(super) enum Note {
-    Parcel { parcel: Parcel, until: Instant, within: Duration, answer: Reply<Receipt> },
-    Commands { commands: Vec<Cmd>, until: Instant, within: Duration, answer: Reply<Vec<Value>> },
+    Parcel {
+        parcel: Parcel,
+        until: Instant,
+        within: Duration,
+        answer: Reply<Receipt>,
+    },
+    Commands {
+        commands: Vec<Cmd>,
+        until: Instant,
+        within: Duration,
+        answer: Reply<Vec<Value>>,
+    },
+    /// A parcel that nobody waits for and that is to go all the same.
+    Posted {
+        parcel: Parcel,
+        until: Instant,
+        within: Duration,
+    },
 }
 
 /// One thing to send.
@@ -26,6 +42,8 @@ pub(super) struct Job {
     pub(super) load: Load,
     pub(super) until: Instant,
     within: Duration,
+    /// Stands in for a caller that does not wait.
+    _posted: Option<oneshot::Receiver<Result<Receipt, StoreError>>>,
     /// How often it was sent and not run.
     pub(super) hops: u8,
     /// Whether the node has to be told that it is sent there although the slot is elsewhere.
@@ -51,6 +69,11 @@ impl Note {
             Note::Parcel { parcel, until, within, answer } => {
                 take(Job::new(Load::Parcel { parcel, answer }, until, within));
             }
+            Note::Posted { parcel, until, within } => {
+                let (answer, answered) = oneshot::channel();
+                let job = Job::new(Load::Parcel { parcel, answer }, until, within);
+                take(Job { _posted: Some(answered), ..job });
+            }
             Note::Commands { commands, until, within, answer } => {
                 let missing = commands.len();
                 let answers = vec![Value::Nil; missing];
@@ -67,7 +90,7 @@ impl Note {
 
 impl Job {
     fn new(load: Load, until: Instant, within: Duration) -> Self {
-        Job { load, until, within, hops: 0, asking: false }
+        Job { load, until, within, _posted: None, hops: 0, asking: false }
     }
 
     /// Whether anybody still waits for the answer.

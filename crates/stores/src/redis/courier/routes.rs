@@ -226,8 +226,8 @@ impl Worker {
                 cluster.due = Some(now + wait_after(cluster.failures));
                 cluster.failure = Some(error.clone());
                 let stranded = std::mem::take(&mut cluster.unrouted);
+                self.note_failure(error.clone());
                 self.fail_all(stranded, &error);
-                self.note_failure(error);
             }
         }
     }

@@ -30,6 +30,8 @@ pub(crate) struct Wire {
     connection: MultiplexedConnection,
     // The task that reads and writes the socket; it ends with the wire.
     driver: AbortHandle,
+    /// What the server was last told.
+    pub(crate) password: Option<Secret>,
 }
 
 /// On whose behalf a server is connected to.
@@ -58,41 +60,54 @@ impl Dialer {
     }
 
     async fn connect(&self, address: &RedisAddress, peer: Peer) -> Result<Wire, StoreError> {
-        let info = self.introduction(peer).await?;
+        let (info, password) = self.introduction(peer).await?;
+        let mut wire = self.reach(address, &info).await?;
+        wire.password = password;
+        Ok(wire)
+    }
+
+    async fn reach(
+        &self,
+        address: &RedisAddress,
+        info: &RedisConnectionInfo,
+    ) -> Result<Wire, StoreError> {
         match address {
             RedisAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
-                greet(&info, stream.map_err(|error| failure::of_system(&error))?).await
+                greet(info, stream.map_err(|error| failure::of_system(&error))?).await
             }
             RedisAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 let stream = stream.map_err(|error| failure::of_system(&error))?;
                 // Checks are gathered on purpose here; the system need not wait for more.
                 stream.set_nodelay(true).map_err(|error| failure::of_system(&error))?;
-                let Some(tls) = &self.tls else { return greet(&info, stream).await };
+                let Some(tls) = &self.tls else { return greet(info, stream).await };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
                     failure(FailureKind::Other, "its name cannot be in a certificate")
                 })?;
                 let stream = tls.connect(name, stream).await;
-                greet(&info, stream.map_err(|error| of_handshake(&error))?).await
+                greet(info, stream.map_err(|error| of_handshake(&error))?).await
             }
         }
     }
 
     /// Who we are. Reads the password anew, so that a changed one is noticed.
-    async fn introduction(&self, peer: Peer) -> Result<RedisConnectionInfo, StoreError> {
+    async fn introduction(
+        &self,
+        peer: Peer,
+    ) -> Result<(RedisConnectionInfo, Option<Secret>), StoreError> {
         let info =
             RedisConnectionInfo::default().set_lib_name("tidegate", env!("CARGO_PKG_VERSION"));
         let (login, info) = match peer {
             Peer::Server => (&self.settings.login, info.set_db(i64::from(self.settings.database))),
             Peer::Sentinel => (&self.settings.sentinel_login, info),
         };
-        let Some(password) = read_password(login).await? else { return Ok(info) };
+        let Some(password) = read_password(login).await? else { return Ok((info, None)) };
         let info = match &login.user {
             Some(user) => info.set_username(user),
             None => info,
         };
-        Ok(info.set_password(password.expose()))
+        Ok((info.set_password(password.expose()), Some(password)))
     }
 }
 
@@ -114,7 +129,8 @@ where
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let made = MultiplexedConnection::new_with_config(info, stream, config).await;
     let (connection, driver) = made.map_err(|error| failure::of_connection(&error))?;
-    Ok(Wire { connection, driver: tokio::spawn(driver).abort_handle() })
+    let driver = tokio::spawn(driver).abort_handle();
+    Ok(Wire { connection, driver, password: None })
 }
 
 fn of_handshake(error: &io::Error) -> StoreError {
@@ -137,6 +153,24 @@ impl Wire {
             let count = commands.len();
             connection.req_packed_commands(&commands, 0, count).await
         }
+    }
+
+    /// Tells the server a password that is not the one it was told before. Its
+    /// answer does not matter: a server that refuses leaves the connection as
+    /// it is, and one that hangs is noticed by its silence.
+    pub(crate) fn log_in(&mut self, user: Option<&str>, password: &Secret) {
+        if self.password.as_ref() == Some(password) {
+            return;
+        }
+        self.password = Some(password.clone());
+        let mut command = redis::cmd("AUTH");
+        if let Some(user) = user {
+            command.arg(user);
+        }
+        command.arg(password.expose());
+        let mut commands = Pipeline::with_capacity(1);
+        commands.add_command(command);
+        tokio::spawn(self.send(commands));
     }
 
     /// Sends one command and waits this long for its answer. An error of the server is a failure.

@@ -113,11 +113,15 @@ fn what_makes_no_sense_is_said_in_words() {
         ("redis://h/1/2", "only the database"),
         ("redis://h?deadline=soon", "deadline is a time"),
         ("redis://h?deadline=0ms", "more than nothing"),
+        ("redis://h?deadline=3601s", "at most 1h"),
+        ("redis://h?queue=1000001", "1000000"),
         ("redis://h?conections=2", "there is no option \"conections\""),
         ("redis://h?connections=65", "1 to 64"),
         ("redis://h?prefix=a{b", "braces"),
         ("redis://limiter@h", "needs a password"),
         ("redis+unix://h/path", "whole path"),
+        ("rediss://h?certificate=/c.pem", "come together"),
+        ("rediss://h?key=/k.pem", "come together"),
         ("redis://u:a%zz@h", "the password has a %"),
     ] {
         assert!(refused(url).contains(words), "{url}: {}", refused(url));

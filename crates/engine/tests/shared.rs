@@ -1,0 +1,117 @@
+//! What an engine does for a store that several processes share.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_engine::{
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Request, Snapshot,
+    Source, Timestamp, compile,
+};
+use tidegate_stores::{Answers, Batch, CounterStore, Fingerprint, StoreError};
+
+const RULES: &str = "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {requests_per_unit: 5, unit: minute}
+      - {requests_per_unit: 50, unit: hour}
+  - key: path
+    value: /files/*
+    share_threshold: true
+    rate_limit: {requests_per_unit: 5, unit: minute}
+    descriptors:
+      - key: method
+        rate_limit: {requests_per_unit: 5, unit: minute}
+  - key: slots
+    rate_limit: {algorithm: concurrency, requests_per_unit: 9}
+";
+
+/// A store that notes what it is asked.
+#[derive(Clone, Default)]
+struct Noting {
+    asked: Arc<Mutex<Vec<(Fingerprint, u64, Option<String>)>>>,
+}
+
+impl CounterStore for Noting {
+    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        let store = MemoryStore::new(MemoryConfig::default()).expect("enough");
+        for (at, check) in batch.checks.iter().enumerate() {
+            let name = batch.names.get(at).cloned();
+            let noted = (check.key.fingerprint, check.holder.0, name);
+            self.asked.lock().expect("nobody panics").push(noted);
+        }
+        store.apply(batch, answers).await
+    }
+
+    fn give_back(&self, _: &Batch<'_>) {}
+}
+
+fn rules() -> Snapshot {
+    compile(&[Source::new("test.yaml", RULES)], &Options::default())
+        .unwrap_or_else(|report| panic!("{report}"))
+}
+
+type TestEngine = Engine<Noting, Arc<ManualClock>>;
+
+fn engine(store: &Noting) -> TestEngine {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    Engine::new(store.clone(), clock).with_rules(rules())
+}
+
+async fn asked(
+    engine: TestEngine,
+    store: &Noting,
+    entries: &[Entry<'_>],
+) -> Vec<(Fingerprint, u64, Option<String>)> {
+    engine.check(&Request::new("api", &[Descriptor::new(entries)])).await;
+    std::mem::take(&mut store.asked.lock().expect("nobody panics"))
+}
+
+#[tokio::test]
+async fn counters_are_named_as_upstream_names_them() {
+    let store = Noting::default();
+    let names = async |entries: &[Entry<'_>]| -> Vec<String> {
+        let asked = asked(engine(&store).with_names(), &store, entries).await;
+        asked.into_iter().filter_map(|(_, _, name)| name).collect()
+    };
+    let user = [Entry { key: "user", value: "ada" }];
+    assert_eq!(names(&user).await, ["api_user_ada_", "api_user_ada_limit2_"]);
+    let file = [Entry { key: "path", value: "/files/7" }];
+    assert_eq!(names(&file).await, ["api_path_/files/*_"]);
+    let deeper = [Entry { key: "path", value: "/files/7" }, Entry { key: "method", value: "GET" }];
+    assert_eq!(names(&deeper).await, ["api_path_/files/*_method_GET_"]);
+}
+
+#[tokio::test]
+async fn counters_have_no_names_unless_asked_for() {
+    let store = Noting::default();
+    let asked = asked(engine(&store), &store, &[Entry { key: "user", value: "ada" }]).await;
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|(_, _, name)| name.is_none()));
+}
+
+#[tokio::test]
+async fn engines_with_shared_fingerprints_find_the_same_counters() {
+    let store = Noting::default();
+    let user = [Entry { key: "user", value: "ada" }];
+    let keys = async |engine| -> Vec<Fingerprint> {
+        asked(engine, &store, &user).await.into_iter().map(|(key, ..)| key).collect()
+    };
+    let shared = keys(engine(&store).with_shared_fingerprints()).await;
+    assert_eq!(shared, keys(engine(&store).with_shared_fingerprints()).await);
+    assert_ne!(shared, keys(engine(&store)).await);
+}
+
+#[tokio::test]
+async fn holders_of_different_engines_do_not_meet() {
+    let store = Noting::default();
+    let slot = [Entry { key: "slots", value: "a" }];
+    let mut holders = Vec::new();
+    for _ in 0..20 {
+        holders.extend(asked(engine(&store), &store, &slot).await.into_iter().map(|(_, id, _)| id));
+    }
+    holders.sort_unstable();
+    holders.dedup();
+    assert_eq!(holders.len(), 20);
+    assert!(!holders.contains(&0));
+}

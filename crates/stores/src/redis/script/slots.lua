@@ -1,0 +1,128 @@
+  -- Concurrency: an entry for each holder, by the instant at which its slots
+  -- come free by themselves. A caller without a name has an entry for each time.
+  local slots = { is_list = true }
+  kinds[5] = slots
+
+  local NOBODY = string.rep('\0', 8)
+
+  function slots.parse(body, at, soft, r)
+    r.lasting_slot, r.room, r.cost, r.spare, r.holder, at = read('>I7I4I7I4c8', body, at)
+    if soft then
+      r.hard, at = read('>I4', body, at)
+    end
+    return at
+  end
+
+  local function count_of(list, found)
+    local count = list.marks > 1 and call('ZSCORE', list.key, '#' .. found.member)
+    return count and -1 - tonumber(count) or 1
+  end
+
+  function slots.open(key, r)
+    local latest = now + r.lasting_slot
+    local list = open_list(key, now, count_of)
+    if list.last and list.last.score > latest then
+      -- None outlives one that is taken now.
+      local late = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', latest), '+inf')
+      for i = 1, #late do
+        call('ZADD', key, latest, late[i])
+      end
+      list = open_list(key, now, count_of)
+    end
+    list.held, list.latest = {}, latest
+    return list
+  end
+
+  slots.fits = log.fits
+  slots.most = log.most
+
+  function slots.charge(list, r, amount)
+    local cost = amount or r.cost
+    if cost == 0 then
+      return
+    end
+    local member = r.holder
+    if member == NOBODY then
+      local times = 0
+      repeat
+        member, times = NOBODY .. pack('>I7I3', now, times), times + 1
+      until not list.held[member] and (list.foreign or not call('ZSCORE', list.key, member))
+    elseif not list.held[member] and not list.foreign then
+      local until_when = tonumber(call('ZSCORE', list.key, member) or 0)
+      list.held[member] = until_when > now and count_of(list, { member = member }) or nil
+    end
+    list.held[member] = math.min(COUNT_MAX, (list.held[member] or 0) + cost)
+    list.total = math.min(COUNT_MAX, list.total + cost)
+    list.last = { score = list.latest }
+  end
+
+  local function give_back(list, member, count, left)
+    local back = math.min(left, count)
+    if back == count then
+      call('ZREM', list.key, member, '#' .. member)
+    elseif count - back == 1 then
+      call('ZREM', list.key, '#' .. member)
+    else
+      call('ZADD', list.key, -1 - (count - back), '#' .. member)
+    end
+    list.total = list.total - back
+    return left - back
+  end
+
+  -- Written at once: nothing of a refund is taken back.
+  function slots.refund(list, r)
+    if list.foreign then
+      return
+    end
+    if r.holder ~= NOBODY then
+      local until_when = tonumber(call('ZSCORE', list.key, r.holder) or 0)
+      if until_when > now then
+        give_back(list, r.holder, count_of(list, { member = r.holder }), r.cost)
+      end
+    else
+      local left, position = r.cost, list.first
+      local first = entry(list, position)
+      while first and left > 0 do
+        left = give_back(list, first.member, count_of(list, first), left)
+        position = position + 1
+        first = entry(list, position)
+      end
+    end
+    local newest = list.total > 0 and call('ZREVRANGE', list.key, 0, 0, 'WITHSCORES')
+    list.last = newest and { score = tonumber(newest[2]) } or nil
+    slots.close(list)
+  end
+
+  -- Only what is held, and only forward.
+  function slots.renew(list, r)
+    local until_when = tonumber(not list.foreign and call('ZSCORE', list.key, r.holder) or 0)
+    if until_when <= now then
+      return false
+    end
+    if until_when < list.latest then
+      call('ZADD', list.key, list.latest, r.holder)
+      list.last = { score = list.latest }
+      slots.close(list)
+    end
+    return true
+  end
+
+  function slots.close(list)
+    for position = 1, list.first - 1 do
+      if list.marks > 1 then
+        call('ZREM', list.key, '#' .. entry(list, position).member)
+      end
+    end
+    -- By score: ranks have changed when marks went.
+    if list.first > 1 then
+      call('ZREMRANGEBYSCORE', list.key, 0, now)
+      list.first = 1
+    end
+    close_list(list, 0)
+    for member, count in pairs(list.held) do
+      call('ZADD', list.key, list.latest, member)
+      if count > 1 then
+        call('ZADD', list.key, -1 - count, '#' .. member)
+      end
+    end
+  end

@@ -1,0 +1,78 @@
+//! Many processes on one key.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tidegate_algorithms::Holder;
+use tidegate_stores::{Check, Verb};
+
+use super::support::server::Server;
+use super::{check, connected, lasting, one};
+
+/// How a process is told to hammer this server.
+const HAMMER: &str = "TIDEGATE_TEST_HAMMER";
+const PROCESSES: usize = 4;
+const CALLERS: usize = 16;
+
+/// Asks more often than there is room, and says how much was admitted.
+async fn hammer(url: &str) -> String {
+    let store = Arc::new(connected(url).await);
+    let mut said = String::new();
+    for (name, limit, room) in lasting() {
+        let tries = usize::try_from(room).expect("small") * 2 / PROCESSES / CALLERS + 1;
+        let callers = (0..CALLERS).map(|caller| {
+            let (store, limit) = (Arc::clone(&store), limit.clone());
+            tokio::spawn(async move {
+                let mut admitted = 0;
+                for time in 0..tries {
+                    let id = u64::from(std::process::id()) << 32 | (caller * 1_000 + time) as u64;
+                    let check = Check { holder: Holder(id + 1), ..check(name, &limit, 1) };
+                    admitted += u64::from(one(&store, Verb::Check, check).await.is_admitted());
+                }
+                admitted
+            })
+        });
+        let mut admitted = 0;
+        for caller in callers.collect::<Vec<_>>() {
+            admitted += caller.await.expect("no caller panics");
+        }
+        said += &format!("admitted {name} {admitted}\n");
+    }
+    said
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "how a test tells a process of its own what to do")]
+async fn many_processes_on_one_key_admit_exactly_the_limit() {
+    if let Ok(url) = std::env::var(HAMMER) {
+        // Begins on a line of its own, whatever the harness has printed.
+        println!("\n{}", hammer(&url).await);
+        return;
+    }
+    let server = Server::redis();
+    let program = std::env::current_exe().expect("a test is a program");
+    let processes: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            Command::new(&program)
+                .args(["--exact", "processes::many_processes_on_one_key_admit_exactly_the_limit"])
+                .arg("--nocapture")
+                .env(HAMMER, server.url())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the test starts itself")
+        })
+        .collect();
+    let mut said = String::new();
+    for process in processes {
+        let output = process.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "a process failed");
+        said += &String::from_utf8_lossy(&output.stdout);
+    }
+    for (name, _, room) in lasting() {
+        let own =
+            said.lines().filter_map(|line| line.strip_prefix("admitted ")?.strip_prefix(name));
+        let admitted: Vec<u64> = own.filter_map(|count| count.trim().parse().ok()).collect();
+        assert_eq!(admitted.len(), PROCESSES, "{name}: {said}");
+        assert_eq!(admitted.iter().sum::<u64>(), room, "{name}: {said}");
+    }
+}
