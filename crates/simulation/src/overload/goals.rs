@@ -8,6 +8,10 @@ use super::metric::{Better, Metric};
 use super::report::{Round, Standing};
 use super::scenario::Scenario;
 
+/// What differs by less is the same: the requests that are still on their way at
+/// either end of a window make as much.
+const EQUAL: f64 = 0.001;
+
 /// One goal, and how it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
@@ -33,8 +37,8 @@ impl Goal {
     /// Whether it was reached.
     pub fn is_met(&self) -> bool {
         match self.metric.better() {
-            Better::Higher => self.reached >= self.wanted,
-            Better::Lower => self.reached <= self.wanted,
+            Better::Higher => self.reached >= self.wanted * (1.0 - EQUAL),
+            Better::Lower => self.reached <= self.wanted * (1.0 + EQUAL),
         }
     }
 }
@@ -187,6 +191,22 @@ mod tests {
         assert_eq!(of(None), Some(true));
         assert_eq!(of(Some(Contender::Stripe)), Some(false));
         assert_eq!(of(Some(Contender::Static)), None);
+    }
+
+    #[test]
+    fn a_thousandth_is_no_difference() {
+        let goal = |metric, reached| Goal {
+            scenario: Scenario::Step,
+            metric,
+            versus: None,
+            wanted: 1.0,
+            ours: reached,
+            worst: reached,
+            theirs: None,
+            reached,
+        };
+        assert!(goal(Metric::Goodput, 0.9995).is_met() && !goal(Metric::Goodput, 0.998).is_met());
+        assert!(goal(Metric::P99Ratio, 1.0005).is_met() && !goal(Metric::P99Ratio, 1.002).is_met());
     }
 
     #[test]
