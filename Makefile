@@ -38,6 +38,7 @@ docs: ## Build the API docs, warnings are errors
 features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
+	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
 	for door in tower-layer rls http-api debug server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \

@@ -297,6 +297,18 @@ impl Algorithm {
         }
     }
 
+    /// Whether costs that it refuses count as used.
+    pub const fn counts_refused(&self) -> bool {
+        match self {
+            Algorithm::FixedWindow(window) => window.counts_refused(),
+            Algorithm::SlidingLog(log) => log.counts_refused(),
+            Algorithm::SlidingWindow(window) => window.counts_refused(),
+            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
+                false
+            }
+        }
+    }
+
     pub(crate) fn with_capacity(&self, capacity: u64) -> Self {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.with_burst(capacity).into(),

@@ -86,7 +86,7 @@ impl SlidingLog {
         SlidingLog { count_refused, ..self }
     }
 
-    /// Whether refused requests count too.
+    /// Whether refused costs count too.
     pub const fn counts_refused(&self) -> bool {
         self.count_refused
     }

@@ -35,8 +35,8 @@ pub mod server;
 #[cfg(feature = "debug")]
 pub use debug::{
     Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, MetricsDoor,
-    Observations, ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN,
-    Token, TokenError,
+    Observations, ObservationsConfig, RemoteReading, RulesReading, Spread, StoreReading,
+    TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError,
 };
 pub use grpc::{grpc_answer, is_grpc};
 pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};

@@ -55,6 +55,17 @@ impl StoreError {
             StoreError::Unavailable { kind, .. } => *kind,
         }
     }
+
+    /// Whether the store may have done what it was asked all the same. If so,
+    /// asking again could charge twice.
+    pub const fn may_have_run(&self) -> bool {
+        match self {
+            StoreError::Timeout { .. } => true,
+            StoreError::Unavailable { kind, .. } => {
+                matches!(kind, FailureKind::Lost | FailureKind::Protocol | FailureKind::Other)
+            }
+        }
+    }
 }
 
 /// What went wrong, as few words as a metric needs.
@@ -64,6 +75,8 @@ pub enum FailureKind {
     Timeout,
     /// Nobody listens, or the connection was cut.
     Refused,
+    /// The connection was cut while the store was asked.
+    Lost,
     /// More checks wait in this process than it lets wait.
     Overloaded,
     /// The store has no memory left.
@@ -84,9 +97,10 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// All kinds, in the order of their [`FailureKind::index`].
-    pub const ALL: [FailureKind; 10] = [
+    pub const ALL: [FailureKind; 11] = [
         FailureKind::Timeout,
         FailureKind::Refused,
+        FailureKind::Lost,
         FailureKind::Overloaded,
         FailureKind::Full,
         FailureKind::ReadOnly,
@@ -107,6 +121,7 @@ impl FailureKind {
         match self {
             FailureKind::Timeout => "timeout",
             FailureKind::Refused => "refused",
+            FailureKind::Lost => "lost",
             FailureKind::Overloaded => "overloaded",
             FailureKind::Full => "full",
             FailureKind::ReadOnly => "readonly",
@@ -121,7 +136,19 @@ impl FailureKind {
 
 #[cfg(test)]
 mod tests {
-    use super::FailureKind;
+    use std::time::Duration;
+
+    use super::{FailureKind, StoreError};
+
+    #[test]
+    fn what_was_not_sent_or_was_turned_down_has_not_run() {
+        let unavailable = |kind| StoreError::Unavailable { kind, reason: String::new() };
+        for kind in [FailureKind::Refused, FailureKind::Overloaded, FailureKind::ReadOnly] {
+            assert!(!unavailable(kind).may_have_run(), "{}", kind.word());
+        }
+        assert!(unavailable(FailureKind::Lost).may_have_run());
+        assert!(StoreError::Timeout { waited: Duration::ZERO }.may_have_run());
+    }
 
     #[test]
     fn every_kind_stands_at_its_index() {

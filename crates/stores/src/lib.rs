@@ -3,8 +3,9 @@
 //! A store is sent the question, not asked for the data: a [`Batch`] of checks
 //! goes in, one [`Answer`] for each comes back, decided by the pure functions
 //! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
-//! in this process; with the feature `redis`, `RedisStore` keeps it where many
-//! processes share it.
+//! in this process. With the feature `redis`, `RedisStore` keeps it where many
+//! processes share it, and with `shared`, `SharedStore` stands before such a
+//! store and asks it less often.
 
 mod fingerprint;
 
@@ -15,6 +16,9 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 
+#[cfg(feature = "shared")]
+mod shared;
+
 pub use batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
     Verb, passes,
@@ -24,6 +28,11 @@ pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
 #[cfg(feature = "redis")]
 pub use redis::{
-    CourierFigures, Histogram, LinkState, Login, NameCheck, Password, RedisAddress, RedisServers,
-    RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout, UpstreamStore,
+    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, RedisAddress,
+    RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout,
+    UpstreamStore,
+};
+#[cfg(feature = "shared")]
+pub use shared::{
+    LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, SharedSettings, SharedStore,
 };

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
 
+#[cfg(feature = "shared")]
+use crate::batch::Charge;
 use crate::batch::{Answer, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
@@ -280,6 +282,42 @@ impl MemoryStore {
             stats.bytes += shard.bytes();
         }
         stats
+    }
+
+    /// Puts a state in place of what is known of a key, if there is room.
+    #[cfg(feature = "shared")]
+    pub(crate) fn put(&self, key: Fingerprint, state: State, now: Timestamp) {
+        let mut shard = self.lock(key);
+        let mut loaded = shard.load(key);
+        loaded.state = state;
+        let _ = shard.keep(key, loaded, now, self.shard_budget);
+    }
+
+    /// What is known of a key.
+    #[cfg(feature = "shared")]
+    pub(crate) fn get(&self, key: Fingerprint) -> State {
+        let mut shard = self.lock(key);
+        let loaded = shard.load(key);
+        let state = loaded.state.clone();
+        if !loaded.is_new() {
+            // Back to where it was, idle or not.
+            let _ = shard.keep(key, loaded, Timestamp::EPOCH, self.shard_budget_shared);
+        }
+        state
+    }
+
+    /// Forgets a key.
+    #[cfg(feature = "shared")]
+    pub(crate) fn remove(&self, key: Fingerprint) {
+        self.lock(key).remove(key);
+    }
+
+    /// Applies a verb to one key by itself.
+    #[cfg(feature = "shared")]
+    pub(crate) fn act_one(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Decision {
+        let mut answers = Answers::new();
+        self.apply_now(&Batch::new(verb, Charge::AllOrNothing, now, &[*check]), &mut answers);
+        answers.first().map_or_else(|| self.check_one(check, now).decision, |told| told.decision)
     }
 
     #[inline]

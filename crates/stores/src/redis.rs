@@ -16,10 +16,12 @@ mod codec;
 mod courier;
 mod exchange;
 mod failure;
+mod held;
 mod kept;
 mod key;
 mod link;
 mod parcel;
+mod remote;
 mod replay;
 mod script;
 mod settings;
@@ -36,8 +38,10 @@ use crate::counter_store::{CounterStore, StoreError};
 use codec::{Order, Request};
 use courier::Courier;
 use exchange::{Exchange, Limits};
+use held::HeldSlots;
 
 pub use courier::{CourierFigures, Histogram};
+pub use held::HeldCounts;
 pub use link::LinkState;
 pub use settings::{
     Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
@@ -60,6 +64,7 @@ pub struct RedisStore {
     across: bool,
     /// How far the server's clock is ahead of the callers', in nanoseconds.
     ahead: AtomicI64,
+    held: HeldSlots,
 }
 
 impl RedisStore {
@@ -74,7 +79,14 @@ impl RedisStore {
         let deadline = settings.deadline;
         let across = matches!(settings.servers, RedisServers::Cluster(_));
         let courier = Courier::start(settings, script::TEXT)?;
-        Ok(RedisStore { courier, prefix, deadline, across, ahead: AtomicI64::new(0) })
+        Ok(RedisStore {
+            courier,
+            prefix,
+            deadline,
+            across,
+            ahead: AtomicI64::new(0),
+            held: HeldSlots::default(),
+        })
     }
 
     /// Waits until every server can be asked. Waits forever if none ever can.
@@ -124,6 +136,10 @@ impl RedisStore {
 
     /// Remembers what the server's clock showed at `now`.
     fn learn(&self, now: Timestamp, shown: Timestamp) {
+        // Bookkeeping that has no clock of its own asks at the epoch.
+        if now == Timestamp::EPOCH {
+            return;
+        }
         let ahead = i128::from(shown.as_nanos()) - i128::from(now.as_nanos());
         let ahead = i64::try_from(ahead).unwrap_or(0);
         self.ahead.store(ahead, Ordering::Relaxed);
@@ -146,7 +162,12 @@ impl CounterStore for RedisStore {
         Ok(())
     }
 
+    fn hold(&self, batch: &Batch<'_>) {
+        self.held.hold(batch);
+    }
+
     fn give_back(&self, batch: &Batch<'_>) {
+        self.held.release(batch);
         for check in batch.checks {
             let (checks, limits) = ([*check], [kept::kept(check.limit)]);
             let request = Request {

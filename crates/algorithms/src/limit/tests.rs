@@ -360,3 +360,21 @@ fn a_state_of_another_algorithm_is_taken_for_unused() {
     assert_eq!(t.check(1).retry, Retry::After(Period::MINUTE.as_span()));
     assert_eq!(t.now(), START);
 }
+
+#[test]
+fn says_whether_refused_costs_count() {
+    let window = FixedWindow::new(5, Window::Every(Period::MINUTE));
+    let log = SlidingLog::new(5, Period::MINUTE).unwrap();
+    let sliding = SlidingWindow::new(5, Period::MINUTE, 1).unwrap();
+    for (counting, algorithm) in [
+        (false, Algorithm::from(window.clone())),
+        (true, window.counting_refused(true).into()),
+        (false, log.clone().into()),
+        (true, log.counting_refused(true).into()),
+        (false, sliding.clone().into()),
+        (true, sliding.counting_refused(true).into()),
+        (false, TokenBucket::new(5, Period::MINUTE, 5).into()),
+    ] {
+        assert_eq!(algorithm.counts_refused(), counting, "{algorithm:?}");
+    }
+}

@@ -150,6 +150,15 @@ impl<'v> PolicyName<'v> {
         self.text.chars().take(NAME_CHARS_MAX).map(printable)
     }
 
+    /// The same where the name is short and written as it is, as nearly all are:
+    /// nothing to replace, and nothing that a quoted text has to escape.
+    pub(crate) fn plain(&self) -> Option<&'v [u8]> {
+        let text = self.text.as_bytes();
+        let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+        let special = text.iter().fold(false, |special, byte| special | is_special(*byte));
+        (!special && text.len() <= NAME_CHARS_MAX).then_some(text)
+    }
+
     /// The number behind the name, if any.
     pub(crate) fn number(&self) -> Option<u64> {
         let number = u64::try_from(self.ordinal).unwrap_or(u64::MAX).saturating_add(1);

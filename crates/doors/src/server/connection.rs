@@ -26,7 +26,7 @@ use super::tls::Tls;
 
 /// Bytes of answers that may wait in one HTTP/2 stream. Answers here are small;
 /// a client that does not read should not be able to pile them up.
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// hyper takes no smaller buffer for a head of HTTP/1.1.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
@@ -109,7 +109,7 @@ where
 }
 
 /// Encrypts where the door says so. `None`: it failed, or took too long.
-async fn carrier(
+pub(super) async fn carrier(
     accepted: Accepted,
     acceptor: Option<TlsAcceptor>,
     life: &Life,

@@ -134,7 +134,8 @@ pub struct ConnectionLimits {
 /// Pings on HTTP/2 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// A ping goes out after so long without a frame.
+    /// A ping goes out when nothing came for so long; on doors for calls, when nothing
+    /// came in a whole interval.
     pub interval: Duration,
     /// The connection is closed when no answer came for so long.
     pub timeout: Duration,

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use super::codec::{Order, Reply, Request, Settled, decode_state, encode_state};
+use super::failure::{failure, of_code};
 use super::parcel::Receipt;
 use super::replay::{Decisions, Replay, States, is_list};
 use crate::batch::{Batch, Check};
@@ -217,11 +218,19 @@ fn nonsense(receipt: &Receipt) -> StoreError {
     unusable(format!("the script's answer of {length} bytes makes no sense"))
 }
 
-fn unusable(reason: String) -> StoreError {
-    StoreError::Unavailable { kind: FailureKind::Protocol, reason }
+pub(super) fn unusable(reason: String) -> StoreError {
+    failure(FailureKind::Protocol, reason)
 }
 
+/// An error that the server gave to a command of the script keeps its code.
 fn failed(words: &str) -> StoreError {
-    let reason = format!("the script failed: {words}");
-    StoreError::Unavailable { kind: FailureKind::Other, reason }
+    let words = words.trim_start_matches('-');
+    if words.contains(": -") {
+        return of_code("ERR", words);
+    }
+    let (code, details) = words.split_once(' ').unwrap_or((words, ""));
+    if !code.is_empty() && code.bytes().all(|letter| letter.is_ascii_uppercase()) {
+        return of_code(code, details);
+    }
+    failure(FailureKind::Other, format!("the script failed: {words}"))
 }

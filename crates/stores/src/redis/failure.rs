@@ -62,7 +62,7 @@ pub(crate) fn of_garbage() -> StoreError {
 /// The connection ended while a call was out: whether it ran, nobody knows.
 pub(crate) fn of_lost_call(why: &StoreError) -> StoreError {
     let reason = format!("the connection was lost while it was asked: {}", reason(why));
-    failure(why.kind(), reason)
+    failure(FailureKind::Lost, reason)
 }
 
 /// The same failure, with the address of the server that it happened at.
@@ -77,6 +77,14 @@ fn reason(error: &StoreError) -> String {
     }
 }
 
+/// Redis 6 tells an error of a script's command inside one about the script.
+fn within_script<'a>(code: &str, detail: &'a str) -> Option<(&'a str, &'a str)> {
+    let (_, inner) = detail.rsplit_once(": -").filter(|_| code == "ERR")?;
+    let (code, detail) = inner.split_once(' ')?;
+    let is_code = code != "ERR" && code.bytes().all(|letter| letter.is_ascii_uppercase());
+    is_code.then_some((code, detail))
+}
+
 /// The error that a login ends in may carry its code only in its text.
 fn of_login(detail: &str) -> StoreError {
     match detail.split_once([' ', ':']) {
@@ -87,8 +95,12 @@ fn of_login(detail: &str) -> StoreError {
     }
 }
 
-fn of_code(code: &str, detail: &str) -> StoreError {
+/// The server's own code and words.
+pub(crate) fn of_code(code: &str, detail: &str) -> StoreError {
     use FailureKind as Kind;
+    if let Some((code, detail)) = within_script(code, detail) {
+        return of_code(code, detail);
+    }
     let (kind, words) = match code {
         "OOM" => (Kind::Full, "it has no memory left: raise maxmemory, or let it evict keys"),
         "READONLY" => (Kind::ReadOnly, "it is a replica and takes no writes: name the master"),
@@ -147,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_a_scripts_command_is_found_inside_that_of_the_script() {
+        let told = "Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM \
+                    command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(of_code("ERR", told).kind(), FailureKind::Full);
+        assert_eq!(of_code("ERR", "Error running script: -1: -ERR no").kind(), FailureKind::Other);
+        assert_eq!(of_code("ERR", "wrong number: -").kind(), FailureKind::Other);
+    }
+
+    #[test]
     fn a_missing_right_says_which() {
         let text = answered("NOPERM", "User u has no permissions to run the 'evalsha' command");
         assert!(text.contains("'evalsha'"), "{text}");
@@ -169,9 +190,15 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_its_kind_when_it_is_told_where() {
-        let why = of_code("OOM", "");
-        let told = at(&"10.0.0.7:6379", &of_lost_call(&why));
+        let told = at(&"10.0.0.7:6379", &of_code("OOM", ""));
         assert_eq!(told.kind(), FailureKind::Full);
         assert!(told.to_string().contains("10.0.0.7:6379"), "{told}");
+    }
+
+    #[test]
+    fn a_call_that_was_lost_may_have_run_whatever_ended_the_connection() {
+        let told = of_lost_call(&of_system(&io::Error::from(io::ErrorKind::ConnectionReset)));
+        assert_eq!(told.kind(), FailureKind::Lost);
+        assert!(told.may_have_run());
     }
 }

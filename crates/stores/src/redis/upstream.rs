@@ -219,6 +219,10 @@ impl CounterStore for UpstreamStore {
         Ok(())
     }
 
+    fn hold(&self, batch: &Batch<'_>) {
+        self.store.hold(batch);
+    }
+
     fn give_back(&self, batch: &Batch<'_>) {
         // Only slots are given back without being waited for; upstream has none.
         self.store.give_back(batch);

@@ -16,8 +16,8 @@ use tidegate_algorithms::{
     Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
-    Answers, Batch, Charge, Check, CounterStore, Fingerprint, Fingerprinter, Key, RedisSettings,
-    RedisStore, Verb,
+    Answers, Batch, Charge, Check, CounterStore, FailureKind, Fingerprint, Fingerprinter, Key,
+    RedisSettings, RedisStore, Verb,
 };
 
 /// The callers' clock, far from the server's.
@@ -105,6 +105,22 @@ async fn a_refusal_and_a_peek_write_nothing() {
         one(&store, Verb::Peek, Check { cost: 1, ..asked }).await;
         one(&store, Verb::Check, Check { cost: 0, ..asked }).await;
         assert_eq!(writes(&server), before, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_memory_charges_nobody_and_says_why() {
+    let server = Server::redis();
+    let store = connected(&server.url()).await;
+    for (name, limit, room) in lasting() {
+        let asked = Check { holder: Holder(7), ..check(name, &limit, 1) };
+        server.tell(&["CONFIG", "SET", "maxmemory", "1"]);
+        let checks = [asked];
+        let batch = Batch::new(Verb::Check, Charge::AllOrNothing, NOW, &checks);
+        let error = store.apply(&batch, &mut Answers::new()).await.expect_err("it is full");
+        assert_eq!(error.kind(), FailureKind::Full, "{name}: {error}");
+        server.tell(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert_eq!(one(&store, Verb::Check, asked).await.remaining, room - 1, "{name}");
     }
 }
 

@@ -1,0 +1,149 @@
+//! Other regions that count the same eventual limits.
+//!
+//! Each node tells every region what it charged, its own as well as the others;
+//! nothing is passed on, so nothing comes around twice. A region that cannot be
+//! reached is told later: what is meant for it is kept merged, one number for
+//! each key, and dropped once it no longer counts. A batch that may have
+//! arrived is not sent again.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Limit, Timestamp};
+use tokio::time::Instant;
+
+use super::gate::Gate;
+use super::metrics::{Counters, add, count};
+use super::remote::Remote;
+use super::tally::{Delta, Tallies};
+use crate::batch::{Batch, Charge, Check, Key, Verb};
+use crate::fingerprint::Fingerprint;
+
+/// Keys in one batch; a region that was away catches up in several.
+const BATCH_MAX: usize = 1_000;
+
+/// Another region.
+#[derive(Debug)]
+pub(crate) struct Region<R> {
+    remote: R,
+    pub(crate) gate: Gate,
+    pending: Mutex<HashMap<Fingerprint, Pending>>,
+    pending_max: usize,
+}
+
+#[derive(Debug)]
+struct Pending {
+    key: Key,
+    limit: Limit,
+    units: u64,
+}
+
+impl<R: Remote> Region<R> {
+    /// A region behind this remote, with places for so many keys.
+    pub(crate) fn new(remote: R, gate: Gate, pending_max: usize) -> Self {
+        Region { remote, gate, pending: Mutex::new(HashMap::new()), pending_max }
+    }
+
+    /// The region's remote.
+    pub(crate) const fn remote(&self) -> &R {
+        &self.remote
+    }
+
+    /// Keeps what the region should be told.
+    pub(crate) fn add(&self, deltas: &[Delta], counters: &Counters) {
+        let mut pending = self.pending.lock();
+        for delta in deltas.iter().filter(|delta| delta.outward > 0) {
+            let key = delta.key.fingerprint;
+            if pending.len() >= self.pending_max && !pending.contains_key(&key) {
+                count(&counters.dropped);
+                continue;
+            }
+            let new = || Pending { key: delta.key, limit: delta.limit.clone(), units: 0 };
+            let kept = pending.entry(key).or_insert_with(new);
+            kept.limit.clone_from(&delta.limit);
+            kept.units = kept.units.saturating_add(delta.outward);
+        }
+    }
+
+    /// Tells the region what still counts, in one batch.
+    pub(crate) async fn tell(
+        &self,
+        tallies: &Tallies,
+        now: Timestamp,
+        deadline: Instant,
+        counters: &Counters,
+    ) {
+        if self.gate.is_shut() {
+            self.drop_what_is_over(tallies, now);
+            return self.probe(now, deadline, counters).await;
+        }
+        let told = self.take(tallies, now);
+        if told.is_empty() {
+            return;
+        }
+        let checks: Vec<Check<'_>> =
+            told.iter().map(|told| Check::new(told.key, &told.limit, told.units)).collect();
+        let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
+        let results = self.gate.each(&self.remote, &batch, deadline, counters).await;
+        let mut pending = self.pending.lock();
+        for (told, result) in told.into_iter().zip(results) {
+            match result {
+                Ok(_) => {}
+                Err(error) if error.may_have_run() => count(&counters.unsure),
+                Err(_) => {
+                    let units = told.units;
+                    let kept =
+                        pending.entry(told.key.fingerprint).or_insert(Pending { units: 0, ..told });
+                    kept.units = kept.units.saturating_add(units);
+                }
+            }
+        }
+    }
+
+    /// How many keys the region has not been told of.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    /// Finds out whether the region is back, with a charge of nothing: a probe
+    /// may be lost, and what it carries with it.
+    async fn probe(&self, now: Timestamp, deadline: Instant, counters: &Counters) {
+        let some = self.pending.lock().values().next().map(|kept| (kept.key, kept.limit.clone()));
+        let Some((key, limit)) = some else { return };
+        if self.gate.probe_due(now) {
+            let checks = [Check::new(key, &limit, 0)];
+            let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
+            self.gate.probe_each(&self.remote, &batch, deadline, counters).await;
+        }
+    }
+
+    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<Pending> {
+        let mut pending = self.pending.lock();
+        let keys: Vec<Fingerprint> = pending.keys().take(BATCH_MAX).copied().collect();
+        let taken = keys.into_iter().filter_map(|key| pending.remove(&key));
+        let counting = taken.filter_map(|mut taken| {
+            taken.units = tallies.still_counts(taken.key.fingerprint, taken.units, now);
+            (taken.units > 0).then_some(taken)
+        });
+        counting.collect()
+    }
+
+    fn drop_what_is_over(&self, tallies: &Tallies, now: Timestamp) {
+        let mut pending = self.pending.lock();
+        if pending.len() <= self.pending_max / 2 {
+            return;
+        }
+        pending.retain(|key, kept| tallies.still_counts(*key, kept.units, now) > 0);
+    }
+}
+
+/// What all regions together have not been told.
+pub(crate) fn pending<R: Remote>(regions: &[Region<R>]) -> usize {
+    regions.iter().map(Region::pending).sum()
+}
+
+/// Notes a batch of counts.
+pub(crate) fn flushed(counters: &Counters, keys: usize) {
+    count(&counters.flushes);
+    add(&counters.flushed_keys, u64::try_from(keys).unwrap_or(u64::MAX));
+}

@@ -1,0 +1,192 @@
+//! A remote for tests: one memory store, on virtual time, with lines that can
+//! be slow, cut, silent or refused.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_algorithms::{Clock, Timestamp};
+use tidegate_stores::{
+    Answers, Batch, CounterStore, FailureKind, MemoryConfig, MemoryStore, NodeId, Remote,
+    StoreError,
+};
+use tokio::time::{Instant, sleep};
+
+/// When every test begins.
+const BASE: u64 = 1_700_000_000_000_000_000;
+
+/// Tokio's clock as a clock of day, off by so much.
+#[derive(Clone, Debug)]
+pub(crate) struct VirtualClock {
+    origin: Instant,
+    off: Arc<AtomicI64>,
+}
+
+impl VirtualClock {
+    pub(crate) fn off_by(origin: Instant, millis: i64) -> Self {
+        VirtualClock { origin, off: Arc::new(AtomicI64::new(millis * 1_000_000)) }
+    }
+
+    pub(crate) fn step(&self, millis: i64) {
+        self.off.fetch_add(millis * 1_000_000, Ordering::Relaxed);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.origin.elapsed().as_nanos()).expect("a test takes less");
+        let off = self.off.load(Ordering::Relaxed);
+        Timestamp::from_nanos((BASE + passed).saturating_add_signed(off))
+    }
+}
+
+/// What a server or a line does with what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Well,
+    /// Says that it cannot, and does nothing.
+    Refusing,
+    /// Does nothing and never answers.
+    Silent,
+    /// Does it, and never answers.
+    Deaf,
+}
+
+/// The server: counters, a clock, a register.
+#[derive(Debug)]
+pub(crate) struct Server {
+    counters: MemoryStore,
+    pub(crate) clock: VirtualClock,
+    condition: Mutex<Condition>,
+    pub(crate) calls: AtomicU64,
+    pub(crate) checks: AtomicU64,
+    nodes: Mutex<HashMap<NodeId, Timestamp>>,
+}
+
+impl Server {
+    pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
+        let config = MemoryConfig { seed: Some(1), ..MemoryConfig::default() };
+        Arc::new(Server {
+            counters: MemoryStore::new(config).expect("the default budget is enough"),
+            clock,
+            condition: Mutex::new(Condition::Well),
+            calls: AtomicU64::new(0),
+            checks: AtomicU64::new(0),
+            nodes: Mutex::new(HashMap::new()),
+        })
+    }
+
+    pub(crate) fn set(&self, condition: Condition) {
+        *self.condition.lock() = condition;
+    }
+
+    /// Decides at once, by the server's own clock.
+    pub(crate) fn apply_now(&self, batch: &Batch<'_>) -> Answers {
+        let mut answers = Answers::new();
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.checks.fetch_add(batch.checks.len() as u64, Ordering::Relaxed);
+        let batch = Batch { now: self.clock.now(), ..*batch };
+        self.counters.apply_now(&batch, &mut answers);
+        answers
+    }
+}
+
+/// One node's way to a server.
+#[derive(Debug)]
+pub(crate) struct Line {
+    server: Arc<Server>,
+    /// The node's clock, to know how far the server's is ahead.
+    clock: VirtualClock,
+    condition: Mutex<Condition>,
+    latency: Mutex<Duration>,
+}
+
+impl Line {
+    pub(crate) fn new(server: &Arc<Server>, clock: VirtualClock) -> Arc<Self> {
+        Arc::new(Line {
+            server: Arc::clone(server),
+            clock,
+            condition: Mutex::new(Condition::Well),
+            latency: Mutex::new(Duration::ZERO),
+        })
+    }
+
+    pub(crate) fn set(&self, condition: Condition) {
+        *self.condition.lock() = condition;
+    }
+
+    pub(crate) fn slow(&self, latency: Duration) {
+        *self.latency.lock() = latency;
+    }
+
+    /// Carries a question there and the answer back.
+    async fn carry<T>(&self, act: impl FnOnce(&Server) -> T) -> Result<T, StoreError> {
+        let half = *self.latency.lock() / 2;
+        if !half.is_zero() {
+            sleep(half).await;
+        }
+        let conditions = [*self.condition.lock(), *self.server.condition.lock()];
+        if conditions.contains(&Condition::Refusing) {
+            return Err(StoreError::Unavailable {
+                kind: FailureKind::Refused,
+                reason: "refused".to_owned(),
+            });
+        }
+        if conditions.contains(&Condition::Silent) {
+            std::future::pending::<()>().await;
+        }
+        let result = act(&self.server);
+        if conditions.contains(&Condition::Deaf) {
+            std::future::pending::<()>().await;
+        }
+        if !half.is_zero() {
+            sleep(half).await;
+        }
+        Ok(result)
+    }
+}
+
+impl CounterStore for Line {
+    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        let told = self.carry(|server| server.apply_now(batch)).await?;
+        answers.extend(told);
+        Ok(())
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        if *self.condition.lock() == Condition::Well {
+            self.server.apply_now(batch);
+        }
+    }
+}
+
+impl Remote for Line {
+    fn there(&self, here: Timestamp) -> Timestamp {
+        let ahead =
+            self.server.clock.off.load(Ordering::Relaxed) - self.clock.off.load(Ordering::Relaxed);
+        Timestamp::from_nanos(here.as_nanos().saturating_add_signed(ahead))
+    }
+
+    async fn register(
+        &self,
+        node: NodeId,
+        lasting: Duration,
+        _within: Duration,
+    ) -> Result<usize, StoreError> {
+        let lives = move |server: &Server| {
+            let now = server.clock.now();
+            let mut nodes = server.nodes.lock();
+            nodes.insert(node, now.after(lasting.into()));
+            nodes.retain(|_, until| *until > now);
+            nodes.len()
+        };
+        self.carry(lives).await
+    }
+
+    async fn leave(&self, node: NodeId, _within: Duration) -> Result<(), StoreError> {
+        self.carry(|server| server.nodes.lock().remove(&node)).await?;
+        Ok(())
+    }
+}

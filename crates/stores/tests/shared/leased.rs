@@ -1,0 +1,258 @@
+//! Limits that nodes take slices of.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_algorithms::{Clock, FixedWindow, Limit, Period, SlidingLog, TokenBucket, Window};
+use tidegate_stores::{Basis, Check, Consistency, Verb};
+
+use super::fake::Condition;
+use super::world::{Node, Witness, World, check, pass, policy};
+
+fn bucket(rate: u64) -> Limit {
+    Limit::new(TokenBucket::new(rate, Period::SECOND, rate))
+}
+
+fn window(limit: u64, period: Period) -> Limit {
+    Limit::new(FixedWindow::new(limit, Window::Every(period)))
+}
+
+fn leased<'a>(name: &str, limit: &'a Limit) -> Check<'a> {
+    check(name, limit, 1, policy(Consistency::Leased))
+}
+
+/// Sends one request every so often, and notes what is admitted.
+async fn steady(
+    world: &World,
+    nodes: &[&Node],
+    check: Check<'_>,
+    every: Duration,
+    lasting: Duration,
+) -> Witness {
+    let mut witness = Witness::default();
+    let end = tokio::time::Instant::now() + lasting;
+    let mut ticks = tokio::time::interval(every);
+    for turn in 0_usize.. {
+        ticks.tick().await;
+        if tokio::time::Instant::now() >= end {
+            break;
+        }
+        if nodes[turn % nodes.len()].admits(check).await {
+            witness.saw(world.server.clock.now(), check.cost);
+        }
+    }
+    witness
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_decisions_do_not_ask_the_remote() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = bucket(1_000);
+    pass(20).await;
+    let before = world.server.calls.load(Ordering::Relaxed);
+    let every = Duration::from_millis(2);
+    let witness =
+        steady(&world, &[&node], leased("a", &limit), every, Duration::from_secs(10)).await;
+    let calls = world.server.calls.load(Ordering::Relaxed) - before;
+    assert_eq!(witness.total(), 5_000, "half of the limit: all are admitted");
+    assert!(calls * 20 < 5_000, "{calls} calls for 5000 decisions");
+    assert_eq!(node.ask(leased("a", &limit)).await.1, Basis::Leased);
+}
+
+/// The figure of the issue: 50,000 decisions a second on a thousand keys.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_keys_share_their_renewals() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = bucket(100);
+    let names: Vec<String> = (0..1_000).map(|number| format!("key{number}")).collect();
+    let checks: Vec<Check<'_>> = names.iter().map(|name| leased(name, &limit)).collect();
+    let mut admitted = 0_usize;
+    let (mut warm_calls, mut warm_checks) = (0, 0);
+    // Twenty milliseconds for each round: fifty a second for each key.
+    for round in 0..150 {
+        if round == 50 {
+            warm_calls = world.server.calls.load(Ordering::Relaxed);
+            warm_checks = world.server.checks.load(Ordering::Relaxed);
+            admitted = 0;
+        }
+        for some in checks.chunks(50) {
+            for check in some {
+                admitted += usize::from(node.admits(*check).await);
+            }
+            pass(1).await;
+        }
+    }
+    let calls = world.server.calls.load(Ordering::Relaxed) - warm_calls;
+    let keys = world.server.checks.load(Ordering::Relaxed) - warm_checks;
+    assert_eq!(admitted, 100_000);
+    assert!(calls <= 2_000, "{calls} calls for 100,000 decisions: at most 20 for each 1000");
+    assert!(keys <= 40_000, "{keys} keys in those calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_want_everything_stay_within_a_bucket_together() {
+    let world = World::new();
+    let nodes = [world.node_off_by(1, 700), world.node(2), world.node_off_by(3, -40)];
+    let limit = bucket(200);
+    let all: Vec<&Node> = nodes.iter().collect();
+    let (every, lasting) = (Duration::from_millis(1), Duration::from_secs(5));
+    let witness = steady(&world, &all, leased("a", &limit), every, lasting).await;
+    assert!(witness.burst_at(200, Duration::from_secs(1)) <= 200);
+    assert!(witness.total() > 5 * 200 * 9 / 10, "little is wasted: {}", witness.total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_want_everything_stay_within_a_log_together() {
+    let world = World::new();
+    let nodes = [world.node(1), world.node(2)];
+    let limit = Limit::new(SlidingLog::new(100, Period::SECOND).unwrap());
+    let all: Vec<&Node> = nodes.iter().collect();
+    let (every, lasting) = (Duration::from_millis(1), Duration::from_secs(5));
+    let witness = steady(&world, &all, leased("a", &limit), every, lasting).await;
+    assert!(witness.most_in(Duration::from_secs(1)) <= 100);
+    assert!(witness.total() > 350, "{}", witness.total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_end_with_the_window_of_the_remotes_clock() {
+    let world = World::new();
+    world.server.clock.step(333);
+    let nodes = [world.node_off_by(1, 250), world.node_off_by(2, -250)];
+    nodes.iter().for_each(|node| node.line.slow(Duration::from_millis(4)));
+    let limit = window(100, Period::SECOND);
+    let all: Vec<&Node> = nodes.iter().collect();
+    let (every, lasting) = (Duration::from_millis(1), Duration::from_secs(5));
+    let witness = steady(&world, &all, leased("a", &limit), every, lasting).await;
+    assert!(witness.most_in_aligned(Duration::from_secs(1)) <= 100);
+    assert!(witness.total() >= 450, "{}", witness.total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_used_is_given_back() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(1_000, Period::HOUR);
+    steady(
+        &world,
+        &[&node],
+        leased("a", &limit),
+        Duration::from_millis(1),
+        Duration::from_millis(500),
+    )
+    .await;
+    assert!(node.metrics().leases.held > 0);
+    pass(1_500).await;
+    let leases = node.metrics().leases;
+    assert_eq!((leases.held, leases.lost), (0, 0));
+    assert!(leases.returned > 0);
+    assert_eq!(world.left("a", &limit), 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_ends_gives_back_what_it_holds() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(1_000, Period::HOUR);
+    let lasting = Duration::from_millis(500);
+    let every = Duration::from_millis(1);
+    let used = steady(&world, &[&node], leased("a", &limit), every, lasting).await.total();
+    assert!(world.left("a", &limit) < 1_000 - used);
+    node.store.close(node.clock.now()).await;
+    assert_eq!(world.left("a", &limit), 1_000 - used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_crashes_takes_its_slices_with_it_and_no_more() {
+    let world = World::new();
+    let limit = window(1_000, Period::HOUR);
+    let mut witness = Witness::default();
+    for seed in 0..10 {
+        let node = world.node(seed);
+        let lasting = Duration::from_millis(200);
+        let every = Duration::from_millis(1);
+        witness
+            .used
+            .extend(steady(&world, &[&node], leased("a", &limit), every, lasting).await.used);
+    }
+    assert!(witness.total() <= 1_000);
+    assert!(witness.total() >= 500, "{}", witness.total());
+    assert!(world.left("a", &limit) <= 1_000 - witness.total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_wants_little_finds_some_beside_one_that_wants_all() {
+    let world = World::new();
+    let (greedy, modest) = (world.node(1), world.node(2));
+    let limit = bucket(100);
+    let check = leased("a", &limit);
+    let mut found = 0;
+    pass(1_100).await;
+    for turn in 0..5_000 {
+        greedy.admits(check).await;
+        if turn % 100 == 0 {
+            found += u64::from(modest.admits(check).await);
+        }
+        pass(1).await;
+    }
+    assert!(found >= 5, "{found} of 50 beside a thousand a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_does_not_lengthen_slices() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = bucket(400);
+    let mut witness = Witness::default();
+    for step in 0..3_000 {
+        if step % 97 == 96 {
+            node.clock.step(if step % 2 == 0 { -40 } else { 55 });
+        }
+        if node.admits(leased("a", &limit)).await {
+            witness.saw(world.server.clock.now(), 1);
+        }
+        pass(1).await;
+    }
+    let burst = witness.burst_at(400, Duration::from_secs(1));
+    assert!(burst <= 400, "{burst}");
+    assert!(witness.total() > 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_serve_while_the_remote_is_away_and_are_then_decided_by_policy() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(10_000, Period::HOUR);
+    let check = leased("a", &limit);
+    steady(&world, &[&node], check, Duration::from_millis(1), Duration::from_millis(500)).await;
+    world.server.set(Condition::Refusing);
+    assert_eq!(node.ask(check).await.1, Basis::Leased);
+    pass(2_000).await;
+    assert_eq!(node.ask(check).await.1, Basis::Local);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_voids_what_is_held() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(1_000, Period::HOUR);
+    let check = leased("a", &limit);
+    steady(&world, &[&node], check, Duration::from_millis(1), Duration::from_millis(300)).await;
+    node.send(Verb::Reset, &[check]).await.unwrap();
+    assert_eq!(node.metrics().leases.held, 0);
+    let peeked = node.send(Verb::Peek, &[check]).await.unwrap()[0].0;
+    assert_eq!(peeked.remaining, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peek_counts_what_this_node_holds_as_left() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(1_000, Period::HOUR);
+    let check = leased("a", &limit);
+    let every = Duration::from_millis(1);
+    let used = steady(&world, &[&node], check, every, Duration::from_millis(300)).await.total();
+    let peeked = node.send(Verb::Peek, &[check]).await.unwrap()[0].0;
+    assert_eq!(peeked.remaining, 1_000 - used);
+}
