@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::fast::FixedState;
 use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_overload::{
     Ending, GateSettings, GateState, Outcome, Signals, SlotId, Ticket, Turn, WorkerSettings,
@@ -36,7 +37,7 @@ pub(crate) struct Tidegate {
     period: u64,
     tick_at: u64,
     /// Who holds which ticket.
-    waiting: HashMap<Ticket, u32>,
+    waiting: HashMap<Ticket, u32, FixedState>,
     /// Until when each may wait, the next first: all may wait equally long.
     patience: VecDeque<(u64, Ticket)>,
     /// The slot of the gate that each request inside holds.
@@ -51,7 +52,7 @@ impl Tidegate {
             shedder: settings.worker.map(WorkerShedder::new),
             period: law.period.get(),
             tick_at: law.period.get(),
-            waiting: HashMap::new(),
+            waiting: HashMap::with_hasher(FixedState::default()),
             patience: VecDeque::new(),
             inside: Vec::new(),
         }
@@ -101,6 +102,12 @@ impl Tidegate {
             if let Some(slot) = refused.and_then(|_| self.waiting.remove(ticket)) {
                 released.refused.push((slot, Place::Gate));
             }
+            self.patience.pop_front();
+        }
+        // Most have gone long before: without them there is no need to wake for each.
+        while let Some((_, ticket)) = self.patience.front()
+            && !self.waiting.contains_key(ticket)
+        {
             self.patience.pop_front();
         }
     }
