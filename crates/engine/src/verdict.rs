@@ -188,6 +188,13 @@ impl Verdict {
         self.undecided.as_ref()
     }
 
+    /// Whether the shared store could not be asked for a part of this verdict,
+    /// so that something else decided instead.
+    pub fn is_degraded(&self) -> bool {
+        matches!(self.undecided, Some(Undecided::Store(_)))
+            || self.rulings.iter().any(|ruling| ruling.basis.is_degraded())
+    }
+
     /// Whether the kill switch answered.
     pub const fn is_switched_off(&self) -> bool {
         self.switched_off
