@@ -121,6 +121,8 @@ pub(crate) fn of_code(code: &str, detail: &str) -> StoreError {
         "ERR" if detail.contains("max number of clients") => {
             (Kind::Refused, "it has no room for another connection: raise maxclients")
         }
+        // To strangers a server listens only briefly, and our script is long.
+        "ERR" if detail.contains("unauthenticated") => return of_code("NOAUTH", detail),
         _ => return failure(Kind::Other, quote(&format!("it answered {code} {detail}"))),
     };
     // The details of a missing right say which; the others repeat the code.
@@ -165,6 +167,12 @@ mod tests {
         assert_eq!(of_code("ERR", told).kind(), FailureKind::Full);
         assert_eq!(of_code("ERR", "Error running script: -1: -ERR no").kind(), FailureKind::Other);
         assert_eq!(of_code("ERR", "wrong number: -").kind(), FailureKind::Other);
+    }
+
+    #[test]
+    fn a_script_that_is_too_long_for_a_stranger_is_a_missing_password() {
+        let text = answered("ERR", "Protocol error: unauthenticated bulk length");
+        assert!(text.contains("password") && text.contains("NOAUTH"), "{text}");
     }
 
     #[test]

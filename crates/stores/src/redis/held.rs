@@ -34,9 +34,10 @@ pub(super) struct Held {
     pub(super) limit: Limit,
     pub(super) holder: Holder,
     pub(super) cost: u64,
-    taken: Timestamp,
     /// When the slots were taken or renewed last.
     fresh: Timestamp,
+    /// For how long they had been held by then.
+    kept: Nanos,
 }
 
 /// What became of slots that are held.
@@ -56,9 +57,20 @@ impl Held {
         Check { holder: self.holder, ..Check::new(self.key, &self.limit, self.cost) }
     }
 
+    /// A clock that was put back says nothing of how old the slots are: they are
+    /// renewed, rather than lost while somebody holds them.
     fn is_due(&self, now: Timestamp) -> bool {
         let half = self.limit.algorithm().period().get() / 2;
-        now.since(self.fresh).get() >= half && now.since(self.taken) <= HOLD_MAX
+        let is_old = now < self.fresh || now.since(self.fresh).get() >= half;
+        is_old && self.kept <= HOLD_MAX
+    }
+
+    /// Renewed at `now`. What passed since the last time is no more than a
+    /// life, whatever the clock says, or the slots would have been gone.
+    fn freshen(&mut self, now: Timestamp) {
+        let passed = now.since(self.fresh).min(self.limit.algorithm().period());
+        self.kept = Nanos::new(self.kept.get().saturating_add(passed.get()));
+        self.fresh = now;
     }
 }
 
@@ -77,8 +89,8 @@ impl HeldSlots {
                 limit: check.limit.clone(),
                 holder: check.holder,
                 cost: check.cost,
-                taken: batch.now,
                 fresh: batch.now,
+                kept: Nanos::ZERO,
             };
             slots.insert((check.key.fingerprint, check.holder), held);
         }
@@ -101,7 +113,7 @@ impl HeldSlots {
     pub(super) fn renewed(&self, held: &Held, now: Timestamp) {
         self.renewed.fetch_add(1, Ordering::Relaxed);
         if let Some(known) = self.slots.lock().get_mut(&(held.key.fingerprint, held.holder)) {
-            known.fresh = now;
+            known.freshen(now);
         }
     }
 
@@ -141,12 +153,27 @@ mod tests {
         START.after(Nanos::from_secs(seconds))
     }
 
+    fn limit() -> Limit {
+        let ten_seconds = Period::new(Duration::from_secs(10)).expect("in range");
+        Limit::new(Concurrency::new(3, ten_seconds).expect("small"))
+    }
+
+    fn check(limit: &Limit) -> Check<'_> {
+        let key = Key { fingerprint: Fingerprinter::shared().of(1, b"a"), group: 1 };
+        Check { holder: Holder(7), ..Check::new(key, limit, 1) }
+    }
+
+    fn holding() -> HeldSlots {
+        let (limit, slots) = (limit(), HeldSlots::default());
+        let checks = [check(&limit)];
+        slots.hold(&Batch::new(Verb::Refund, Charge::AllOrNothing, START, &checks));
+        slots
+    }
+
     #[test]
     fn slots_are_due_at_half_their_life_until_they_are_given_back() {
-        let ten_seconds = Period::new(Duration::from_secs(10)).expect("in range");
-        let limit = Limit::new(Concurrency::new(3, ten_seconds).expect("small"));
-        let key = Key { fingerprint: Fingerprinter::shared().of(1, b"a"), group: 1 };
-        let checks = [Check { holder: Holder(7), ..Check::new(key, &limit, 1) }];
+        let limit = limit();
+        let checks = [check(&limit)];
         let batch = Batch::new(Verb::Refund, Charge::AllOrNothing, START, &checks);
         let slots = HeldSlots::default();
         slots.hold(&batch);
@@ -156,9 +183,31 @@ mod tests {
         slots.renewed(&due[0], after(5));
         assert!(slots.due(after(9)).is_empty());
         assert_eq!(slots.due(after(10)).len(), 1);
-        assert!(slots.due(after(16 * 60)).is_empty(), "forgotten slots are let go");
         slots.release(&batch);
         assert!(slots.due(after(10)).is_empty() && !slots.is_held(&due[0]));
         assert_eq!(slots.counts(), HeldCounts { held: 0, renewed: 1, lost: 0 });
+    }
+
+    #[test]
+    fn slots_that_were_forgotten_are_let_go_after_a_quarter_of_an_hour() {
+        let slots = holding();
+        for beat in 1..=181 {
+            let due = slots.due(after(5 * beat));
+            assert_eq!(due.len(), 1, "at {} seconds", 5 * beat);
+            slots.renewed(&due[0], after(5 * beat));
+        }
+        assert!(slots.due(after(5 * 182)).is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_neither_keeps_slots_from_being_renewed_nor_ages_them() {
+        let slots = holding();
+        let hour = 3_600;
+        let back = Timestamp::from_nanos(START.as_nanos() - 3_600_000_000_000);
+        for now in [after(hour), START, back, after(hour)] {
+            let due = slots.due(now);
+            assert_eq!(due.len(), 1, "at {now:?}");
+            slots.renewed(&due[0], now);
+        }
     }
 }

@@ -176,7 +176,6 @@ impl<R: Remote> SharedStore<R> {
             .collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        let batch = Batch { within: Some(within), ..batch };
         self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
@@ -223,7 +222,6 @@ impl<R: Remote> SharedStore<R> {
             deltas.iter().map(|delta| Check::new(delta.key, &delta.limit, delta.units)).collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        let batch = Batch { within: Some(within), ..batch };
         self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
@@ -267,15 +265,17 @@ impl<R: Remote> SharedStore<R> {
     pub async fn tell_regions(&self, now: Timestamp) {
         let within = self.settings.background_within;
         for region in &self.regions {
-            let there = region.remote().there(now);
-            let deadline = Instant::now() + within;
-            region.tell(&self.tallies, there, deadline, &self.counters).await;
+            let (there, deadline) = (self.remote.there(now), Instant::now() + within);
+            region.tell(&self.tallies, there, now, deadline, &self.counters).await;
         }
     }
 
     /// Charges the remote for what was admitted while it was away, one batch at a time.
     pub async fn settle_debts(&self, now: Timestamp) {
-        if self.gate.is_shut() || now < self.settle_from() {
+        // Further off than the spread: the clock was put back since.
+        let wait = self.settle_from().since(now);
+        let is_early = wait > Nanos::ZERO && wait <= SETTLE_SPREAD;
+        if self.gate.is_shut() || is_early {
             return;
         }
         let there = self.remote.there(now);

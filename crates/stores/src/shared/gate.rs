@@ -76,6 +76,7 @@ impl Gate {
             return Err(self.error());
         }
         let begun = answers.len();
+        let batch = &until(batch, deadline);
         let asked = async {
             remote.apply(batch, answers).await?;
             if answers.len() - begun == batch.checks.len() {
@@ -119,6 +120,7 @@ impl Gate {
         counters: &Counters,
     ) -> Vec<Result<Answer, StoreError>> {
         let failed = |error: &StoreError| batch.checks.iter().map(|_| Err(error.clone())).collect();
+        let batch = &until(batch, deadline);
         let asked = async {
             let mut results = Vec::with_capacity(batch.checks.len());
             remote.each(batch, &mut results).await;
@@ -202,6 +204,13 @@ impl Gate {
 fn incomplete() -> StoreError {
     let reason = "it did not answer every check".to_owned();
     StoreError::Unavailable { kind: FailureKind::Protocol, reason }
+}
+
+/// The batch with the time that it has: a remote may know a deadline of its
+/// own, which is not the one that counts here.
+fn until<'a>(batch: &Batch<'a>, deadline: Instant) -> Batch<'a> {
+    let within = deadline.saturating_duration_since(Instant::now());
+    Batch { within: Some(within), ..*batch }
 }
 
 /// Waits for a call until the deadline.

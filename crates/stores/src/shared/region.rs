@@ -44,11 +44,6 @@ impl<R: Remote> Region<R> {
         Region { remote, gate, pending: Mutex::new(HashMap::new()), pending_max }
     }
 
-    /// The region's remote.
-    pub(crate) const fn remote(&self) -> &R {
-        &self.remote
-    }
-
     /// Keeps what the region should be told.
     pub(crate) fn add(&self, deltas: &[Delta], counters: &Counters) {
         let mut pending = self.pending.lock();
@@ -65,19 +60,21 @@ impl<R: Remote> Region<R> {
         }
     }
 
-    /// Tells the region what still counts, in one batch.
+    /// Tells the region what still counts `there`, by the clock of this
+    /// region's remote, which is the one that tallies go by; in one batch.
     pub(crate) async fn tell(
         &self,
         tallies: &Tallies,
+        there: Timestamp,
         now: Timestamp,
         deadline: Instant,
         counters: &Counters,
     ) {
         if self.gate.is_shut() {
-            self.drop_what_is_over(tallies, now);
+            self.drop_what_is_over(tallies, there);
             return self.probe(now, deadline, counters).await;
         }
-        let told = self.take(tallies, now);
+        let told = self.take(tallies, there);
         if told.is_empty() {
             return;
         }

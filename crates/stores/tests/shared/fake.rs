@@ -12,10 +12,13 @@ use tidegate_stores::{
     Answers, Batch, CounterStore, FailureKind, MemoryConfig, MemoryStore, NodeId, Remote,
     StoreError,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// When every test begins.
 const BASE: u64 = 1_700_000_000_000_000_000;
+
+/// How long a line waits when a batch does not say.
+const OWN_DEADLINE: Duration = Duration::from_millis(10);
 
 /// Tokio's clock as a clock of day, off by so much.
 #[derive(Clone, Debug)]
@@ -150,8 +153,11 @@ impl Line {
 
 impl CounterStore for Line {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        let told = self.carry(|server| server.apply_now(batch)).await?;
-        answers.extend(told);
+        // As a real client has it, unless it is told otherwise.
+        let within = batch.within.unwrap_or(OWN_DEADLINE);
+        let late = |_| StoreError::Timeout { waited: within };
+        let told = timeout(within, self.carry(|server| server.apply_now(batch)));
+        answers.extend(told.await.map_err(late)??);
         Ok(())
     }
 

@@ -150,6 +150,28 @@ async fn what_was_admitted_meanwhile_is_charged_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_does_not_put_off_what_is_owed() {
+    let mut owing = 0;
+    for seed in 1..=8 {
+        let world = World::new();
+        let node = world.node(seed);
+        let limit = hourly(100);
+        cut(&node, Condition::Refusing).await;
+        let admitted = node.burst(local("a", &limit), 25).await as u64;
+        node.line.set(Condition::Well);
+        while node.store.is_degraded() {
+            pass(10).await;
+        }
+        owing += node.metrics().owing;
+        node.clock.step(-3_600_000);
+        pass(3_000).await;
+        assert_eq!(node.metrics().owing, 0, "seed {seed}");
+        assert!(world.left("a", &limit) <= 100 - admitted, "seed {seed}");
+    }
+    assert!(owing > 0, "some had to wait their turn");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_remote_may_have_charged_is_not_charged_again() {
     let world = World::new();
     let node = world.node(1);

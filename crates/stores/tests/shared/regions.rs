@@ -1,6 +1,7 @@
 //! Several regions that count the same eventual limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_algorithms::{FixedWindow, Limit, Period, Window};
 use tidegate_stores::{Check, Consistency, SharedSettings};
@@ -60,6 +61,19 @@ async fn regions_know_each_others_totals() {
     pair.nodes[0].admits(eventual(&limit)).await;
     pass(300).await;
     assert!(pair.nodes[0].burst(eventual(&limit), 600).await < 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_is_far_away_is_told_everything() {
+    let (pair, limit) = (Pair::new(), hourly());
+    pair.across.iter().for_each(|line| line.slow(Duration::from_millis(80)));
+    for _ in 0..20 {
+        assert_eq!(pair.nodes[0].burst(eventual(&limit), 10).await, 10);
+        pass(50).await;
+    }
+    pass(500).await;
+    assert_eq!(pair.left(&limit), [800, 800]);
+    assert_eq!(pair.nodes[0].metrics().unsure, 0);
 }
 
 #[tokio::test(start_paused = true)]

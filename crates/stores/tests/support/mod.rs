@@ -14,6 +14,7 @@ pub(crate) mod cluster;
 pub(crate) mod fake;
 pub(crate) mod port;
 pub(crate) mod process;
+pub(crate) mod relay;
 pub(crate) mod resp;
 pub(crate) mod sentinel;
 pub(crate) mod server;

@@ -1,0 +1,97 @@
+//! Masters that are lost, and replicas that take their place.
+//!
+//! Replicas are told later, so a master that is killed in the middle of its
+//! work takes some counts with it; how many is the servers' affair. Here the
+//! callers rest for a moment before the kill, until the replica knows as much
+//! as its master. Then every count can be asked for afterwards.
+
+use crate::fleet::{Fleet, Plan};
+use crate::load::{Load, Rests, every_mode};
+use crate::support::cluster::Cluster;
+use crate::support::eventually;
+use crate::support::resp::Reply;
+use crate::support::sentinel::{MASTER, Watched};
+use crate::support::server::{Flavour, Server, Setup};
+
+/// Lets the callers rest until the replica has everything that they were told.
+#[track_caller]
+fn rest_until_in_step(fleet: &Fleet, load: &Load, master: &Server, replica: &Server) {
+    load.pause();
+    let seen = load.seen();
+    for subject in seen.subjects.iter().filter(|subject| subject.name == "eventual, wide") {
+        let admitted = seen.of(subject.name, |tally| tally.firm + tally.local);
+        eventually("that all is told", || (fleet.counted(subject) >= admitted).then_some(()));
+    }
+    eventually("that the replica is in step", || {
+        let told = master.info(&["INFO", "replication"], "master_repl_offset")?;
+        let heard = replica.info(&["INFO", "replication"], "slave_repl_offset")?;
+        (told.parse::<u64>().unwrap() <= heard.parse::<u64>().unwrap()).then_some(())
+    });
+}
+
+#[test]
+fn a_master_that_sentinels_replace_takes_no_count_with_it() {
+    let mut watched = Watched::start(Flavour::Redis, 1);
+    let url = format!("redis-sentinel://{}/{MASTER}?connect_timeout=300ms", watched.addresses());
+    let fleet = Plan::new(2, &url).start();
+    let load = fleet.load(every_mode());
+    load.wait_for(Rests::OnTheStore, 10);
+    rest_until_in_step(&fleet, &load, &watched.servers[0], &watched.servers[1]);
+    watched.servers[0].kill();
+    load.go_on();
+    fleet.wait_until_degraded();
+    load.wait_for(Rests::OnTheNode, 5);
+    assert_eq!(watched.wait_for_other_master(0), 1);
+    fleet.measure_recovery("sentinel failover", &load);
+    load.wait_until_used_up();
+    fleet.audit("sentinel failover", load);
+}
+
+#[test]
+fn a_master_of_a_cluster_that_its_replica_replaces_takes_no_count_with_it() {
+    let mut cluster = Cluster::start_with(3, 1, &Setup::redis());
+    let url = format!("redis-cluster://{}?connect_timeout=300ms", cluster.addresses());
+    let fleet = Plan::new(2, &url).start();
+    let load = fleet.load(every_mode());
+    load.wait_for(Rests::OnTheStore, 10);
+    let keys = |master: &Server| match master.tell(&["DBSIZE"]) {
+        Reply::Number(keys) => keys,
+        _ => 0,
+    };
+    let lost = (0..3).max_by_key(|at| keys(&cluster.masters[*at])).unwrap();
+    rest_until_in_step(&fleet, &load, &cluster.masters[lost], &cluster.replicas[lost]);
+    cluster.masters[lost].kill();
+    let before = load.seen().sum(|tally| tally.local);
+    load.go_on();
+    eventually("that nodes go on by themselves", || {
+        (load.seen().sum(|tally| tally.local) > before + 5).then_some(())
+    });
+    eventually("that the replica is master", || {
+        let role = cluster.replicas[lost].info(&["INFO", "replication"], "role")?;
+        (role == "master").then_some(())
+    });
+    fleet.measure_recovery("a cluster loses a master", &load);
+    load.wait_until_used_up();
+    fleet.audit("a cluster loses a master", load);
+}
+
+#[test]
+fn a_cluster_without_one_of_its_masters_is_waited_for() {
+    let cluster = Cluster::start(Flavour::Redis);
+    let url = format!("redis-cluster://{}?connect_timeout=300ms", cluster.addresses());
+    let fleet = Plan::new(2, &url).start();
+    let load = fleet.load(every_mode());
+    load.wait_for(Rests::OnTheStore, 10);
+    cluster.masters[0].freeze();
+    fleet.wait_until_degraded();
+    load.wait_for(Rests::OnTheNode, 5);
+    eventually("that the others call the cluster down", || {
+        let state = cluster.masters[1].info(&["CLUSTER", "INFO"], "cluster_state")?;
+        (state == "fail").then_some(())
+    });
+    cluster.masters[0].thaw();
+    cluster.wait_until_whole();
+    fleet.measure_recovery("a cluster is down", &load);
+    load.wait_until_used_up();
+    fleet.audit("a cluster is down", load);
+}
