@@ -5,7 +5,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 # What is optional and tested nevertheless.
 REDIS = tidegate-stores/redis
 
-.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim fuzz soak deny
+.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" 
 
 sim: ## Simulate the whole system on fresh seeds
 	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- --seeds 0..1000
+
+overload: ## Play overload beside the shedders of others, as docs/overload.md shows it
+	$(CARGO) run --locked --release --quiet -p tidegate-simulation -- overload --fleet --out docs/overload $(OVERLOAD)
 
 fuzz: ## Damage input for every reader, from fresh seeds; FUZZ="--target rls --seconds 600"
 	$(CARGO) run --locked --quiet -p tidegate-fuzz -- $(FUZZ)

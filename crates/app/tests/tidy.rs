@@ -22,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Outside crates that only some of ours may use, beside their tests.
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("axum", &["doors", "control", "app", "bench"]),
+    ("h2", &["doors"]),
     ("hyper", &["doors", "bench", "fuzz"]),
     ("hyper-util", &["doors"]),
     ("http", &["doors", "bench", "fuzz"]),

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tidegate_engine::{Nanos, Timestamp};
 
 use crate::notice::{Notice, Policy};
-use number::write_number;
+pub(crate) use number::write_number;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -94,10 +94,22 @@ impl HeaderSet {
     /// The fields for a notice. A verdict that no enforced limit stands behind
     /// has none, but for `Retry-After` if it refuses.
     pub fn fields(&self, notice: &Notice<'_>, now: Timestamp) -> Fields {
+        self.write(notice, now).map(|writer| Fields(writer.values().collect())).unwrap_or_default()
+    }
+
+    /// Puts the fields for a notice on an answer, as [`Fields::add_to`] does.
+    #[cfg(feature = "http-api")]
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
+        for (name, value) in self.write(notice, now).into_iter().flat_map(Writer::values) {
+            add(headers, name, value);
+        }
+    }
+
+    fn write(&self, notice: &Notice<'_>, now: Timestamp) -> Option<Writer> {
         let retry_after = notice.retry_after_seconds();
         let tightest = notice.tightest();
         if retry_after.is_none() && (tightest.is_none() || *self == Self::NONE) {
-            return Fields::default();
+            return None;
         }
         let mut writer = Writer::new();
         if let Some(seconds) = retry_after {
@@ -110,7 +122,7 @@ impl HeaderSet {
             writer.field(POLICY, |out| structured::write_policies(out, notice));
             writer.field(RATE_LIMIT, |out| structured::write_available(out, notice));
         }
-        writer.finish()
+        Some(writer)
     }
 
     /// The sets that tell of one limit, in plain numbers.
@@ -153,6 +165,16 @@ impl Default for HeaderSet {
     }
 }
 
+/// Which answers carry rate limit fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadersOn {
+    /// All of them, so that clients see it coming.
+    #[default]
+    Always,
+    /// Refusals only.
+    Refusal,
+}
+
 /// Header fields, ready to be put on an answer.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(Vec<(HeaderName, HeaderValue)>);
@@ -162,16 +184,21 @@ impl Fields {
     /// is: whoever is nearer to the resource knows better.
     pub fn add_to(self, headers: &mut HeaderMap) {
         for (name, value) in self.0 {
-            // An answer with tens of thousands of fields has no room for more.
-            if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
-                let _ = vacant.try_insert(value);
-            }
+            add(headers, name, value);
         }
     }
 
     /// The fields, in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         self.0.iter().map(|(name, value)| (name, value))
+    }
+}
+
+/// Adds a field unless it is there.
+fn add(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    // An answer with tens of thousands of fields has no room for more.
+    if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
+        let _ = vacant.try_insert(value);
     }
 }
 
@@ -197,18 +224,14 @@ impl Writer {
     }
 
     /// The fields, whose values are parts of the one buffer.
-    fn finish(self) -> Fields {
+    fn values(self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let buffer = Bytes::from(self.buffer);
         let mut begin = 0;
-        let mut fields = Vec::with_capacity(self.ends.len());
-        for (name, end) in self.ends {
+        self.ends.into_iter().filter_map(move |(name, end)| {
             let value = HeaderValue::from_maybe_shared(buffer.slice(begin..end));
             begin = end;
             // Everything written is printable, so nothing is left out in truth.
-            if let Ok(value) = value {
-                fields.push((name, value));
-            }
-        }
-        Fields(fields)
+            Some((name, value.ok()?))
+        })
     }
 }

@@ -16,15 +16,19 @@ mod settings;
 mod body;
 mod complaint;
 mod decode;
+mod head;
 
+mod answer;
 mod encode;
 mod explain;
 mod openapi;
 mod permits;
 
 mod door;
+mod future;
 
-pub use door::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
+pub use door::{HttpApi, HttpApiParts, JsonHandler};
+pub use future::HttpApiFuture;
 pub use health::Health;
 pub use rules_view::{RulesFailure, RulesStatus, RulesView};
 pub use settings::{HttpApiSettings, Verbs};

@@ -42,5 +42,5 @@ mod wire;
 
 pub use body::RlsBody;
 pub use health::{HealthHandle, Watch};
-pub use service::{Rls, RlsFuture};
+pub use service::{HasRules, Rls, RlsFuture};
 pub use settings::{HeaderNames, RlsSettings};

@@ -10,9 +10,13 @@
 //!
 //! What a connection may take is said by [`ConnectionLimits`]; limits on time
 //! are kept by the worker, not by timers in each connection. Requests of one
-//! read are answered together, without a task for each. A panic in a service costs
+//! read are answered together, without a task for each. [`Server::open`] serves
+//! any service on hyper; [`Server::open_calls`] serves small calls over HTTP/2
+//! for less. A panic in a service costs
 //! its request, not the worker. [`Tls`] takes new certificates while
-//! connections live. [`Server::stop`] lets requests finish.
+//! connections live. [`Server::stop`] lets requests finish; what was upgraded to another
+//! protocol is cut. [`Peer`] says who is at the other end, also when a trusted hop says so
+//! with the PROXY protocol.
 //!
 //! Not here: what a request means, how long it may take, how large its body may be.
 //! Those belong to the service.
@@ -53,9 +57,12 @@ mod listener;
 mod worker;
 
 mod batch;
+mod calls;
 mod connection;
 mod contained;
 mod life;
+mod peer;
+mod proxy_protocol;
 mod stream;
 
 use std::convert::Infallible;
@@ -68,6 +75,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -76,12 +84,15 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
 use acceptor::Acceptor;
+use calls::ServedCalls;
 use connection::{Serve, Served};
 use listener::Listener;
 use stats::Stats;
 use worker::{Ending, Stop, Worker};
 
+pub use calls::{BrokenOff, CallBody};
 pub use listener::OpenError;
+pub use peer::Peer;
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
@@ -146,8 +157,63 @@ impl Server {
         B::Data: Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits } = endpoint;
-        let door: Arc<dyn Serve> = Arc::new(Served { service, protocol, tls, limits });
+        self.open_for_peers(endpoint, move |_| service.clone())
+    }
+
+    /// Like [`open`](Server::open), with a service for each connection, made when it is known who
+    /// is at the other end.
+    ///
+    /// # Errors
+    /// When an address cannot be had; then none of them is open.
+    pub fn open_for_peers<S, B>(
+        &self,
+        endpoint: Endpoint,
+        make: impl Fn(&Peer) -> S + Send + Sync + 'static,
+    ) -> Result<Vec<Listening>, OpenError>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
+        let make = Arc::new(make);
+        let proxies = proxy_protocol_from.into();
+        let door: Arc<dyn Serve> = Arc::new(Served { make, protocol, tls, limits, proxies });
+        self.open_door(name, &addresses, &door)
+    }
+
+    /// Listens, and serves calls: small requests with small answers, over HTTP/2
+    /// only, whatever the endpoint's protocol. Cheaper than [`Server::open`] for
+    /// these; there are no upgrades, and answers carry no `date`.
+    ///
+    /// # Errors
+    /// When an address cannot be had; then none of them is open.
+    pub fn open_calls<S, B>(
+        &self,
+        endpoint: Endpoint,
+        service: S,
+    ) -> Result<Vec<Listening>, OpenError>
+    where
+        S: Service<Request<CallBody>, Response = Response<B>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Unpin + Send + 'static,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
+    {
+        let Endpoint { name, addresses, protocol: _, tls, limits, proxy_protocol_from } = endpoint;
+        let proxies = proxy_protocol_from.into();
+        let door: Arc<dyn Serve> = Arc::new(ServedCalls { service, tls, limits, proxies });
+        self.open_door(name, &addresses, &door)
+    }
+
+    fn open_door(
+        &self,
+        name: &'static str,
+        addresses: &[Address],
+        door: &Arc<dyn Serve>,
+    ) -> Result<Vec<Listening>, OpenError> {
         let door_open = Arc::default();
         let inside = self.acceptors.enter();
         let opened: Result<Vec<_>, OpenError> = addresses.iter().map(Listener::bind).collect();
@@ -157,7 +223,7 @@ impl Server {
             let acceptor = Acceptor {
                 name,
                 listener,
-                door: Arc::clone(&door),
+                door: Arc::clone(door),
                 stats: Arc::clone(&listening.stats),
                 door_open: Arc::clone(&door_open),
                 workers: Arc::clone(&self.workers),

@@ -43,7 +43,7 @@ impl NearLimit {
 
     /// How many of the last `cost` hits are near the limit, when `used` of it are now used.
     #[inline]
-    fn part(self, limit: u64, used: u64, cost: u64) -> u64 {
+    pub fn part(self, limit: u64, used: u64, cost: u64) -> u64 {
         let scaled = u128::from(limit) * u128::from(self.millionths);
         if u128::from(used) * 1_000_000 <= scaled {
             return 0;

@@ -24,4 +24,6 @@ mod world;
 
 mod simulation;
 
+pub mod overload;
+
 pub use simulation::{Report, Simulation, Size, Violation};

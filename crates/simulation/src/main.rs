@@ -1,15 +1,19 @@
-//! Runs seeds and prints a line for each.
+//! Runs seeds and prints a line for each; or plays overload and prints its tables.
+
+mod overload_command;
 
 use std::ops::Range;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use tidegate_simulation::{Simulation, Size};
 
 /// Simulates the whole in-process system in virtual time.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The seed to run.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -21,12 +25,25 @@ struct Arguments {
     steps: u32,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Plays overload against our shedders and those of others, and compares them.
+    Overload(overload_command::OverloadArguments),
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    match arguments.command {
+        Some(Command::Overload(overload)) => overload.run(),
+        None => simulate(&arguments),
+    }
+}
+
+fn simulate(arguments: &Arguments) -> ExitCode {
     let one = arguments.seed..arguments.seed.saturating_add(1);
     let size = Size { steps: arguments.steps, ..Size::default() };
     let mut code = ExitCode::SUCCESS;
-    for seed in arguments.seeds.unwrap_or(one) {
+    for seed in arguments.seeds.clone().unwrap_or(one) {
         match Simulation::new(seed, size).run() {
             Ok(report) => println!("{report}"),
             Err(violation) => {
@@ -52,5 +69,13 @@ mod tests {
     fn reads_a_range_of_seeds() {
         assert_eq!(range("3..10"), Ok(3..10));
         assert!(range("3").is_err() && range("3..x").is_err() && range("").is_err());
+    }
+
+    #[test]
+    fn overload_is_a_command_beside_the_seeds() {
+        let parsed = Arguments::try_parse_from(["x", "overload", "--seeds", "2"]).unwrap();
+        assert!(matches!(parsed.command, Some(Command::Overload(_))));
+        assert!(Arguments::try_parse_from(["x", "--seeds", "0..3"]).unwrap().command.is_none());
+        assert!(Arguments::try_parse_from(["x", "overload", "--scenario", "nothing"]).is_err());
     }
 }

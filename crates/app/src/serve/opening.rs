@@ -52,9 +52,11 @@ impl Doors {
         };
         let (server, aside) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
         let grpc_health = HealthHandle::new();
-        let rls = rls(config, limiting, &grpc_health);
+        let loaded = rules.handle();
+        let rls = rls(config, limiting, &grpc_health)
+            .needing_rules(Arc::new(move || loaded.status().active.is_some()));
         let http = http(config, limiting, rules, &rls);
-        let debug = debug(config, limiting, rules, level)?;
+        let debug = debug(config, limiting, rules, level, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
 
         let mut doors =
@@ -65,7 +67,7 @@ impl Doors {
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls);
         let opened = doors
             .server
-            .open(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
+            .open_calls(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
         doors.note(opened)?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls);
         let opened =
@@ -166,6 +168,7 @@ fn debug<S: Counters>(
     limiting: &Limiting<S>,
     rules: &Rules,
     level: LogLevel,
+    rls: &Rls<S>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let settings = DebugSettings {
         token: token(&config.debug)?,
@@ -175,18 +178,19 @@ fn debug<S: Counters>(
     };
     let (engine, budget_bytes) = (Arc::clone(&limiting.engine), limiting.budget_bytes);
     let (asked, shown) = (rules.handle(), rules.handle());
+    let rls = rls.clone();
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
         observations: Arc::clone(&limiting.observations),
         meters: vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)],
         log_level: Some(Box::new(level)),
-        store: Some(Box::new(move || engine.store().reading(budget_bytes))),
+        store: Some(Box::new(move || engine.store().reading(budget_bytes, engine.clock()))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
         })),
-        globally_shadowed: None,
+        globally_shadowed: Some(Box::new(move || rls.shadowed())),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),
@@ -229,7 +233,8 @@ fn endpoint(
         config::Address::Unix(path) => Address::Unix { path: path.clone(), mode: None },
     };
     let addresses = listen.iter().map(address).collect();
-    Endpoint { name, addresses, protocol, tls, limits: ConnectionLimits::default() }
+    let limits = ConnectionLimits::default();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {

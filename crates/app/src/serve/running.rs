@@ -8,9 +8,10 @@ use tokio::time::{interval, sleep};
 
 use super::counters::Counters;
 use super::limiting::Limiting;
+use super::memory::Tidying;
 use super::notify::ServiceManager;
 use super::opening::Doors;
-use super::rules::Rules;
+use super::rules::{self, Rules};
 use crate::config::Config;
 
 /// How often certificates are looked at, and readiness is told over gRPC.
@@ -50,6 +51,7 @@ pub(super) async fn until_stopped<S: Counters>(
         .collect();
     manager.ready(&places.join(", "));
     let mut look = interval(LOOK_EVERY);
+    let mut tidying = Tidying::default();
     let mut beat = interval(manager.beat.unwrap_or(LOOK_EVERY));
     let stopped_by = loop {
         tokio::select! {
@@ -59,7 +61,10 @@ pub(super) async fn until_stopped<S: Counters>(
                 tracing::info!("SIGHUP: reading the rules again");
                 rules.handle().reload();
             }
-            _ = look.tick() => look_after(&doors, limiting),
+            _ = look.tick() => {
+                look_after(config, &doors, limiting);
+                tidying.look(reads(rules));
+            }
             _ = beat.tick() => manager.alive(),
         }
     };
@@ -68,8 +73,20 @@ pub(super) async fn until_stopped<S: Counters>(
     drain(config, signals, doors, limiting).await;
 }
 
+/// How often rules were read, for good or ill.
+fn reads(rules: &Rules) -> u64 {
+    let reading = rules::reading(&rules.handle().status());
+    reading.loads.saturating_add(reading.failures)
+}
+
 /// What is looked after while requests are served.
-fn look_after<S: Counters>(doors: &Doors, limiting: &Limiting<S>) {
+fn look_after<S: Counters>(config: &Config, doors: &Doors, limiting: &Limiting<S>) {
+    if config.health.needs_store {
+        match limiting.engine.store().in_the_way() {
+            Some(reason) => limiting.health.hold_back("store", reason),
+            None => limiting.health.clear("store"),
+        }
+    }
     doors.grpc_health.set_serving(limiting.health.is_ready());
     for (door, tls) in &doors.certificates {
         match tls.refresh() {

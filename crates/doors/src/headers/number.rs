@@ -1,23 +1,36 @@
 //! Numbers in decimal, without the detour over formatting.
 //!
-//! An answer has eight or so; formatting them took as long as deciding.
+//! An answer has eight or so; formatting them took as long as deciding. Two
+//! digits at a time, because a division takes longer than a look into a table.
 
 /// The digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; DIGITS_MAX];
+/// The numbers from 0 to 99, two digits each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
+pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [[0; 2]; DIGITS_MAX / 2];
     let mut rest = number;
     let mut begin = DIGITS_MAX;
-    for (place, digit) in digits.iter_mut().enumerate().rev() {
-        *digit = b'0' + (rest % 10).to_le_bytes()[0];
-        rest /= 10;
-        begin = place;
+    for (place, pair) in digits.iter_mut().enumerate().rev() {
+        let low = usize::from((rest % 100).to_le_bytes()[0]);
+        *pair = PAIRS.get(low).copied().unwrap_or_default();
+        begin = place * 2 + usize::from(rest < 10);
+        rest /= 100;
         if rest == 0 {
             break;
         }
     }
-    out.extend_from_slice(digits.get(begin..).unwrap_or_default());
+    out.extend_from_slice(digits.as_flattened().get(begin..).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -45,11 +45,15 @@ impl<'b> List<'b> {
     fn member(&mut self, name: PolicyName<'_>) {
         self.out.extend_from_slice(if self.begun { b", \"" } else { b"\"" });
         self.begun = true;
-        for byte in name.bytes() {
-            if matches!(byte, b'"' | b'\\') {
-                self.out.push(b'\\');
+        if let Some(plain) = name.plain() {
+            self.out.extend_from_slice(plain);
+        } else {
+            for byte in name.bytes() {
+                if matches!(byte, b'"' | b'\\') {
+                    self.out.push(b'\\');
+                }
+                self.out.push(byte);
             }
-            self.out.push(byte);
         }
         if let Some(number) = name.number() {
             self.out.push(b'#');

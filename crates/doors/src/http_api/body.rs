@@ -3,11 +3,12 @@
 //! A body that says that it is too large is not read at all; one that turns
 //! out to be is read no further.
 
-use std::pin::pin;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
-use http_body_util::BodyExt;
+use pin_project_lite::pin_project;
 
 /// A body that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,46 +19,70 @@ pub(super) enum Unread {
     Broken,
 }
 
-/// The whole body. One that comes in one piece is not copied.
-pub(super) async fn read<B: Body<Data = Bytes>>(
-    body: B,
-    bytes_max: usize,
-) -> Result<Bytes, Unread> {
-    if usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX) > bytes_max {
-        return Err(Unread::TooLarge);
+pin_project! {
+    /// A body that is being read. One that comes in one piece is not copied.
+    pub(super) struct Reading<B> {
+        #[pin]
+        body: B,
+        first: Bytes,
+        joined: BytesMut,
     }
-    let mut body = pin!(body);
-    let mut first = Bytes::new();
-    let mut joined = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        // A frame that is no data is a trailer, which says nothing here.
-        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
-        let read = first.len().max(joined.len());
-        if data.len() > bytes_max.saturating_sub(read) {
-            return Err(Unread::TooLarge);
+}
+
+impl<B: Body<Data = Bytes>> Reading<B> {
+    pub(super) fn new(body: B) -> Self {
+        Reading { body, first: Bytes::new(), joined: BytesMut::new() }
+    }
+
+    /// Reads on; ready with the whole body.
+    pub(super) fn poll(
+        self: Pin<&mut Self>,
+        bytes_max: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, Unread>> {
+        let mut this = self.project();
+        let read = |first: &Bytes, joined: &BytesMut| first.len().max(joined.len());
+        let more = usize::try_from(this.body.size_hint().lower()).unwrap_or(usize::MAX);
+        if more.saturating_add(read(this.first, this.joined)) > bytes_max {
+            return Poll::Ready(Err(Unread::TooLarge));
         }
-        if read == 0 {
-            first = data;
-        } else {
-            if joined.is_empty() {
-                joined.extend_from_slice(&first);
+        while let Some(frame) = ready!(this.body.as_mut().poll_frame(context)) {
+            let Ok(frame) = frame else { return Poll::Ready(Err(Unread::Broken)) };
+            // A frame that is no data is a trailer, which says nothing here.
+            let Ok(data) = frame.into_data() else { continue };
+            let read = read(this.first, this.joined);
+            if data.len() > bytes_max.saturating_sub(read) {
+                return Poll::Ready(Err(Unread::TooLarge));
             }
-            joined.extend_from_slice(&data);
+            if read == 0 {
+                *this.first = data;
+            } else {
+                if this.joined.is_empty() {
+                    this.joined.extend_from_slice(this.first);
+                }
+                this.joined.extend_from_slice(&data);
+            }
         }
+        let (first, joined) = (std::mem::take(this.first), std::mem::take(this.joined));
+        Poll::Ready(Ok(if joined.is_empty() { first } else { joined.freeze() }))
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
+    use std::future::poll_fn;
+    use std::pin::pin;
 
     use http_body::Frame;
     use http_body_util::Full;
 
     use super::*;
+
+    async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, Unread> {
+        let mut reading = pin!(Reading::new(body));
+        poll_fn(|context| reading.as_mut().poll(bytes_max, context)).await
+    }
 
     /// A body of several pieces that does not say how long it is.
     struct Pieces(VecDeque<Result<Frame<Bytes>, &'static str>>);

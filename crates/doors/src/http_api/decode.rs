@@ -8,20 +8,19 @@
 //! it is wrong.
 
 mod object;
+mod own_limit;
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use serde::de::{Error, MapAccess};
 use serde_json::error::Category;
 use serde_path_to_error::Segment;
 use smallvec::SmallVec;
-use tidegate_engine::{
-    DESCRIPTORS_MAX, Descriptor, Entry, FixedWindow, Limit, Period, Request, Unit, Window,
-};
+use tidegate_engine::{DESCRIPTORS_MAX, Descriptor, Entry, Limit, Request};
 
 use super::complaint::{Complaint, Place};
-use object::{Object, Text, Whole, Written};
+use object::{Object, Written, required, some_number, text};
+use own_limit::OwnLimit;
 
 /// How much is said of what is wrong: it may repeat a value.
 const SAID_CHARS_MAX: usize = 256;
@@ -103,7 +102,13 @@ pub(super) fn release(body: &[u8]) -> Result<AskedRelease<'_>, Complaint> {
 }
 
 fn read<'a, T: Object<'a>>(body: &'a [u8]) -> Result<T, Complaint> {
-    match serde_json::from_slice::<Written<T>>(body) {
+    // Looking at the encoding once is cheaper than at each text of the body.
+    let read = match str::from_utf8(body) {
+        Ok(text) => serde_json::from_str::<Written<T>>(text),
+        // Says where.
+        Err(_) => serde_json::from_slice(body),
+    };
+    match read {
         Ok(Written(asked)) => Ok(asked),
         Err(error) => Err(complain::<T>(body, &error)),
     }
@@ -234,16 +239,16 @@ impl<'a> Object<'a> for Asked<'a> {
         map: &mut A,
     ) -> Result<(), A::Error> {
         match field {
-            0 => draft.domain = Some(map.next_value::<Text<'a>>()?.0),
+            0 => draft.domain = Some(text(map)?),
             1 => draft.descriptors = Some(map.next_value()?),
-            _ => draft.cost = whole(map)?,
+            _ => draft.cost = some_number(map)?,
         }
         Ok(())
     }
 
     fn finish<E: Error>(draft: Self::Draft) -> Result<Self, E> {
-        let domain = draft.domain.ok_or_else(|| E::missing_field("domain"))?;
-        let descriptors = draft.descriptors.ok_or_else(|| E::missing_field("descriptors"))?;
+        let domain = required(draft.domain, "domain")?;
+        let descriptors = required(draft.descriptors, "descriptors")?;
         if domain.is_empty() {
             return Err(E::custom("`domain` is empty"));
         }
@@ -279,17 +284,17 @@ impl<'a> Object<'a> for AskedDescriptor<'a> {
     ) -> Result<(), A::Error> {
         match field {
             0 => draft.entries = Some(map.next_value()?),
-            1 => draft.cost = whole(map)?,
+            1 => draft.cost = some_number(map)?,
             _ => {
                 let limit = map.next_value::<Option<Written<OwnLimit>>>()?;
-                draft.limit = limit.map(|Written(OwnLimit(limit))| limit);
+                draft.limit = limit.map(|Written(limit)| limit.into_limit());
             }
         }
         Ok(())
     }
 
     fn finish<E: Error>(draft: Self::Draft) -> Result<Self, E> {
-        let entries = draft.entries.ok_or_else(|| E::missing_field("entries"))?;
+        let entries = required(draft.entries, "entries")?;
         if entries.is_empty() {
             return Err(E::custom("`entries` is empty: such a descriptor meets no rule"));
         }
@@ -313,7 +318,7 @@ impl<'a> Object<'a> for AskedEntry<'a> {
         field: usize,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        let text = map.next_value::<Text<'a>>()?.0;
+        let text = text(map)?;
         match field {
             0 => draft.key = Some(text),
             _ => draft.value = Some(text),
@@ -322,54 +327,9 @@ impl<'a> Object<'a> for AskedEntry<'a> {
     }
 
     fn finish<E: Error>(draft: Self::Draft) -> Result<Self, E> {
-        let key = draft.key.ok_or_else(|| E::missing_field("key"))?;
-        let value = draft.value.ok_or_else(|| E::missing_field("value"))?;
+        let key = required(draft.key, "key")?;
+        let value = required(draft.value, "value")?;
         Ok(AskedEntry { key, value })
-    }
-}
-
-/// A limit that the request brings along: so much in each window.
-#[derive(Debug)]
-struct OwnLimit(Limit);
-
-#[derive(Debug, Default)]
-pub(super) struct LimitDraft<'a> {
-    requests_per_unit: Option<u64>,
-    unit: Option<Cow<'a, str>>,
-    per_ms: Option<u64>,
-}
-
-impl<'a> Object<'a> for OwnLimit {
-    type Draft = LimitDraft<'a>;
-    const CALLED: &'static str =
-        "a limit: an object with `requests_per_unit`, and `unit` or `per_ms`";
-    const FIELDS: &'static [&'static str] = &["requests_per_unit", "unit", "per_ms"];
-
-    fn fill<A: MapAccess<'a>>(
-        draft: &mut Self::Draft,
-        field: usize,
-        map: &mut A,
-    ) -> Result<(), A::Error> {
-        match field {
-            0 => draft.requests_per_unit = Some(map.next_value::<Whole>()?.0),
-            1 => draft.unit = map.next_value::<Option<Text<'a>>>()?.map(|Text(unit)| unit),
-            _ => draft.per_ms = whole(map)?,
-        }
-        Ok(())
-    }
-
-    fn finish<E: Error>(draft: Self::Draft) -> Result<Self, E> {
-        let amount =
-            draft.requests_per_unit.ok_or_else(|| E::missing_field("requests_per_unit"))?;
-        let period = match (draft.unit, draft.per_ms) {
-            (Some(unit), None) => Unit::from_word(&unit).map(Unit::period).ok_or_else(|| {
-                let words = Unit::WORDS.join(", ");
-                E::custom(format!("there is no unit `{unit}`; there are: {words}"))
-            })?,
-            (None, Some(per)) => Period::new(Duration::from_millis(per)).map_err(E::custom)?,
-            _ => return Err(E::custom("a limit has either `unit` or `per_ms`")),
-        };
-        Ok(OwnLimit(Limit::new(FixedWindow::new(amount, Window::Every(period)))))
     }
 }
 
@@ -383,19 +343,14 @@ impl<'a> Object<'a> for AskedRelease<'a> {
         _: usize,
         map: &mut A,
     ) -> Result<(), A::Error> {
-        *draft = Some(map.next_value::<Text<'a>>()?.0);
+        *draft = Some(text(map)?);
         Ok(())
     }
 
     fn finish<E: Error>(draft: Self::Draft) -> Result<Self, E> {
-        let permit = draft.ok_or_else(|| E::missing_field("permit"))?;
+        let permit = required(draft, "permit")?;
         Ok(AskedRelease { permit })
     }
-}
-
-/// A number that may be left out, also as `null`.
-fn whole<'a, A: MapAccess<'a>>(map: &mut A) -> Result<Option<u64>, A::Error> {
-    Ok(map.next_value::<Option<Whole>>()?.map(|Whole(number)| number))
 }
 
 #[cfg(test)]

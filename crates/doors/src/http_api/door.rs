@@ -1,42 +1,33 @@
 //! The door itself: one HTTP request in, one answer out.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use hyper::service::Service;
 use serde::Serialize;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Verb};
-use tidegate_rules::closest;
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verb};
 
-use super::body::{self, Unread};
+use super::answer::{Answer, available, json, json_with, text, to_json, uncached, without_body};
+use super::body::{Reading, Unread};
 use super::complaint::Complaint;
 use super::decode::{self, Asked, Question};
-use super::encode::{self, Told};
+use super::encode::Told;
 use super::explain::explain;
+use super::head::{RefusalStatus, expect_json, lost, refusal_status};
 use super::health::Health;
 use super::openapi::OPENAPI;
-use super::permits::{self, HeldSlots, Permits, Token};
-use super::route::{self, Astray, ROUTES, Route};
+use super::permits::{self, Permits, Token};
+use super::route::{self, Route};
 use super::rules_view::{self, RulesView};
 use super::settings::{HttpApiSettings, Verbs};
-use crate::headers::Fields;
 use crate::meter::{Answered, Meter};
 use crate::notice::Notice;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-
-/// An answer of the door.
-pub(super) type Answer = Response<Full<Bytes>>;
+use crate::slots::HeldSlots;
 
 /// Answers what comes to `/json`, given the body.
 pub type JsonHandler =
@@ -59,12 +50,12 @@ pub struct HttpApiParts {
 
 /// Checks over HTTP with JSON. Clones are cheap and share everything.
 pub struct HttpApi<S = MemoryStore, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    pub(super) shared: Arc<Shared<S, C>>,
 }
 
-struct Shared<S, C> {
-    engine: Arc<Engine<S, C>>,
-    parts: HttpApiParts,
+pub(super) struct Shared<S, C> {
+    pub(super) engine: Arc<Engine<S, C>>,
+    pub(super) parts: HttpApiParts,
     permits: Permits,
 }
 
@@ -72,11 +63,10 @@ struct Shared<S, C> {
 struct Decided {
     status: StatusCode,
     answered: Answered,
-    fields: Fields,
 }
 
 /// An answer, and how to count it; what decides nothing is not counted.
-type Counted = (Answer, Option<Answered>);
+pub(super) type Counted = (Answer, Option<Answered>);
 
 impl<S, C> HttpApi<S, C> {
     /// A door to this engine.
@@ -91,10 +81,17 @@ where
     S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> Answer {
+    pub(super) async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> Answer {
         let began = self.engine.clock().now();
         let head = request.method() == Method::HEAD;
-        let (answer, answered) = match self.respond(request).await {
+        let responded = self.respond(request).await;
+        let answer = self.count(responded, began);
+        if head { without_body(answer) } else { answer }
+    }
+
+    /// Counts an answer that was begun at an instant.
+    pub(super) fn count(&self, responded: Result<Counted, Complaint>, began: Timestamp) -> Answer {
+        let (answer, answered) = match responded {
             Ok(counted) => counted,
             Err(complaint) => (complaint.into_response(), Some(Answered::Invalid)),
         };
@@ -102,7 +99,7 @@ where
             let took = self.engine.clock().now().since(began);
             self.parts.meter.count(answered, took.into());
         }
-        if head { without_body(answer) } else { answer }
+        answer
     }
 
     async fn respond<B: Body<Data = Bytes>>(
@@ -127,7 +124,7 @@ where
                 self.permit_verb(verb)?;
                 let refusal = refusal_status(verb, parts.uri.query())?;
                 let body = self.read_json(&parts.headers, body).await?;
-                self.apply(verb, refusal, &body).await
+                self.apply(verb, refusal, &body, HeaderMap::new()).await
             }
             Route::Release => {
                 let body = self.read_json(&parts.headers, body).await?;
@@ -149,24 +146,23 @@ where
         }
     }
 
-    /// Decides one request or a batch.
-    async fn apply(
+    /// Decides one request or a batch. `headers` is an empty map for the answer.
+    pub(super) async fn apply(
         &self,
         verb: Verb,
         refusal: RefusalStatus,
         body: &[u8],
+        mut headers: HeaderMap,
     ) -> Result<Counted, Complaint> {
         let mut out = Vec::new();
         match decode::question(body, self.parts.settings.batch_max)? {
             Question::One(asked) => {
-                let decided = self.decide(verb, &asked, Telling::Single, &mut out).await;
+                let decided = self.decide(verb, &asked, Some(&mut headers), &mut out).await;
                 let status = match refusal {
                     RefusalStatus::AsDecided => decided.status,
                     RefusalStatus::AlwaysOk => StatusCode::OK,
                 };
-                let mut answer = json(status, out);
-                decided.fields.add_to(answer.headers_mut());
-                Ok((answer, Some(decided.answered)))
+                Ok((json_with(headers, status, out), Some(decided.answered)))
             }
             Question::Batch(all) => {
                 let mut answered = Answered::Admitted;
@@ -175,21 +171,22 @@ where
                     if place > 0 {
                         out.push(b',');
                     }
-                    let decided = self.decide(verb, asked, Telling::Batch, &mut out).await;
+                    let decided = self.decide(verb, asked, None, &mut out).await;
                     answered = graver(answered, decided.answered);
                 }
                 out.extend_from_slice(b"]}");
-                Ok((json(StatusCode::OK, out), Some(answered)))
+                Ok((json_with(headers, StatusCode::OK, out), Some(answered)))
             }
         }
     }
 
-    /// Decides one request, and writes its answer.
+    /// Decides one request, and writes its answer: into the buffer, and into
+    /// the header fields where it stands for itself.
     async fn decide(
         &self,
         verb: Verb,
         asked: &Asked<'_>,
-        telling: Telling,
+        headers: Option<&mut HeaderMap>,
         out: &mut Vec<u8>,
     ) -> Decided {
         let entries = asked.entries();
@@ -214,7 +211,7 @@ where
             permit: kept.transpose(),
         };
         if verb == Verb::Reset {
-            encode::write_reset(&told, out);
+            told.write_reset(out);
         } else {
             told.write(out);
         }
@@ -232,11 +229,12 @@ where
             false if told.is_admitted() => Answered::Admitted,
             false => Answered::Refused,
         };
-        let tells = matches!(telling, Telling::Single)
-            && matches!(verb, Verb::Check | Verb::Peek)
-            && told.is_admitted() != notice.is_refusal();
-        let fields = tells.then(|| self.parts.settings.headers.fields(&notice, now));
-        Decided { status, answered, fields: fields.unwrap_or_default() }
+        let tells =
+            matches!(verb, Verb::Check | Verb::Peek) && told.is_admitted() != notice.is_refusal();
+        if let Some(headers) = headers.filter(|_| tells) {
+            self.parts.settings.headers.add_to(headers, &notice, now);
+        }
+        Decided { status, answered }
     }
 
     /// Hands `/json` to whoever answers it.
@@ -263,7 +261,7 @@ where
         } else {
             (StatusCode::INTERNAL_SERVER_ERROR, "")
         };
-        uncached(with_type(TEXT, status, body))
+        uncached(text(status, body))
     }
 
     fn live(&self) -> Answer {
@@ -288,7 +286,7 @@ where
         uncached(json(available(ready), to_json(&Ready { ready, reasons })))
     }
 
-    fn permit_verb(&self, verb: Verb) -> Result<(), Complaint> {
+    pub(super) fn permit_verb(&self, verb: Verb) -> Result<(), Complaint> {
         let charging_only = self.parts.settings.verbs == Verbs::ChargingOnly;
         if charging_only && matches!(verb, Verb::Refund | Verb::Reset) {
             let detail = "giving back and forgetting what was counted is switched off here";
@@ -303,86 +301,34 @@ where
         headers: &HeaderMap,
         body: B,
     ) -> Result<Bytes, Complaint> {
-        if let Some(kind) = headers.get(CONTENT_TYPE)
-            && !is_json(kind.as_bytes())
-        {
-            let kind = String::from_utf8_lossy(kind.as_bytes());
-            let kind: String = kind.chars().take(64).collect();
-            let detail = format!("the body is said to be `{kind}`, not JSON");
-            return Err(Complaint::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).hint(
-                "send `content-type: application/json`; curl does with `--json`".to_owned(),
-            ));
-        }
+        expect_json(headers)?;
         self.read(body).await
     }
 
     async fn read<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, Complaint> {
         let bytes_max = self.parts.settings.body_bytes_max;
-        body::read(body, bytes_max).await.map_err(|unread| match unread {
+        let mut reading = pin!(Reading::new(body));
+        let read = poll_fn(|context| reading.as_mut().poll(bytes_max, context)).await;
+        read.map_err(|unread| self.unread(unread))
+    }
+
+    /// What to say of a body that cannot be read.
+    #[cold]
+    pub(super) fn unread(&self, unread: Unread) -> Complaint {
+        let bytes_max = self.parts.settings.body_bytes_max;
+        match unread {
             Unread::TooLarge => Complaint::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is larger than {bytes_max} bytes"),
             )
             .hint("send several smaller batches".to_owned()),
             Unread::Broken => Complaint::bad_request("the body broke off before its end"),
-        })
+        }
     }
 }
 
 const RELEASED: &str = "{\"released\":true}";
 const NOT_RELEASED: &str = "{\"released\":false}";
-
-/// Whether an answer stands for itself or among others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Telling {
-    Single,
-    Batch,
-}
-
-/// With which status a refusal is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RefusalStatus {
-    AsDecided,
-    AlwaysOk,
-}
-
-fn refusal_status(verb: Verb, query: Option<&str>) -> Result<RefusalStatus, Complaint> {
-    let mut status = RefusalStatus::AsDecided;
-    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        if pair != "status=200" || !matches!(verb, Verb::Check | Verb::Peek) {
-            let shown: String = pair.chars().take(64).collect();
-            let complaint = Complaint::bad_request(format!("there is no parameter `{shown}`"));
-            let hint = "`/v1/check` and `/v1/peek` have `status=200`, and there is no other";
-            return Err(complaint.hint(hint.to_owned()));
-        }
-        status = RefusalStatus::AlwaysOk;
-    }
-    Ok(status)
-}
-
-/// What to say of a request that leads nowhere.
-fn lost(astray: Astray, method: &Method, path: &str) -> Complaint {
-    match astray {
-        Astray::NotFound => {
-            let shown: String = path.chars().take(64).collect();
-            let complaint =
-                Complaint::new(StatusCode::NOT_FOUND, format!("there is nothing at `{shown}`"));
-            let meant = closest(path, ROUTES.iter().map(|(path, ..)| *path));
-            complaint.hint(match meant {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "`/v1/openapi.json` says what there is".to_owned(),
-            })
-        }
-        Astray::MethodNotAllowed(methods) => {
-            let allow = methods.allow();
-            let shown: String = method.as_str().chars().take(16).collect();
-            let detail = format!("`{path}` does not take {shown}");
-            Complaint::new(StatusCode::METHOD_NOT_ALLOWED, detail)
-                .hint(format!("use {allow}"))
-                .allowing(allow)
-        }
-    }
-}
 
 /// What to count of two answers in one batch.
 const fn graver(one: Answered, other: Answered) -> Answered {
@@ -390,81 +336,6 @@ const fn graver(one: Answered, other: Answered) -> Answered {
         (Answered::Undecided, _) | (_, Answered::Undecided) => Answered::Undecided,
         (Answered::Refused, _) | (_, Answered::Refused) => Answered::Refused,
         _ => one,
-    }
-}
-
-/// `application/json`, `text/json`, or any type that ends in `+json`; what follows is not looked at.
-fn is_json(kind: &[u8]) -> bool {
-    let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    let suffix = essence.len().checked_sub(5).and_then(|at| essence.get(at..));
-    essence.eq_ignore_ascii_case(b"application/json")
-        || essence.eq_ignore_ascii_case(b"text/json")
-        || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b"+json"))
-}
-
-const fn available(so: bool) -> StatusCode {
-    if so { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
-}
-
-fn to_json(value: &impl Serialize) -> Vec<u8> {
-    // Strings and numbers always serialize.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    with_type(JSON, status, body)
-}
-
-fn with_type(kind: HeaderValue, status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
-}
-
-fn uncached(mut answer: Answer) -> Answer {
-    answer.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    answer
-}
-
-/// The same answer without its body, whose length it still tells.
-fn without_body(mut answer: Answer) -> Answer {
-    let length = std::mem::take(answer.body_mut()).size_hint().exact().unwrap_or_default();
-    answer.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
-    answer
-}
-
-impl<S, C, B> Service<Request<B>> for HttpApi<S, C>
-where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Send,
-{
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = HttpApiFuture;
-
-    fn call(&self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        HttpApiFuture(Box::pin(async move { shared.answer(request).await }))
-    }
-}
-
-/// An answer to come.
-pub struct HttpApiFuture(Pin<Box<dyn Future<Output = Answer> + Send>>);
-
-impl Future for HttpApiFuture {
-    type Output = Result<Response<Full<Bytes>>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context).map(Ok)
-    }
-}
-
-impl fmt::Debug for HttpApiFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HttpApiFuture")
     }
 }
 
@@ -496,17 +367,6 @@ impl fmt::Debug for HttpApiParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn json_is_known_by_its_content_type() {
-        for kind in ["application/json", "Application/JSON; charset=utf-8", "text/json", "a/b+json"]
-        {
-            assert!(is_json(kind.as_bytes()), "{kind}");
-        }
-        for kind in ["", "json", "application/jsonx", "application/x-www-form-urlencoded"] {
-            assert!(!is_json(kind.as_bytes()), "{kind}");
-        }
-    }
 
     #[test]
     fn a_batch_is_counted_as_its_gravest_answer() {

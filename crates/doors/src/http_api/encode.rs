@@ -3,11 +3,14 @@
 //! Each answer is written into one buffer, straight from the verdict. What has
 //! nothing to say is left out.
 
+mod object_writer;
+
 use serde::ser::{Serialize, Serializer};
 use tidegate_engine::{Algorithm, Basis, Decision, Nanos, Retry, Role, Ruling, Verdict};
 
 use super::permits::{Token, TooManyPermits};
 use crate::notice::Notice;
+use object_writer::ObjectWriter;
 
 /// Room for an answer without decisions, and for each decision.
 const ANSWER_BYTES: usize = 160;
@@ -43,24 +46,46 @@ impl<'v> Told<'_, 'v> {
         let refused = !self.is_admitted();
         let retry = if refused { self.notice.retry() } else { Retry::Now };
         let admitted_in_shadow = self.shadow && self.notice.is_refusal();
-        let answer = Answer {
-            admitted: !refused,
-            domain: self.domain,
-            rules_version: Version(verdict.snapshot().version()),
-            refused_by: self.refused_by(),
-            retry_after_ms: wait_ms(retry),
-            never: retry == Retry::Never,
-            delay_ms: some_ms(if refused { Nanos::ZERO } else { verdict.delay() }),
-            soft: verdict.is_soft() && !refused,
-            refused_in_shadow: verdict.refused_in_shadow() || admitted_in_shadow,
-            undecided: self.undecided(),
-            switched_off: verdict.is_switched_off(),
-            unknown_domain: self.is_in_unknown_domain(),
-            permit: self.permit.ok().flatten().map(Shown),
-            decisions: Decisions(verdict),
-        };
-        // Strings and numbers always serialize, and memory takes them.
-        let _ = serde_json::to_writer(out, &answer);
+        let delay = some_ms(verdict.delay());
+        let mut answer = ObjectWriter::new(out);
+        answer.flag("admitted", !refused);
+        answer.text("domain", self.domain);
+        answer.text("rules_version", Hex::of(verdict.snapshot().version()).as_str());
+        if let Some(culprit) = self.refused_by() {
+            answer.object("refused_by", |object| culprit.write(object));
+        }
+        answer.some_number("retry_after_ms", wait_ms(retry));
+        answer.flag_if("never", retry == Retry::Never);
+        answer.some_number("delay_ms", delay.filter(|_| !refused));
+        answer.flag_if("soft", verdict.is_soft() && !refused);
+        answer.flag_if("refused_in_shadow", verdict.refused_in_shadow() || admitted_in_shadow);
+        self.write_circumstances(&mut answer);
+        if let Ok(Some(token)) = self.permit {
+            answer.text("permit", &token.to_string());
+        }
+        answer.objects("decisions", verdict.rulings(), |ruling, object| {
+            write_decision(object, verdict, ruling);
+        });
+        answer.end();
+    }
+
+    /// Adds what a reset did to a buffer.
+    pub(super) fn write_reset(&self, out: &mut Vec<u8>) {
+        let verdict = self.notice.verdict();
+        let mut answer = ObjectWriter::new(out);
+        answer.text("domain", self.domain);
+        answer.text("rules_version", Hex::of(verdict.snapshot().version()).as_str());
+        answer.number("reset", u64::try_from(verdict.rulings().len()).unwrap_or(u64::MAX));
+        self.write_circumstances(&mut answer);
+        answer.end();
+    }
+
+    /// Why a verdict rests on less than its limits.
+    fn write_circumstances(&self, answer: &mut ObjectWriter<'_>) {
+        answer.some_text("undecided", self.undecided().as_deref());
+        answer.flag_if("degraded", self.notice.verdict().is_degraded());
+        answer.flag_if("switched_off", self.notice.verdict().is_switched_off());
+        answer.flag_if("unknown_domain", self.is_in_unknown_domain());
     }
 
     fn refused_by(&self) -> Option<Culprit<'v>> {
@@ -76,80 +101,39 @@ impl<'v> Told<'_, 'v> {
     }
 }
 
-/// What a reset did.
-pub(super) fn write_reset(told: &Told<'_, '_>, out: &mut Vec<u8>) {
-    let verdict = told.notice.verdict();
-    let answer = Reset {
-        domain: told.domain,
-        rules_version: Version(verdict.snapshot().version()),
-        reset: verdict.rulings().len(),
-        undecided: told.undecided(),
-        switched_off: verdict.is_switched_off(),
-        unknown_domain: told.is_in_unknown_domain(),
-    };
-    let _ = serde_json::to_writer(out, &answer);
-}
-
 /// A version of the rules: a number too large for many readers of JSON, so a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version(pub(super) u64);
 
 impl Serialize for Version {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:016x}", self.0))
+        serializer.serialize_str(Hex::of(self.0).as_str())
     }
 }
 
-#[derive(serde::Serialize)]
-struct Reset<'v> {
-    domain: &'v str,
-    rules_version: Version,
-    reset: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    undecided: Option<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    switched_off: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    unknown_domain: bool,
+/// A number in sixteen hexadecimal digits.
+struct Hex([u8; 16]);
+
+impl Hex {
+    fn of(number: u64) -> Self {
+        let mut digits = [b'0'; 16];
+        for (place, digit) in digits.iter_mut().rev().enumerate() {
+            let nibble = (number >> (place * 4)).to_le_bytes()[0] & 0xF;
+            *digit = if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        }
+        Hex(digits)
+    }
+
+    fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
-#[derive(serde::Serialize)]
-struct Answer<'v> {
-    admitted: bool,
-    domain: &'v str,
-    rules_version: Version,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused_by: Option<Culprit<'v>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
-    never: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
-    soft: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    refused_in_shadow: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    undecided: Option<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    switched_off: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    unknown_domain: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permit: Option<Shown>,
-    decisions: Decisions<'v>,
-}
-
-/// Who refused.
-#[derive(serde::Serialize)]
+/// Which limit of which descriptor.
 struct Culprit<'v> {
     descriptor: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'v str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<&'v str>,
-    #[serde(skip_serializing_if = "is_false")]
     own_limit: bool,
 }
 
@@ -163,99 +147,51 @@ impl<'v> Culprit<'v> {
             own_limit: ruling.limit.is_none(),
         }
     }
-}
 
-struct Decisions<'v>(&'v Verdict);
-
-impl Serialize for Decisions<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let rulings = self.0.rulings().iter();
-        serializer.collect_seq(rulings.map(|ruling| DecisionTold::of(self.0, ruling)))
+    fn write(&self, object: &mut ObjectWriter<'_>) {
+        object.number("descriptor", u64::from(self.descriptor));
+        object.some_text("path", self.path);
+        object.some_text("limit", self.limit);
+        object.flag_if("own_limit", self.own_limit);
     }
 }
 
-/// One limit's decision.
-#[derive(serde::Serialize)]
-struct DecisionTold<'v> {
-    descriptor: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'v str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'v str>,
-    #[serde(skip_serializing_if = "is_false")]
-    own_limit: bool,
-    admitted: bool,
-    role: &'static str,
-    quota: u64,
-    remaining: u64,
-    cost: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
-    never: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reset_after_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
-    soft: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    basis: Option<&'static str>,
+/// Writes one limit's decision.
+fn write_decision(object: &mut ObjectWriter<'_>, verdict: &Verdict, ruling: &Ruling) {
+    let algorithm = verdict.limit(ruling).map(|limit| limit.limit.algorithm());
+    // Slots come back when others are done, which nobody can foretell.
+    let foreseen = !matches!(algorithm, Some(Algorithm::Concurrency(_)));
+    let Decision { limit: quota, remaining, retry, reset_after, delay, soft, .. } = ruling.decision;
+    Culprit::of(verdict, ruling).write(object);
+    object.flag("admitted", ruling.decision.is_admitted());
+    let role = match ruling.role {
+        Role::Required => "required",
+        Role::Alternative => "alternative",
+        Role::Observed => "shadow",
+    };
+    object.text("role", role);
+    object.number("quota", quota);
+    object.number("remaining", remaining);
+    object.number("cost", ruling.cost);
+    object.some_number("retry_after_ms", wait_ms(retry).filter(|_| foreseen));
+    object.flag_if("never", retry == Retry::Never);
+    object.some_number("reset_after_ms", foreseen.then(|| ms(reset_after)));
+    object.some_number("delay_ms", some_ms(delay));
+    object.flag_if("soft", soft);
+    object.some_text("basis", basis(ruling.basis));
 }
 
-impl<'v> DecisionTold<'v> {
-    fn of(verdict: &'v Verdict, ruling: &Ruling) -> Self {
-        let limit = verdict.limit(ruling);
-        let algorithm = limit.map(|limit| limit.limit.algorithm());
-        // Slots come back when others are done, which nobody can foretell.
-        let foreseen = !matches!(algorithm, Some(Algorithm::Concurrency(_)));
-        let Decision { limit: quota, remaining, retry, reset_after, delay, soft, .. } =
-            ruling.decision;
-        let Culprit { descriptor, path, limit, own_limit } = Culprit::of(verdict, ruling);
-        DecisionTold {
-            descriptor,
-            path,
-            limit,
-            own_limit,
-            admitted: ruling.decision.is_admitted(),
-            role: match ruling.role {
-                Role::Required => "required",
-                Role::Alternative => "alternative",
-                Role::Observed => "shadow",
-            },
-            quota,
-            remaining,
-            cost: ruling.cost,
-            retry_after_ms: wait_ms(retry).filter(|_| foreseen),
-            never: retry == Retry::Never,
-            reset_after_ms: foreseen.then(|| ms(reset_after)),
-            delay_ms: some_ms(delay),
-            soft,
-            basis: match ruling.basis {
-                Basis::Exact => None,
-                Basis::Shared => Some("shared"),
-                Basis::Full => Some("full"),
-                Basis::Leased => Some("leased"),
-                Basis::Eventual => Some("eventual"),
-                Basis::Local => Some("local"),
-                Basis::Unasked => Some("unasked"),
-            },
-        }
+/// What a decision rests on, where that is not the count of its key.
+const fn basis(basis: Basis) -> Option<&'static str> {
+    match basis {
+        Basis::Exact => None,
+        Basis::Shared => Some("shared"),
+        Basis::Full => Some("full"),
+        Basis::Leased => Some("leased"),
+        Basis::Eventual => Some("eventual"),
+        Basis::Local => Some("local"),
+        Basis::Unasked => Some("unasked"),
     }
-}
-
-/// A token as text.
-struct Shown(Token);
-
-impl Serialize for Shown {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer hands out references")]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// Milliseconds, rounded up: waiting that long is enough.

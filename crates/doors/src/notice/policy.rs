@@ -90,6 +90,24 @@ impl<'v> Policy<'v> {
         }
     }
 
+    /// What the limit's counters are kept under: the same for as long as it is the same limit.
+    #[cfg(feature = "gateway")]
+    pub(crate) const fn identity(&self) -> u64 {
+        self.limit.identity
+    }
+
+    /// What its rule wants for requests over it.
+    #[cfg(feature = "gateway")]
+    pub(crate) const fn when_over(&self) -> tidegate_engine::WhenOver {
+        self.limit.when_over
+    }
+
+    /// Which of the request's descriptors met it.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn descriptor(&self) -> usize {
+        usize::try_from(self.ruling.descriptor).unwrap_or(usize::MAX)
+    }
+
     /// Identifies the limit within its verdict.
     pub(super) const fn limit_id(&self) -> usize {
         self.limit.id.index()
@@ -148,6 +166,15 @@ impl<'v> PolicyName<'v> {
             if matches!(byte, b' '..=b'~') { byte } else { b'?' }
         };
         self.text.chars().take(NAME_CHARS_MAX).map(printable)
+    }
+
+    /// The same where the name is short and written as it is, as nearly all are:
+    /// nothing to replace, and nothing that a quoted text has to escape.
+    pub(crate) fn plain(&self) -> Option<&'v [u8]> {
+        let text = self.text.as_bytes();
+        let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+        let special = text.iter().fold(false, |special, byte| special | is_special(*byte));
+        (!special && text.len() <= NAME_CHARS_MAX).then_some(text)
     }
 
     /// The number behind the name, if any.

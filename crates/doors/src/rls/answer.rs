@@ -37,6 +37,9 @@ impl Code {
 #[derive(Debug)]
 pub(super) struct Answer<'v> {
     pub(super) overall: Code,
+    /// Whether it would be over its limit, were it not for the shadow mode of
+    /// the whole service.
+    pub(super) shadowed: bool,
     /// One for each descriptor, in their order.
     pub(super) statuses: SmallVec<[DescriptorStatus<'v>; 4]>,
     /// Fields for the client.
@@ -115,8 +118,13 @@ impl<'v> Answer<'v> {
         own: &OwnLimits,
         settings: &'v RlsSettings,
     ) -> Self {
-        let mut answer =
-            Answer { overall: Code::Ok, statuses: SmallVec::new(), headers: None, metadata: None };
+        let mut answer = Answer {
+            overall: Code::Ok,
+            shadowed: false,
+            statuses: SmallVec::new(),
+            headers: None,
+            metadata: None,
+        };
         answer.fill_statuses(verdict, asked, own);
         let over = if settings.quota && verdict.undecided().is_none() {
             answer.has_no_quota_left()
@@ -131,6 +139,7 @@ impl<'v> Answer<'v> {
         }
         // In shadow only the whole is turned: the statuses say what would have been.
         answer.overall = if over && !settings.shadow { Code::OverLimit } else { Code::Ok };
+        answer.shadowed = over && settings.shadow;
         answer
     }
 

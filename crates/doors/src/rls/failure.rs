@@ -69,6 +69,12 @@ impl Failure {
         Failure::new(Code::Unknown, undecided.to_string(), Answered::Undecided)
     }
 
+    /// No rules were ever loaded, where that is an error.
+    pub(super) fn no_rules() -> Self {
+        let message = "no rate limit configuration loaded";
+        Failure::new(Code::Unknown, message, Answered::Undecided)
+    }
+
     /// The answer to a call, without a message.
     pub(super) fn response(&self) -> Response<RlsBody> {
         let mut response = Response::new(RlsBody::empty());

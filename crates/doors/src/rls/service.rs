@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -37,6 +38,9 @@ const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/Sh
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
+/// Says whether rules were loaded, also those of no domain.
+pub type HasRules = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Envoy's rate limit service. Clones are one door.
 pub struct Rls<S = MemoryStore, C = SystemClock> {
     shared: Arc<Shared<S, C>>,
@@ -47,6 +51,9 @@ struct Shared<S, C> {
     settings: RlsSettings,
     meter: Arc<Meter>,
     routes: Routes,
+    /// Calls whose answer the shadow mode of the whole service changed.
+    shadowed: AtomicU64,
+    has_rules: Option<HasRules>,
 }
 
 impl<S, C> Rls<S, C> {
@@ -58,7 +65,31 @@ impl<S, C> Rls<S, C> {
         meter: Arc<Meter>,
     ) -> Self {
         let routes = routes(health, &settings);
-        Rls { shared: Arc::new(Shared { engine, settings, meter, routes }) }
+        let shadowed = AtomicU64::new(0);
+        let has_rules = None;
+        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed, has_rules }) }
+    }
+
+    /// The same door that fails calls while there are no rules, where errors
+    /// are those of envoyproxy/ratelimit.
+    #[must_use]
+    pub fn needing_rules(self, has_rules: HasRules) -> Self {
+        let Shared { engine, settings, meter, routes, .. } = &*self.shared;
+        Rls {
+            shared: Arc::new(Shared {
+                engine: Arc::clone(engine),
+                settings: settings.clone(),
+                meter: Arc::clone(meter),
+                routes: routes.clone(),
+                shadowed: AtomicU64::new(self.shadowed()),
+                has_rules: Some(has_rules),
+            }),
+        }
+    }
+
+    /// How many requests [`RlsSettings::shadow`] let pass that were over their limit.
+    pub fn shadowed(&self) -> u64 {
+        self.shared.shadowed.load(Relaxed)
     }
 }
 
@@ -139,17 +170,29 @@ where
         own: &OwnLimits,
         tell: impl FnOnce(&Answer<'_>) -> R,
     ) -> Told<R> {
+        if !verdict.domain_is_known() && self.lacks_rules() {
+            return Err(Failure::no_rules());
+        }
         let undecided = verdict.undecided();
         if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
             return Err(Failure::of_undecided(undecided));
         }
         let answer = Answer::of(verdict, asked, own, &self.settings);
+        if answer.shadowed {
+            self.shadowed.fetch_add(1, Relaxed);
+        }
         let answered = match answer.overall {
             _ if undecided.is_some() => Answered::Undecided,
             Code::OverLimit => Answered::Refused,
             Code::Ok | Code::Unknown => Answered::Admitted,
         };
         Ok((answered, tell(&answer)))
+    }
+
+    /// Whether there are no rules where that is an error.
+    #[cold]
+    fn lacks_rules(&self) -> bool {
+        self.settings.upstream_errors && self.has_rules.as_ref().is_some_and(|has| !has())
     }
 
     /// The message of a call's body, read.

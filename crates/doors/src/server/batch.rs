@@ -8,7 +8,7 @@
 //! polled once, and only one that has to wait becomes a task. Polling
 //! a stream at once, while the connection still reads, would be wrong:
 //! the connection flushes before it takes the next stream, so each
-//! answer would be a write of its own. Decision 9 has the figures.
+//! answer would be a write of its own. Decision 10 has the figures.
 
 use std::future::poll_fn;
 use std::mem;

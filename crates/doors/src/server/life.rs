@@ -119,6 +119,11 @@ impl Life {
         add(&self.bytes, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
+    /// How many bytes were read from the client.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
     fn sample(&self) -> Sample {
         let bytes = self.bytes.load(Relaxed);
         let start = self.start.load(Relaxed);

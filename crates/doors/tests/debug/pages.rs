@@ -1,8 +1,11 @@
 //! What the pages show.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::Method;
 use serde_json::json;
-use tidegate_doors::{DebugParts, DebugSettings, RulesReading};
+use tidegate_doors::{Answered, DebugParts, DebugSettings, Meter, RulesReading};
 
 use super::support::Stage;
 
@@ -66,8 +69,17 @@ fn compat(rules: RulesReading) -> DebugParts {
         settings: DebugSettings { compat: true, ..DebugSettings::default() },
         rules: Some(Box::new(move || rules)),
         globally_shadowed: Some(Box::new(|| 4)),
+        meters: vec![asked_twice("grpc"), asked_twice("http")],
         ..DebugParts::default()
     }
+}
+
+/// A door that has answered two requests.
+fn asked_twice(door: &'static str) -> Arc<Meter> {
+    let meter = Arc::new(Meter::new(door));
+    meter.count(Answered::Admitted, Duration::ZERO);
+    meter.count(Answered::Refused, Duration::ZERO);
+    meter
 }
 
 #[tokio::test]
@@ -127,7 +139,7 @@ ratelimit.service.rate_limit.api.user.over_limit_with_local_cache: 0
 ratelimit.service.rate_limit.api.user.shadow_mode: 0
 ratelimit.service.rate_limit.api.user.total_hits: 7
 ratelimit.service.rate_limit.api.user.within_limit: 5
-ratelimit_server.ShouldRateLimit.total_requests: 0
+ratelimit_server.ShouldRateLimit.total_requests: 2
 ";
     assert_eq!(stage.get("/stats").await.body, expected);
 }

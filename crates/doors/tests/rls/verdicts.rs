@@ -1,13 +1,16 @@
 //! What each kind of rule and request is answered, over a real connection.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use tidegate_doors::rls::proto::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use tidegate_doors::rls::{HeaderNames, RlsSettings};
 use tidegate_engine::{DESCRIPTORS_MAX, Engine, FailureMode, Nanos, Options};
 use tonic::Code;
 
 use crate::support::{
-    Down, Later, costing, descriptor, door, door_of, door_to, door_with, limited, memory, request,
-    rules, rules_with, user,
+    Door, Down, Later, costing, descriptor, door, door_of, door_to, door_with, limited, memory,
+    request, rules, rules_with, user,
 };
 
 const PER_MINUTE: &str = "- {key: user, rate_limit: {unit: minute, requests_per_unit: 3}}";
@@ -195,6 +198,7 @@ async fn a_door_in_shadow_turns_only_the_whole_answer() {
     let answer = door.answer(request([user()])).await;
     let words = crate::support::shown(&answer);
     assert_eq!(words, ["OK", "OVER_LIMIT 3/MINUTE, 0 left, 60s"]);
+    assert_eq!(door.rls.shadowed(), 1, "the first request was within its limit");
     assert_eq!(
         headers(&answer),
         ["RateLimit-Limit: 3", "RateLimit-Remaining: 0", "RateLimit-Reset: 60"]
@@ -433,6 +437,28 @@ async fn what_nobody_could_decide_is_an_error_where_upstream_has_one() {
     let error = door.error(request([user()])).await;
     assert_eq!(error, (Code::Unknown, "the store cannot be used: it is down".to_owned()));
     assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn until_rules_are_loaded_calls_fail_as_upstream_fails_them() {
+    let settings = settings(|settings| settings.upstream_errors = true);
+    let mut door = door_of(|clock| Engine::new(memory(), clock), settings);
+    let loaded = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&loaded);
+    door.rls = door.rls.needing_rules(Arc::new(move || asked.load(Relaxed)));
+    let error = door.error(request([user()])).await;
+    assert_eq!(error, (Code::Unknown, "no rate limit configuration loaded".to_owned()));
+    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0]);
+    // An empty folder is rules too: of no domain.
+    loaded.store(true, Relaxed);
+    assert_eq!(door.ask(request([user()])).await, ["OK", "OK, 0 left"]);
+}
+
+#[tokio::test]
+async fn without_upstreams_errors_no_rules_means_no_limits() {
+    let door = door_of(|clock| Engine::new(memory(), clock), RlsSettings::default());
+    let door = Door { rls: door.rls.needing_rules(Arc::new(|| false)), ..door };
+    assert_eq!(door.ask(request([user()])).await, ["OK", "OK, 0 left"]);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::service::Service;
@@ -48,9 +48,13 @@ pub(crate) fn port_of(listening: &Listening) -> SocketAddr {
     }
 }
 
-/// Opens one door at one address.
+/// Opens one door at one address: one for calls where only HTTP/2 is spoken.
 pub(crate) fn open(server: &Server, endpoint: Endpoint, service: TestService) -> Listening {
-    server.open(endpoint, service).expect("a free port is there").remove(0)
+    let opened = match endpoint.protocol {
+        Protocol::Http2 => server.open_calls(endpoint, service),
+        Protocol::Auto => server.open(endpoint, service),
+    };
+    opened.expect("a free port is there").remove(0)
 }
 
 /// Waits until a condition holds that no event announces.
@@ -70,6 +74,10 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
         Err(_) => panic!("{what} did not happen"),
     }
 }
+
+/// The answer to `/long` has so many pieces.
+pub(crate) const LONG_PIECES: usize = 100;
+pub(crate) const LONG_PIECE: &str = "a piece of text that is repeated many times over";
 
 /// Answers with the path; holds back `/slow…` until it is let go, panics where
 /// the path says so.
@@ -91,6 +99,11 @@ impl Control {
         within("a slow request", self.arrived.recv()).await.expect("the service lives");
     }
 
+    /// How many requests live, and copies of the service.
+    pub(crate) fn alive(&self) -> usize {
+        self.go.receiver_count()
+    }
+
     pub(crate) fn let_go(&self) {
         self.go.send_replace(true);
     }
@@ -102,12 +115,12 @@ pub(crate) fn service() -> (TestService, Control) {
     (TestService { arrived, go }, Control { arrived: arrivals, go: let_go })
 }
 
-impl Service<Request<Incoming>> for TestService {
+impl<B> Service<Request<B>> for TestService {
     type Response = Response<UnsyncBoxBody<Bytes, Infallible>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<B>) -> Self::Future {
         let path = request.uri().path().to_owned();
         assert!(path != "/panic-at-once", "asked to panic at once");
         let mut this = self.clone();
@@ -120,6 +133,7 @@ impl Service<Request<Incoming>> for TestService {
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
             let body = match path.as_str() {
                 "/panic-in-body" | "/slow-panic-in-body" => PanickingBody.boxed_unsync(),
+                "/long" => long(),
                 _ => Full::new(Bytes::from(path)).boxed_unsync(),
             };
             let mut response = Response::new(body);
@@ -128,6 +142,13 @@ impl Service<Request<Incoming>> for TestService {
             Ok(response)
         })
     }
+}
+
+/// A body of many pieces.
+fn long() -> UnsyncBoxBody<Bytes, Infallible> {
+    let piece = || Ok(Frame::data(Bytes::from_static(LONG_PIECE.as_bytes())));
+    let pieces = std::iter::repeat_with(piece).take(LONG_PIECES);
+    StreamBody::new(tokio_stream::iter(pieces)).boxed_unsync()
 }
 
 /// Panics instead of giving its bytes.
@@ -163,6 +184,15 @@ impl Client {
     pub(crate) async fn two(io: impl Io) -> Self {
         let (sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(io)).await.expect("HTTP/2 begins");
+        Client::Two(sender, tokio::spawn(connection))
+    }
+
+    /// A client that has room for so many bytes of an answer at a time.
+    pub(crate) async fn two_with_room(io: impl Io, bytes: u32) -> Self {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(bytes);
+        let (sender, connection) =
+            builder.handshake(TokioIo::new(io)).await.expect("HTTP/2 begins");
         Client::Two(sender, tokio::spawn(connection))
     }
 

@@ -3,7 +3,9 @@
 use http::Version;
 use tidegate_doors::server::{Protocol, Server};
 
-use crate::client::{Client, endpoint, open, read, service, tcp, until, workers};
+use crate::client::{
+    Client, LONG_PIECE, LONG_PIECES, endpoint, open, read, service, tcp, until, workers,
+};
 
 #[tokio::test]
 async fn http1_and_http2_are_served_at_one_address() {
@@ -62,42 +64,79 @@ async fn many_requests_at_once_on_one_connection_are_all_answered() {
 #[tokio::test]
 async fn a_panic_costs_its_request_and_is_counted() {
     let server = Server::start(workers(1)).unwrap();
+    for protocol in [Protocol::Auto, Protocol::Http2] {
+        let (service, _control) = service();
+        let listening = open(&server, endpoint(protocol), service);
+        let mut two = Client::two(tcp(&listening).await).await;
+        assert!(two.get("/panic").await.is_err());
+        assert!(two.get("/panic-at-once").await.is_err());
+        assert_eq!(two.text("/after").await, "/after", "other streams go on");
+        assert_eq!(listening.counts().panics, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_closes_a_connection_of_http1() {
+    let server = Server::start(workers(1)).unwrap();
     let (service, _control) = service();
     let listening = open(&server, endpoint(Protocol::Auto), service);
-
-    let mut two = Client::two(tcp(&listening).await).await;
-    assert!(two.get("/panic").await.is_err());
-    assert!(two.get("/panic-at-once").await.is_err());
-    assert_eq!(two.text("/after").await, "/after", "other streams go on");
-
-    let mut one = Client::one(tcp(&listening).await).await;
-    assert!(one.get("/panic").await.is_err());
-    one.closed().await;
-    assert_eq!(listening.counts().panics, 3);
+    for path in ["/panic", "/panic-in-body"] {
+        let mut one = Client::one(tcp(&listening).await).await;
+        assert!(one.get(path).await.is_err());
+        one.closed().await;
+    }
+    until("the count", || listening.counts().panics == 2).await;
     assert_eq!(Client::one(tcp(&listening).await).await.text("/").await, "/");
 }
 
 #[tokio::test]
 async fn a_panic_in_an_answers_body_costs_its_request_and_is_counted() {
     let server = Server::start(workers(1)).unwrap();
-    let (service, mut control) = service();
-    let listening = open(&server, endpoint(Protocol::Auto), service);
+    for protocol in [Protocol::Auto, Protocol::Http2] {
+        let (service, mut control) = service();
+        let listening = open(&server, endpoint(protocol), service);
+        let mut two = Client::two(tcp(&listening).await).await;
+        assert!(two.get("/panic-in-body").await.is_err());
+        let slow = tokio::spawn(two.send("/slow-panic-in-body"));
+        control.slow_request().await;
+        control.let_go();
+        let answer = slow.await.unwrap();
+        assert!(match answer {
+            Ok(response) => read(response).await.is_err(),
+            Err(_) => true,
+        });
+        assert_eq!(two.text("/after").await, "/after", "other streams go on");
+        until("the count", || listening.counts().panics == 2).await;
+    }
+}
 
-    let mut two = Client::two(tcp(&listening).await).await;
-    assert!(two.get("/panic-in-body").await.is_err());
-    let slow = tokio::spawn(two.send("/slow-panic-in-body"));
-    control.slow_request().await;
-    control.let_go();
-    let answer = slow.await.unwrap();
-    assert!(match answer {
-        Ok(response) => read(response).await.is_err(),
-        Err(_) => true,
-    });
-    assert_eq!(two.text("/after").await, "/after", "other streams go on");
+#[tokio::test]
+async fn a_long_answer_arrives_whole_at_a_client_with_little_room() {
+    let server = Server::start(workers(1)).unwrap();
+    for protocol in [Protocol::Auto, Protocol::Http2] {
+        let (service, _control) = service();
+        let listening = open(&server, endpoint(protocol), service);
+        let mut client = Client::two_with_room(tcp(&listening).await, 1_000).await;
+        let text = client.text("/long").await;
+        assert_eq!(text.len(), LONG_PIECES * LONG_PIECE.len());
+        assert_eq!(client.text("/after").await, "/after");
+    }
+}
 
-    let mut one = Client::one(tcp(&listening).await).await;
-    assert!(one.get("/panic-in-body").await.is_err());
-    one.closed().await;
-    until("the count", || listening.counts().panics == 3).await;
-    assert_eq!(Client::one(tcp(&listening).await).await.text("/").await, "/");
+#[tokio::test]
+async fn a_request_that_its_client_gives_up_is_dropped() {
+    let server = Server::start(workers(1)).unwrap();
+    for protocol in [Protocol::Auto, Protocol::Http2] {
+        let (service, mut control) = service();
+        let listening = open(&server, endpoint(protocol), service);
+        let mut client = Client::two(tcp(&listening).await).await;
+        client.text("/before").await;
+        let before = control.alive();
+        let slow = tokio::spawn(client.send("/slow"));
+        control.slow_request().await;
+        assert!(control.alive() > before);
+        slow.abort();
+        until("the end of the request", || control.alive() == before).await;
+        assert_eq!(client.text("/after").await, "/after");
+    }
 }

@@ -83,6 +83,19 @@ fn what_is_switched_off_is_not_observed() {
 }
 
 #[test]
+fn hits_near_a_limit_are_those_of_its_last_fifth() {
+    let rules =
+        "- {key: user, rate_limit: {unit: day, requests_per_unit: 7}, detailed_metric: true}";
+    let (engine, observations) = watched(rules, ObservationsConfig::default());
+    let near = |_| {
+        check(&engine, "7");
+        observations.values()[0].tally.near
+    };
+    // Four fifths of seven are five and a bit.
+    assert_eq!([(); 9].map(near), [0, 0, 0, 0, 0, 1, 2, 2, 2]);
+}
+
+#[test]
 fn callers_cannot_forge_lines_or_fill_them() {
     let (engine, observations) = watched(&one_a_day(""), ObservationsConfig::default());
     let nasty = "a\n\u{1b}[31m\"b".to_owned();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
-use tidegate_engine::{Request, Role, Ruling, Tally, Verdict};
+use tidegate_engine::{NearLimit, Request, Role, Ruling, Tally, Verdict};
 
 use super::OTHERS;
 use super::shards::Shards;
@@ -45,7 +45,7 @@ impl Series {
 #[derive(Debug)]
 pub(super) struct Values {
     series_max: usize,
-    near_millionths: u32,
+    near: NearLimit,
     hashes: RandomState,
     shards: Shards<HashTable<Kept>>,
     kept: AtomicUsize,
@@ -63,7 +63,7 @@ impl Values {
     pub(super) fn new(series_max: usize, near_millionths: u32) -> Self {
         Values {
             series_max,
-            near_millionths,
+            near: NearLimit::from_millionths(near_millionths),
             hashes: RandomState::default(),
             shards: Shards::new(HashTable::new),
             kept: AtomicUsize::new(0),
@@ -125,12 +125,12 @@ impl Values {
         self.shards.change(hash, |table| {
             match table.entry(hash, |known| known.hash == hash, |known| known.hash) {
                 Place::Occupied(mut known) => {
-                    add(&mut known.get_mut().series.tally, self.near_millionths, ruling);
+                    add(&mut known.get_mut().series.tally, self.near, ruling);
                 }
                 Place::Vacant(place) => {
                     if kept.fetch_add(1, Ordering::Relaxed) < kept_max {
                         let mut series = series();
-                        add(&mut series.tally, self.near_millionths, ruling);
+                        add(&mut series.tally, self.near, ruling);
                         place.insert(Kept { hash, series });
                     } else {
                         kept.fetch_sub(1, Ordering::Relaxed);
@@ -168,15 +168,13 @@ impl Values {
 }
 
 /// Counts one decision as the engine does for its limits.
-fn add(tally: &mut Tally, near_millionths: u32, ruling: &Ruling) {
+fn add(tally: &mut Tally, near: NearLimit, ruling: &Ruling) {
     let add = |count: &mut u64, hits: u64| *count = count.saturating_add(hits);
     let (decision, cost) = (&ruling.decision, ruling.cost);
     if decision.is_admitted() {
         let used = decision.limit.saturating_sub(decision.remaining);
         add(&mut tally.within, cost);
-        let scaled = u128::from(decision.limit) * u128::from(near_millionths) / 1_000_000;
-        let near_from = u64::try_from(scaled).unwrap_or(u64::MAX);
-        add(&mut tally.near, cost.min(used.saturating_sub(near_from)));
+        add(&mut tally.near, near.part(decision.limit, used, cost));
         add(&mut tally.soft, if decision.soft { cost } else { 0 });
     } else {
         add(&mut tally.over, cost);

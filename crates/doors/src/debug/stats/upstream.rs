@@ -13,7 +13,7 @@ use crate::debug::hits::HitsReading;
 use crate::debug::observations::Reason;
 
 /// The meter of the door that envoyproxy/ratelimit has too.
-const RLS: &str = "rls";
+const RLS: &str = "grpc";
 
 pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     let mut stats = StatsReading::default();

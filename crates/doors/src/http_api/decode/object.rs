@@ -103,9 +103,35 @@ fn unknown(name: &str, fields: &[&str]) -> String {
     }
 }
 
-/// A text, borrowed where nothing in it is escaped.
+/// Reads a text, borrowed where nothing in it is escaped.
+pub(super) fn text<'a, A: MapAccess<'a>>(map: &mut A) -> Result<Cow<'a, str>, A::Error> {
+    map.next_value::<Text<'a>>().map(|Text(text)| text)
+}
+
+/// Reads a text that may be `null`.
+pub(super) fn some_text<'a, A: MapAccess<'a>>(
+    map: &mut A,
+) -> Result<Option<Cow<'a, str>>, A::Error> {
+    Ok(map.next_value::<Option<Text<'a>>>()?.map(|Text(text)| text))
+}
+
+/// Reads a whole number, not below zero.
+pub(super) fn number<'a, A: MapAccess<'a>>(map: &mut A) -> Result<u64, A::Error> {
+    map.next_value::<Whole>().map(|Whole(number)| number)
+}
+
+/// Reads a whole number that may be `null`.
+pub(super) fn some_number<'a, A: MapAccess<'a>>(map: &mut A) -> Result<Option<u64>, A::Error> {
+    Ok(map.next_value::<Option<Whole>>()?.map(|Whole(number)| number))
+}
+
+/// A field that must be there.
+pub(super) fn required<T, E: Error>(field: Option<T>, name: &'static str) -> Result<T, E> {
+    field.ok_or_else(|| E::missing_field(name))
+}
+
 #[derive(Debug)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
+struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -131,9 +157,8 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// A whole number, not below zero.
 #[derive(Debug)]
-pub(super) struct Whole(pub(super) u64);
+struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use tidegate_engine::{FixedWindow, Unit, Window};
 
 use super::*;
 

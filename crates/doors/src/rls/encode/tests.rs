@@ -49,6 +49,7 @@ proptest! {
     ) {
         let answer = Answer {
             overall,
+            shadowed: false,
             statuses: statuses
                 .iter()
                 .map(|(code, limit, remaining, reset_seconds)| DescriptorStatus {

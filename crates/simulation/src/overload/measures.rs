@@ -1,0 +1,282 @@
+//! What an episode is worth, in numbers.
+
+use std::ops::Range;
+
+use tidegate_overload::Category;
+
+use super::record::{Record, Second};
+use super::scenario::Script;
+use crate::time::SECOND;
+
+/// A level that turns by less than this, in parts of itself, has not turned.
+const TURN: f64 = 0.02;
+/// Seconds over which availability is judged.
+const JUDGED: usize = 5;
+/// A class is available when so many are served.
+const AVAILABLE: f64 = 0.99;
+
+/// The numbers of one episode. `None` where a number has no meaning: no critical
+/// requests came, or nothing was restored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Measures {
+    /// Critical answered in time of critical offered, in the first seconds of trouble.
+    pub(crate) critical_onset: Option<f64>,
+    /// The same once things have settled.
+    pub(crate) critical_steady: Option<f64>,
+    /// All answered in time, in capacities.
+    pub(crate) goodput: f64,
+    /// All answered in time of what could have been.
+    pub(crate) of_optimum: f64,
+    /// Latencies of critical requests in milliseconds.
+    pub(crate) critical_p50: Option<f64>,
+    pub(crate) critical_p99: Option<f64>,
+    pub(crate) critical_p999: Option<f64>,
+    /// The second of them beside that of an unloaded server.
+    pub(crate) p99_ratio: Option<f64>,
+    /// Between the most and the least admitted in a second, in capacities.
+    pub(crate) oscillation: f64,
+    /// The same with seconds averaged over ten, which leaves out the chance of service times.
+    pub(crate) oscillation_10s: f64,
+    /// Turns of the level, each minute.
+    pub(crate) reversals: f64,
+    /// Seconds until the level is near where it settles.
+    pub(crate) shed_after: Option<f64>,
+    /// Seconds from the end of the trouble until every category is available.
+    pub(crate) restored_after: Option<f64>,
+    /// How often a category became unavailable after that.
+    pub(crate) shed_again: f64,
+    /// Seconds in which critical was refused and others were admitted, of all in trouble.
+    pub(crate) inversion: f64,
+    /// Requests refused, all along.
+    pub(crate) refused: f64,
+    /// Of these, critical ones.
+    pub(crate) refused_critical: f64,
+    /// How much higher the limit ends than it was, in parts of it.
+    pub(crate) limit_growth: f64,
+    /// How much the admitted share ends above what it was, in parts of it.
+    pub(crate) level_growth: f64,
+    /// Worker time spent on refusing.
+    pub(crate) refusing: f64,
+    /// How alike tenants that read are treated: 1 when all are.
+    pub(crate) jain: f64,
+    /// How sure a tenant that reads can be of its outcome: 1/2 is a coin, 1 is certain.
+    pub(crate) stickiness: f64,
+    /// Tasks of which every call was answered in time.
+    pub(crate) tasks: f64,
+    /// Tripwire's score: success × seconds / √latency.
+    pub(crate) score: f64,
+    /// Requests made for each that was wanted.
+    pub(crate) amplification: f64,
+}
+
+impl Measures {
+    pub(crate) fn of(script: &Script, record: &Record) -> Self {
+        let seconds = &record.seconds;
+        let capacity = capacity(script);
+        let steady = within(seconds, &script.steady);
+        let length = steady.len().max(1) as f64;
+        let good = sum(steady, |second| total(&second.good)) / length;
+        let offered = sum(steady, |second| total(&second.offered)) / length;
+        let critical = |percent| critical_latency(record, percent);
+        let unloaded = script.service.percentile(99.0) as f64 / 1e6;
+        let (jain, stickiness) = fairness(&record.tenants.admitted_shares(Category::Get));
+        Measures {
+            critical_onset: critical_share(within(seconds, &script.onset)),
+            critical_steady: critical_share(steady),
+            goodput: good / capacity,
+            of_optimum: good / offered.min(capacity).max(1.0),
+            critical_p50: critical(50.0),
+            critical_p99: critical(99.0),
+            critical_p999: critical(99.9),
+            p99_ratio: critical(99.0).map(|p99| p99 / unloaded),
+            oscillation: swing(steady, 1) / capacity,
+            oscillation_10s: swing(steady, 10) / capacity,
+            reversals: reversals(steady) / (length / 60.0),
+            shed_after: shed_after(seconds, script),
+            restored_after: restored(seconds, script).map(|(after, _)| after),
+            shed_again: restored(seconds, script).map_or(0.0, |(_, again)| again),
+            inversion: inversion(within(seconds, &(script.onset.start..script.steady.end))),
+            refused: sum(seconds, |second| total(&second.refused)),
+            refused_critical: sum(seconds, |second| second.refused[Category::Critical.rank()]),
+            limit_growth: growth(steady, |second| second.dials.limit),
+            level_growth: growth(steady, |second| second.dials.level),
+            refusing: record.refusing / (f64::from(script.workers) * length * SECOND as f64),
+            jain,
+            stickiness,
+            tasks: sum(steady, |second| second.tasks_good)
+                / sum(steady, |second| second.tasks_offered).max(1.0),
+            score: score(record),
+            amplification: 1.0 + sum(steady, |second| second.retries) / (offered * length).max(1.0),
+        }
+    }
+}
+
+/// Requests a second that the workers of a script can serve.
+pub(crate) fn capacity(script: &Script) -> f64 {
+    f64::from(script.workers) * SECOND as f64 / script.service.mean() as f64
+}
+
+fn within<'a>(seconds: &'a [Second], range: &Range<usize>) -> &'a [Second] {
+    seconds.get(range.start..range.end.min(seconds.len())).unwrap_or(&[])
+}
+
+fn total(counts: &[u32; 4]) -> u32 {
+    counts.iter().sum()
+}
+
+fn sum(seconds: &[Second], count: impl Fn(&Second) -> u32) -> f64 {
+    seconds.iter().map(|second| f64::from(count(second))).sum()
+}
+
+fn critical_share(seconds: &[Second]) -> Option<f64> {
+    let rank = Category::Critical.rank();
+    let offered = sum(seconds, |second| second.offered[rank]);
+    (offered > 0.0).then(|| sum(seconds, |second| second.good[rank]) / offered)
+}
+
+fn critical_latency(record: &Record, percent: f64) -> Option<f64> {
+    let nanos = record.critical.percentile(percent);
+    (nanos > 0.0).then_some(nanos / 1e6)
+}
+
+/// Between the most and the least admitted in a second, averaged over so many.
+fn swing(seconds: &[Second], over: usize) -> f64 {
+    let admitted: Vec<f64> =
+        seconds.iter().map(|second| f64::from(total(&second.admitted))).collect();
+    let means = admitted.windows(over).map(|window| window.iter().sum::<f64>() / over as f64);
+    let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+    for mean in means {
+        least = least.min(mean);
+        most = most.max(mean);
+    }
+    (most - least).max(0.0)
+}
+
+/// How often the level turned by more than a little.
+fn reversals(seconds: &[Second]) -> f64 {
+    let mut levels = seconds.iter().map(|second| second.dials.level);
+    let Some(first) = levels.next() else { return 0.0 };
+    let (mut extreme, mut rising, mut turns) = (first, None, 0.0);
+    for level in levels {
+        let moved = (level - extreme) / extreme.max(1e-9);
+        match rising {
+            None if moved.abs() > TURN => (rising, extreme) = (Some(moved > 0.0), level),
+            Some(up) if (moved > 0.0) == up => extreme = level,
+            Some(up) if moved.abs() > TURN => {
+                turns += 1.0;
+                (rising, extreme) = (Some(!up), level);
+            }
+            _ => {}
+        }
+    }
+    turns
+}
+
+/// When the level, or the admitted rate where there is no level, is within a tenth of
+/// where it settles.
+fn shed_after(seconds: &[Second], script: &Script) -> Option<f64> {
+    let steady = within(seconds, &script.steady);
+    let has_level = steady.iter().any(|second| second.dials.level < 0.999);
+    let value = |second: &Second| {
+        if has_level { second.dials.level } else { f64::from(total(&second.admitted)) }
+    };
+    let settled = steady.iter().map(value).sum::<f64>() / steady.len().max(1) as f64;
+    let trouble = within(seconds, &(script.onset.start..script.steady.end));
+    let near = |second: &Second| (value(second) / settled.max(1e-9) - 1.0).abs() <= 0.1;
+    trouble.iter().position(near).map(|place| place as f64)
+}
+
+/// When every category was available again after the trouble, and how often one was not
+/// after that.
+fn restored(seconds: &[Second], script: &Script) -> Option<(f64, f64)> {
+    let after = within(seconds, &(script.relief?..seconds.len()));
+    let available: Vec<bool> = after.windows(JUDGED).map(all_available).collect();
+    let restored = available.iter().position(|available| *available)?;
+    let later = available.get(restored..)?;
+    let again = later.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+    Some((restored as f64, again as f64))
+}
+
+fn all_available(seconds: &[Second]) -> bool {
+    Category::ALL.iter().all(|category| {
+        let rank = category.rank();
+        let lost = sum(seconds, |second| second.refused[rank] + second.late[rank]);
+        let offered = sum(seconds, |second| second.offered[rank]);
+        lost <= offered * (1.0 - AVAILABLE)
+    })
+}
+
+fn inversion(seconds: &[Second]) -> f64 {
+    let rank = Category::Critical.rank();
+    let inverted = seconds.iter().filter(|second| {
+        second.refused[rank] > 0 && total(&second.admitted) > second.admitted[rank]
+    });
+    inverted.count() as f64 / seconds.len().max(1) as f64
+}
+
+/// The mean of the last tenth over the mean of the first tenth, less one.
+fn growth(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
+    let tenth = (seconds.len() / 10).max(1);
+    let mean = |part: &[Second]| part.iter().map(&of).sum::<f64>() / part.len().max(1) as f64;
+    let first = mean(seconds.get(..tenth).unwrap_or(&[]));
+    let last = mean(seconds.get(seconds.len().saturating_sub(tenth)..).unwrap_or(&[]));
+    if first > 0.0 { last / first - 1.0 } else { 0.0 }
+}
+
+/// Jain's index of the admitted shares, and how far they are from a coin's.
+fn fairness(shares: &[f64]) -> (f64, f64) {
+    let count = shares.len().max(1) as f64;
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    let sum: f64 = shares.iter().sum();
+    let jain = if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 };
+    let sure = shares.iter().map(|share| share.max(1.0 - share)).sum::<f64>() / count;
+    (jain, sure)
+}
+
+fn score(record: &Record) -> f64 {
+    let seconds = &record.seconds;
+    let good = sum(seconds, |second| total(&second.good));
+    let offered = sum(seconds, |second| total(&second.offered));
+    let latency = record.good.mean() / SECOND as f64;
+    good / offered.max(1.0) * seconds.len() as f64 / latency.max(1e-9).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overload::shield::Dials;
+
+    fn levels(levels: &[f64]) -> Vec<Second> {
+        let dials = |level: &f64| Dials { level: *level, limit: 10.0 };
+        let mut record = Record::new();
+        levels.iter().for_each(|level| record.next_second(dials(level), false));
+        record.seconds
+    }
+
+    #[test]
+    fn a_level_that_trembles_does_not_turn() {
+        assert_eq!(reversals(&levels(&[0.1, 0.101, 0.1, 0.101])), 0.0);
+        assert_eq!(reversals(&levels(&[0.1, 0.2, 0.3, 0.4])), 0.0);
+        assert_eq!(reversals(&levels(&[0.1, 0.2, 0.1, 0.2])), 2.0);
+    }
+
+    #[test]
+    fn a_slow_turn_is_a_turn() {
+        let slow: Vec<f64> = [1.0, 1.01, 1.02, 1.03, 1.02, 1.01, 1.0, 0.99].to_vec();
+        assert_eq!(reversals(&levels(&slow)), 1.0);
+    }
+
+    #[test]
+    fn equal_shares_are_fair_and_sure_shares_are_sticky() {
+        assert_eq!(fairness(&[0.5, 0.5]), (1.0, 0.5));
+        assert_eq!(fairness(&[1.0, 0.0]), (0.5, 1.0));
+        assert_eq!(fairness(&[]), (1.0, 0.0));
+    }
+
+    #[test]
+    fn growth_compares_the_end_with_the_beginning() {
+        let rising: Vec<f64> = (0..100).map(|second| 1.0 + f64::from(second) / 100.0).collect();
+        let grown = growth(&levels(&rising), |second| second.dials.level);
+        assert!((grown - (1.945 / 1.045 - 1.0)).abs() < 1e-9, "{grown}");
+    }
+}

@@ -1,0 +1,74 @@
+//! What a run found, ready to be shown.
+
+use super::contender::Contender;
+use super::fleet::FleetFindings;
+use super::goals::Goal;
+use super::measures::Measures;
+use super::metric::{Metric, Spread};
+use super::record::Second;
+use super::scenario::Scenario;
+
+/// All of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// How to make it again.
+    pub command: String,
+    /// One for each scenario.
+    pub rounds: Vec<Round>,
+    /// What was to be reached, and what was.
+    pub goals: Vec<Goal>,
+    /// What became of a fleet, if one was played.
+    pub fleet: Option<FleetFindings>,
+}
+
+impl Report {
+    /// The round of a scenario, if it was run.
+    pub fn round(&self, scenario: Scenario) -> Option<&Round> {
+        self.rounds.iter().find(|round| round.scenario == scenario)
+    }
+}
+
+/// One scenario, all contenders.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// What happened.
+    pub scenario: Scenario,
+    /// Requests a second that fit.
+    pub capacity: f64,
+    /// How each did.
+    pub standings: Vec<Standing>,
+}
+
+impl Round {
+    /// How a contender did as published, if it took part.
+    pub fn of(&self, contender: Contender) -> Option<&Standing> {
+        let published =
+            |standing: &&Standing| standing.contender == contender && standing.tuned.is_none();
+        self.standings.iter().find(published)
+    }
+}
+
+/// One contender in one scenario, over all seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// Who.
+    pub contender: Contender,
+    /// With which settings, when they are the best of a small grid and not the published ones.
+    pub tuned: Option<String>,
+    pub(crate) seeds: Vec<Measures>,
+    /// The first seed, second by second.
+    pub(crate) seconds: Vec<Second>,
+}
+
+impl Standing {
+    /// A number over all seeds; `None` when it means nothing here.
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        Spread::over(metric, &self.seeds)
+    }
+
+    /// The name in tables.
+    pub fn name(&self) -> String {
+        let name = self.contender.name();
+        if self.tuned.is_some() { format!("{name} (tuned)") } else { name.to_owned() }
+    }
+}

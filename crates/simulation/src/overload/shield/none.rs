@@ -1,0 +1,34 @@
+//! No protection: everybody enters.
+
+use super::{Answer, Dials, Done, Place, Released, SOCKETS_MAX, Shield};
+use crate::overload::load::Request;
+
+/// Lets everybody in, up to what the sockets hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unprotected {
+    inside: usize,
+}
+
+impl Shield for Unprotected {
+    fn arrive(&mut self, _now: u64, _request: &Request, _released: &mut Released) -> Answer {
+        if self.inside >= SOCKETS_MAX {
+            return Answer::Refuse(Place::Socket);
+        }
+        self.inside += 1;
+        Answer::Enter
+    }
+
+    fn finished(&mut self, _now: u64, _done: &Done, _released: &mut Released) {
+        self.inside = self.inside.saturating_sub(1);
+    }
+
+    fn wake_at(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn wake(&mut self, _now: u64, _released: &mut Released) {}
+
+    fn dials(&self) -> Dials {
+        Dials { level: 1.0, limit: SOCKETS_MAX as f64 }
+    }
+}

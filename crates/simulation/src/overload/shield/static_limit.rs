@@ -1,0 +1,109 @@
+//! A fixed number at once and a short queue, blind to categories.
+//!
+//! What most servers have: a pool, and a bounded line in front of it. Also the
+//! ground that [`Stripe`](super::Stripe) stands on.
+
+use std::collections::VecDeque;
+
+use super::{Answer, Dials, Done, Place, Released, Shield};
+use crate::overload::draw::whole;
+use crate::overload::load::Request;
+use crate::time::MILLISECOND;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StaticSettings {
+    /// Places in the queue for each place inside. A half is what the SRE book
+    /// advises, and what our own gate has.
+    pub(crate) queue: f64,
+    /// The longest wait: 100 ms, as in our own gate.
+    pub(crate) wait_max: u64,
+}
+
+impl Default for StaticSettings {
+    fn default() -> Self {
+        StaticSettings { queue: 0.5, wait_max: 100 * MILLISECOND }
+    }
+}
+
+/// A limit, and a queue of first come, first served.
+#[derive(Clone, Debug)]
+pub(crate) struct StaticLimit {
+    limit: u32,
+    inside: u32,
+    queue_max: usize,
+    wait_max: u64,
+    queue: VecDeque<(u32, u64)>,
+}
+
+impl StaticLimit {
+    pub(crate) fn new(limit: u32, settings: StaticSettings) -> Self {
+        let queue_max = whole(f64::from(limit) * settings.queue);
+        StaticLimit {
+            limit,
+            inside: 0,
+            queue_max: usize::try_from(queue_max).unwrap_or(usize::MAX),
+            wait_max: settings.wait_max,
+            queue: VecDeque::new(),
+        }
+    }
+
+    pub(crate) const fn inside(&self) -> u32 {
+        self.inside
+    }
+}
+
+impl Shield for StaticLimit {
+    fn arrive(&mut self, now: u64, request: &Request, _released: &mut Released) -> Answer {
+        if self.inside < self.limit {
+            self.inside += 1;
+            Answer::Enter
+        } else if self.queue.len() < self.queue_max {
+            self.queue.push_back((request.slot, now));
+            Answer::Wait
+        } else {
+            Answer::Refuse(Place::Gate)
+        }
+    }
+
+    fn finished(&mut self, _now: u64, _done: &Done, released: &mut Released) {
+        match self.queue.pop_front() {
+            Some((slot, _)) => released.entered.push(slot),
+            None => self.inside = self.inside.saturating_sub(1),
+        }
+    }
+
+    fn wake_at(&self) -> u64 {
+        self.queue.front().map_or(u64::MAX, |(_, since)| since.saturating_add(self.wait_max))
+    }
+
+    fn wake(&mut self, now: u64, released: &mut Released) {
+        while self.wake_at() <= now
+            && let Some((slot, _)) = self.queue.pop_front()
+        {
+            released.refused.push((slot, Place::Gate));
+        }
+    }
+
+    fn dials(&self) -> Dials {
+        Dials { level: 1.0, limit: f64::from(self.limit) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bench::Bench;
+    use super::*;
+    use tidegate_overload::Category;
+
+    #[test]
+    fn fills_its_places_then_its_queue_then_refuses_whoever_comes() {
+        let mut bench = Bench::new(StaticLimit::new(2, StaticSettings::default()));
+        assert_eq!(bench.arrive(Category::Get), Answer::Enter);
+        assert_eq!(bench.arrive(Category::Get), Answer::Enter);
+        assert_eq!(bench.arrive(Category::Get), Answer::Wait);
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.finish(Category::Get, 1).entered, [3]);
+        assert_eq!(bench.arrive(Category::Get), Answer::Wait);
+        assert_eq!(bench.pass(100 * MILLISECOND).refused, [(5, Place::Gate)]);
+    }
+}

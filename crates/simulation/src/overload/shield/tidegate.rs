@@ -1,0 +1,169 @@
+//! Ourselves: the production code of `tidegate-overload`, driven in virtual time.
+//!
+//! The worker shedder's threshold first, the gate behind it, one tick for both, as
+//! in a process. Nobody tells the gate a deadline: no baseline knows one either.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_overload::{
+    Ending, GateSettings, GateState, Outcome, Signals, SlotId, Ticket, Turn, WorkerSettings,
+    WorkerShedder,
+};
+
+use super::{Answer, Dials, Done, Place, Released, Shield};
+use crate::overload::load::Request;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TidegateSettings {
+    pub(crate) gate: GateSettings,
+    /// None leaves only the gate.
+    pub(crate) worker: Option<WorkerSettings>,
+}
+
+impl TidegateSettings {
+    pub(crate) fn new(workers: u32) -> Self {
+        let gate = GateSettings::new(u64::from(workers));
+        TidegateSettings { gate, worker: Some(WorkerSettings::default()) }
+    }
+}
+
+/// The production gate and worker shedder.
+#[derive(Debug)]
+pub(crate) struct Tidegate {
+    gate: GateState,
+    shedder: Option<WorkerShedder>,
+    period: u64,
+    tick_at: u64,
+    /// Who holds which ticket.
+    waiting: HashMap<Ticket, u32, FixedState>,
+    /// Until when each may wait, the next first: all may wait equally long.
+    patience: VecDeque<(u64, Ticket)>,
+    /// The slot of the gate that each request inside holds.
+    inside: Vec<Option<SlotId>>,
+}
+
+impl Tidegate {
+    pub(crate) fn new(settings: TidegateSettings) -> Self {
+        let law = settings.worker.unwrap_or_default().law;
+        Tidegate {
+            gate: GateState::new(settings.gate, Timestamp::EPOCH),
+            shedder: settings.worker.map(WorkerShedder::new),
+            period: law.period.get(),
+            tick_at: law.period.get(),
+            waiting: HashMap::with_hasher(FixedState::default()),
+            patience: VecDeque::new(),
+            inside: Vec::new(),
+        }
+    }
+
+    fn let_in(&mut self, slot: u32, held: SlotId) {
+        let place = usize::try_from(slot).unwrap_or(usize::MAX);
+        if self.inside.len() <= place {
+            self.inside.resize(place + 1, None);
+        }
+        self.inside[place] = Some(held);
+    }
+
+    fn tell(&mut self, released: &mut Released) {
+        while let Some(event) = self.gate.next_event() {
+            let Some(slot) = self.waiting.remove(&event.ticket) else { continue };
+            match event.outcome {
+                Outcome::Enter(held) => {
+                    self.let_in(slot, held);
+                    released.entered.push(slot);
+                }
+                Outcome::Refuse(_) => released.refused.push((slot, Place::Gate)),
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.gate.expire(now);
+        self.gate.take_back(now);
+        let window = self.gate.take_window(now);
+        if let Some(shedder) = &self.shedder {
+            let signals = Signals {
+                in_flight: window.in_flight,
+                queued: window.queued,
+                limit: self.gate.limit(),
+                queue_wait: window.queue_wait,
+                service_time: window.service_time,
+                scheduler_delay: Nanos::ZERO,
+            };
+            shedder.tick(now, &signals, tidegate_overload::Acting::Enforcing);
+        }
+    }
+
+    fn end_patience(&mut self, now: u64, released: &mut Released) {
+        while let Some((_, ticket)) = self.patience.front().filter(|(until, _)| *until <= now) {
+            let refused = self.gate.time_out(Timestamp::from_nanos(now), *ticket);
+            if let Some(slot) = refused.and_then(|_| self.waiting.remove(ticket)) {
+                released.refused.push((slot, Place::Gate));
+            }
+            self.patience.pop_front();
+        }
+        // Most have gone long before: without them there is no need to wake for each.
+        while let Some((_, ticket)) = self.patience.front()
+            && !self.waiting.contains_key(ticket)
+        {
+            self.patience.pop_front();
+        }
+    }
+}
+
+impl Shield for Tidegate {
+    fn arrive(&mut self, now: u64, request: &Request, released: &mut Released) -> Answer {
+        let level = request.level;
+        if let Some(shedder) = &self.shedder {
+            let sequence = shedder.offer(level);
+            if !shedder.judge(level, sequence) {
+                return Answer::Refuse(Place::Threshold);
+            }
+        }
+        let answer = match self.gate.arrive(Timestamp::from_nanos(now), level, None) {
+            Turn::Enter(held) => {
+                self.let_in(request.slot, held);
+                Answer::Enter
+            }
+            Turn::Wait { ticket, until } => {
+                self.waiting.insert(ticket, request.slot);
+                self.patience.push_back((until.as_nanos(), ticket));
+                Answer::Wait
+            }
+            Turn::Refuse(_) => Answer::Refuse(Place::Gate),
+        };
+        self.tell(released);
+        answer
+    }
+
+    fn finished(&mut self, now: u64, done: &Done, released: &mut Released) {
+        let place = usize::try_from(done.slot).unwrap_or(usize::MAX);
+        let held = self.inside.get_mut(place).and_then(Option::take);
+        if let Some(held) = held {
+            // The server does not know who still listens.
+            self.gate.leave(Timestamp::from_nanos(now), held, Ending::Succeeded);
+        }
+        self.tell(released);
+    }
+
+    fn wake_at(&self) -> u64 {
+        let patience = self.patience.front().map_or(u64::MAX, |(until, _)| *until);
+        self.tick_at.min(patience)
+    }
+
+    fn wake(&mut self, now: u64, released: &mut Released) {
+        self.end_patience(now, released);
+        if now >= self.tick_at {
+            self.tick(Timestamp::from_nanos(now));
+            self.tick_at = now + self.period;
+        }
+        self.tell(released);
+    }
+
+    fn dials(&self) -> Dials {
+        let level = self.shedder.as_ref().map_or(1.0, |shedder| shedder.view().admitted);
+        Dials { level, limit: self.gate.limit() as f64 }
+    }
+}

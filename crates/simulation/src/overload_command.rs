@@ -1,0 +1,164 @@
+//! `overload` on the command line: from words to options, from a report to files.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use tidegate_simulation::overload::{
+    Contender, Discipline, Format, Mix, Options, Progress, RefusalCost, Scenario, ServiceTimes, run,
+};
+
+/// What to play, and how to tell it.
+#[derive(Debug, Args)]
+pub(crate) struct OverloadArguments {
+    /// Scenarios by name, or `all`.
+    #[arg(long, value_delimiter = ',', default_value = "step", value_parser = scenario)]
+    scenario: Vec<Vec<Scenario>>,
+    /// What the traffic is made of: m1, m2 or m3.
+    #[arg(long, default_value = "m1", value_parser = mix)]
+    mix: Mix,
+    /// How many capacities the step goes up to.
+    #[arg(long, default_value_t = 10.0)]
+    factor: f64,
+    /// Workers of the server.
+    #[arg(long, default_value_t = 64)]
+    workers: u32,
+    /// How requests share the workers: workers or sharing.
+    #[arg(long, default_value = "workers", value_parser = model)]
+    model: Discipline,
+    /// How long work takes: lognormal, exponential, bimodal, slow or fixed-50ms.
+    #[arg(long, default_value = "lognormal", value_parser = service)]
+    service: ServiceTimes,
+    /// What refusing costs: by-place, threshold, gate or handler.
+    #[arg(long, default_value = "by-place", value_parser = cost)]
+    refusal_cost: RefusalCost,
+    /// How long the overload of a step lasts.
+    #[arg(long, default_value_t = 300)]
+    overload_seconds: u64,
+    /// Who takes part, by name, or `all`.
+    #[arg(long, value_delimiter = ',', default_value = "all", value_parser = contender)]
+    contenders: Vec<Vec<Contender>>,
+    /// Baselines also take part with the best setting of a small grid.
+    #[arg(long)]
+    tuned: bool,
+    /// A fleet is played too: a dead node, a silent board.
+    #[arg(long)]
+    fleet: bool,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
+    /// How many seeds.
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// Threads that play; the report is the same with any number.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// How tables are printed: text, markdown or json.
+    #[arg(long, default_value = "text", value_parser = format)]
+    format: Format,
+    /// A folder for tables, JSON and charts.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl OverloadArguments {
+    pub(crate) fn run(&self) -> ExitCode {
+        let report = run(&self.options(), &show);
+        eprintln!();
+        println!("{}", report.render(self.format));
+        let Some(folder) = &self.out else { return ExitCode::SUCCESS };
+        match report.write_to(folder) {
+            Ok(files) => {
+                files.iter().for_each(|file| eprintln!("wrote {}", file.display()));
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{}: {error}", folder.display());
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            scenarios: self.scenario.concat(),
+            mix: self.mix,
+            factor: self.factor,
+            workers: self.workers,
+            discipline: self.model,
+            service: self.service,
+            refusal_cost: self.refusal_cost,
+            overload_seconds: self.overload_seconds,
+            contenders: self.contenders.concat(),
+            tuned: self.tuned,
+            fleet: self.fleet,
+            first_seed: self.first_seed,
+            seeds: self.seeds,
+            threads: self.threads,
+        }
+    }
+}
+
+fn show(progress: Progress) {
+    let Progress { scenario, done, of } = progress;
+    eprint!("\r{}: {done} of {of}   ", scenario.name());
+}
+
+fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+    let found = all.iter().copied().find(|one| name(*one) == text);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        format!("one of {}", names.join(", "))
+    })
+}
+
+fn scenario(text: &str) -> Result<Vec<Scenario>, String> {
+    if text == "all" {
+        return Ok(Scenario::ALL.to_vec());
+    }
+    named(text, &Scenario::ALL, Scenario::name).map(|one| vec![one])
+}
+
+fn contender(text: &str) -> Result<Vec<Contender>, String> {
+    if text == "all" {
+        return Ok(Contender::ALL.to_vec());
+    }
+    named(text, &Contender::ALL, Contender::name).map(|one| vec![one])
+}
+
+fn mix(text: &str) -> Result<Mix, String> {
+    named(text, &Mix::ALL, Mix::name)
+}
+
+fn model(text: &str) -> Result<Discipline, String> {
+    named(text, &Discipline::ALL, Discipline::name)
+}
+
+fn service(text: &str) -> Result<ServiceTimes, String> {
+    named(text, &ServiceTimes::ALL, ServiceTimes::name)
+}
+
+fn cost(text: &str) -> Result<RefusalCost, String> {
+    named(text, &RefusalCost::ALL, RefusalCost::name)
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    named(text, &[Format::Text, Format::Markdown, Format::Json], |format| match format {
+        Format::Text => "text",
+        Format::Markdown => "markdown",
+        Format::Json => "json",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back() {
+        assert!(Scenario::ALL.iter().all(|one| scenario(one.name()) == Ok(vec![*one])));
+        assert!(Contender::ALL.iter().all(|one| contender(one.name()) == Ok(vec![*one])));
+        assert_eq!(scenario("all").map(|all| all.len()), Ok(Scenario::ALL.len()));
+        assert!(mix("m4").unwrap_err().contains("m1, m2, m3"));
+    }
+}
