@@ -13,6 +13,7 @@
 
 mod background;
 mod breaker;
+mod clock_watch;
 mod decide;
 mod draw;
 mod gate;

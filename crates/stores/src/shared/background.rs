@@ -12,7 +12,8 @@ use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::SharedStore;
-use super::lease::{Errand, Leaving, SLIP};
+use super::clock_watch::ClockWatch;
+use super::lease::{Errand, Leaving};
 use super::metrics::{add, count};
 use super::region::flushed;
 use super::remote::Remote;
@@ -66,13 +67,15 @@ impl<R: Remote> SharedStore<R> {
 
     async fn keep_leases(&self, clock: &impl Clock) {
         let mut ticks = every(RENEW_BEAT);
-        let mut last = (Instant::now(), clock.now());
+        let mut watch = ClockWatch::new(clock);
         for turn in 0_usize.. {
             ticks.tick().await;
-            let now = clock.now();
-            let passed = Nanos::from(Instant::now().duration_since(last.0));
-            self.watch_clock(last.1.after(passed), now);
-            last = (Instant::now(), now);
+            let (now, put_back) = watch.look(clock);
+            if put_back {
+                // Slices would live longer, and refusals last longer.
+                self.leases.void();
+                self.over_limit.forget_all();
+            }
             self.renew(now).await;
             self.return_unused(clock.now(), turn).await;
         }
@@ -106,15 +109,6 @@ impl<R: Remote> SharedStore<R> {
             if turn % 10 == 0 || self.gate.is_shut() {
                 self.register(clock.now()).await;
             }
-        }
-    }
-
-    /// Compares the clock with what it should show by tokio's. One that was put
-    /// back would let slices live longer and refusals last longer.
-    fn watch_clock(&self, expected: Timestamp, now: Timestamp) {
-        if now.after(SLIP) < expected {
-            self.leases.void();
-            self.over_limit.forget_all();
         }
     }
 
