@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_algorithms::{Clock, FixedWindow, Limit, Period, SlidingLog, TokenBucket, Window};
-use tidegate_stores::{Basis, Check, Consistency, Verb};
+use tidegate_algorithms::{
+    Clock, FixedWindow, Limit, Period, SlidingLog, Timestamp, TokenBucket, Window,
+};
+use tidegate_stores::{Answers, Basis, Batch, Charge, Check, Consistency, CounterStore, Verb};
 
 use super::fake::Condition;
 use super::world::{Node, Witness, World, check, pass, policy};
@@ -217,6 +219,25 @@ async fn a_clock_that_is_put_back_does_not_lengthen_slices() {
     let burst = witness.burst_at(400, Duration::from_secs(1));
     assert!(burst <= 400, "{burst}");
     assert!(witness.total() > 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_held_up_destroys_no_slice_that_was_taken_since() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = window(10_000, Period::HOUR);
+    let check = leased("a", &limit);
+    steady(&world, &[&node], check, Duration::from_millis(1), Duration::from_millis(500)).await;
+    // By one that read the clock 200 ms ago, and comes to be decided only now.
+    let earlier = Timestamp::from_nanos(node.clock.now().as_nanos() - 200_000_000);
+    let held = node.metrics().leases.held;
+    let checks = [check];
+    let mut answers = Answers::new();
+    let batch = Batch::new(Verb::Check, Charge::AllOrNothing, earlier, &checks);
+    node.store.apply(&batch, &mut answers).await.unwrap();
+    assert!(answers[0].decision.is_admitted());
+    assert!(node.metrics().leases.held >= held, "{held} were held");
+    assert_eq!(node.metrics().leases.lost, 0);
 }
 
 #[tokio::test(start_paused = true)]

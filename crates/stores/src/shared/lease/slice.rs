@@ -104,6 +104,15 @@ impl Lease {
         self.older.units.saturating_add(self.newer.units)
     }
 
+    /// What a request of this moment may spend. A slice that was born later says
+    /// that the clock was put back, or that the request was held up since it
+    /// read the clock. Nobody can tell, so the slice is left alone: in the first
+    /// case all slices are void soon.
+    #[inline]
+    fn usable(&self, now: Timestamp) -> u64 {
+        self.older.usable(now).saturating_add(self.newer.usable(now))
+    }
+
     /// What could still be spent at `then`, if nothing is spent before; what
     /// is spent first must live as long.
     #[inline]
@@ -116,8 +125,7 @@ impl Lease {
     pub(crate) fn bury(&mut self, now: Timestamp) -> u64 {
         let mut lost = 0;
         for slice in [&mut self.older, &mut self.newer] {
-            // Born later than now: the clock was put back, and says nothing any more.
-            if slice.units > 0 && (slice.dies <= now || now.after(SLIP) < slice.born) {
+            if slice.units > 0 && slice.dies <= now {
                 lost += slice.units;
                 slice.units = 0;
             }
@@ -128,8 +136,7 @@ impl Lease {
     /// Pays a cost from the slices, the older first.
     #[inline]
     pub(crate) fn spend(&mut self, cost: u64, now: Timestamp) -> Spend {
-        let have = self.units();
-        if have < cost {
+        if self.usable(now) < cost {
             let known_empty = now < self.empty_until && now.after(SLIP) >= self.granted;
             return if known_empty {
                 Spend::Refused(self.refused(cost, now))
@@ -137,7 +144,7 @@ impl Lease {
                 Spend::Short
             };
         }
-        let from_older = cost.min(self.older.units);
+        let from_older = cost.min(self.older.usable(now));
         let from_newer = cost - from_older;
         self.older.units -= from_older;
         self.newer.units -= from_newer;
@@ -161,7 +168,7 @@ impl Lease {
     /// How much to ask the remote for, so that `cost` can be paid: up to what
     /// the demand calls for, or only what is missing when somebody asks already.
     pub(crate) fn ask(&mut self, cost: u64, now: Timestamp) -> u64 {
-        let missing = cost.saturating_sub(self.units());
+        let missing = cost.saturating_sub(self.usable(now));
         if self.asking.is_some_and(|at| at <= now && now.since(at) < ASKING_MAX) {
             return missing;
         }
@@ -355,6 +362,12 @@ pub(crate) struct Leaving {
 }
 
 impl Slice {
+    /// How many of the units a request of this moment may spend.
+    #[inline]
+    fn usable(&self, now: Timestamp) -> u64 {
+        if now.after(SLIP) < self.born { 0 } else { self.units }
+    }
+
     /// How many of the units the remote may count as never taken.
     fn returnable(&self, returns: Returns, now: Timestamp, within: Nanos) -> u64 {
         match returns {
