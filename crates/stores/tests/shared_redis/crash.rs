@@ -39,7 +39,7 @@ fn nodes_that_start_without_a_server_enforce_their_shares_and_heal() {
     let fleet = plan.start_blind();
     let load = fleet.load(every_mode());
     fleet.wait_until_degraded();
-    load.wait_for(Rests::OnTheNode, 150);
+    load.wait_for(Rests::OnTheNode, 250);
     let seen = load.seen();
     for mode in ["exact, tight", "leased, tight", "eventual, tight"] {
         assert!(seen.of(mode, |tally| tally.local_refused) > 0, "{mode} is enforced");

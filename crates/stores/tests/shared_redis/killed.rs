@@ -137,12 +137,15 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     let own = (0..8 * TIGHT)
         .take_while(|_| fleet.send(0, Verb::Check, leased.check()).unwrap().decision.is_admitted())
         .count() as u64;
-    let lost = leased.quota().saturating_sub(admitted + own);
     assert!(admitted + own <= leased.quota(), "{admitted} and {own}");
-    // What it held, and one slice that may have been on its way.
-    assert!(lost <= 2 * held_most + UNITS_HELD, "{lost} lost of {held_most}");
+    // This node may lose some too, if the machine keeps it waiting for a whole life.
+    let own_lost = fleet.sum(|metrics| metrics.leases.lost);
+    let lost = leased.quota().saturating_sub(admitted + own + own_lost);
+    // What the other held, and one slice that may have been on its way.
+    let words = format!("{lost} lost of {held_most}, and {own_lost} here");
+    assert!(lost <= 2 * held_most + UNITS_HELD, "{words}");
     eventually("that its slots are back", || (free(&fleet) == SLOTS).then_some(()));
     let took = killed.elapsed();
-    println!("a node is killed: {lost} units lost, slots back after {took:?}");
+    println!("a node is killed: {words}, slots back after {took:?}");
     assert!(took < SLOTS_LIVE + Duration::from_secs(3), "{took:?}");
 }

@@ -65,8 +65,8 @@ impl Pair {
         let words = seen.each_ref().map(|seen| seen.words());
         println!("{fault}: both agree after {:?}, {unsure} unsure: {words:?}", mended.elapsed());
         // Each side on its own holds the limit while they do not know of each other.
-        for seen in &seen {
-            seen.assert_limits_held();
+        for (fleet, seen) in self.fleets.iter().zip(&seen) {
+            seen.assert_limits_held(fleet.unknowing());
         }
     }
 }
