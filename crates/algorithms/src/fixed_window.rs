@@ -84,13 +84,19 @@ impl FixedWindow {
     pub(crate) fn decide(&self, state: WindowState, ask: Ask) -> Decision {
         let left = self.limit.saturating_sub(state.count);
         let reset = state.end.since(ask.now);
-        // Where refused costs count, even a cost of zero finds the limit exceeded.
-        let exceeded = self.count_refused && state.count > self.limit;
-        if ask.cost <= left && !exceeded {
+        if self.fits(state, ask.cost) {
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
         let retry = if ask.cost > self.limit { Retry::Never } else { Retry::After(reset) };
         Decision::refused(self.limit, left, retry, reset)
+    }
+
+    /// Whether a settled state has room for a cost.
+    #[inline]
+    pub(crate) const fn fits(&self, state: WindowState, cost: u64) -> bool {
+        // Where refused costs count, even a cost of zero finds the limit exceeded.
+        let exceeded = self.count_refused && state.count > self.limit;
+        cost <= self.limit.saturating_sub(state.count) && !exceeded
     }
 
     /// The settled state after `cost` more.

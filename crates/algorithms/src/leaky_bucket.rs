@@ -10,7 +10,7 @@
 
 use crate::ask::Ask;
 use crate::decision::Decision;
-use crate::pace::{BucketState, BucketTerms, Pace};
+use crate::pace::{BucketState, BucketTerms, Debt, Pace};
 use crate::period::Period;
 use crate::time::Nanos;
 
@@ -74,11 +74,10 @@ impl LeakyBucket {
         delayed(self.pace.decide(state, ask), self.pace.wait(state, ask.now))
     }
 
-    /// Settles, judges and charges at once.
+    /// The whole decision.
     #[inline(always)]
-    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
-        let (decision, next) = self.pace.check(state, ask);
-        (delayed(decision, self.pace.wait(state, ask.now)), next)
+    pub(crate) fn tell(&self, debt: Debt, ask: Ask) -> Decision {
+        delayed(self.pace.tell(debt, ask), self.pace.wait_for(debt))
     }
 }
 

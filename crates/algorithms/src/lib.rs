@@ -18,6 +18,7 @@ mod period;
 mod state;
 
 mod limit;
+mod small;
 
 mod concurrency;
 mod fixed_window;
@@ -38,10 +39,11 @@ pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Algorithm, Limit, ParameterError};
-pub use pace::{BucketState, BucketTerms};
+pub use pace::{BucketState, BucketTerms, Debt};
 pub use period::{Period, PeriodError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};
+pub use small::{Small, SmallLimit};
 pub use soft::{Soft, SoftState};
 pub use state::{SmallState, State};
 pub use time::{Clock, ManualClock, Nanos, Timestamp};

@@ -8,8 +8,9 @@ use crate::leaky_bucket::LeakyBucket;
 use crate::pace::BucketState;
 use crate::sliding_log::{SLIDING_LOG_MAX, SlidingLog};
 use crate::sliding_window::{SLICES_MAX, SlidingWindow};
+use crate::small::Small;
 use crate::soft::{Soft, SoftState, Stretch};
-use crate::state::{SmallState, State};
+use crate::state::State;
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
 use crate::window::Window;
@@ -110,42 +111,19 @@ impl Limit {
         decision
     }
 
-    /// Whether the states of this limit are one small value each.
-    pub const fn keeps_small_states(&self) -> bool {
-        let small = matches!(
-            self.algorithm,
-            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::FixedWindow(_)
-        );
-        small && self.stretch.is_none()
-    }
-
-    /// The same as [`Limit::check`] for a state that is one small value: no
-    /// list to walk, nothing to drop. `None` when the limit keeps another kind.
+    /// The limit as one whose state is one small value, if it is.
     #[inline(always)]
-    pub fn check_small(&self, state: SmallState, ask: Ask) -> Option<(Decision, SmallState)> {
+    pub fn small(&self) -> Option<Small<'_>> {
         if self.stretch.is_some() {
             return None;
         }
-        match (&self.algorithm, state) {
-            (Algorithm::TokenBucket(bucket), SmallState::Bucket(state)) => {
-                let (decision, next) = bucket.check(state, ask);
-                Some((decision, SmallState::Bucket(next)))
+        match &self.algorithm {
+            Algorithm::TokenBucket(bucket) => Some(Small::TokenBucket(bucket)),
+            Algorithm::LeakyBucket(bucket) => Some(Small::LeakyBucket(bucket)),
+            Algorithm::FixedWindow(window) => Some(Small::FixedWindow(window)),
+            Algorithm::SlidingLog(_) | Algorithm::SlidingWindow(_) | Algorithm::Concurrency(_) => {
+                None
             }
-            (Algorithm::LeakyBucket(bucket), SmallState::Bucket(state)) => {
-                let (decision, next) = bucket.check(state, ask);
-                Some((decision, SmallState::Bucket(next)))
-            }
-            (Algorithm::FixedWindow(window), SmallState::Window(state)) => {
-                let settled = window.settle(Some(state), ask.now);
-                let decision = window.decide(settled, ask);
-                let next = if decision.is_admitted() {
-                    FixedWindow::charge(settled, ask.cost)
-                } else {
-                    window.refuse(settled, ask.cost)
-                };
-                Some((decision, SmallState::Window(next)))
-            }
-            _ => None,
         }
     }
 

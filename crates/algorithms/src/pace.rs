@@ -78,6 +78,10 @@ pub struct BucketTerms {
     pub longest: u64,
 }
 
+/// What a bucket owes at one instant, in its own ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Debt(u64);
+
 /// A bucket of so many units that refills at so many per period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -152,21 +156,21 @@ impl Pace {
     /// The state in line with this pace and this instant.
     #[inline]
     pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
-        self.owing(state.map_or(0, |state| self.debt(state, now)), now)
+        self.owing(state.map_or(0, |state| self.debt(state, now).0), now)
     }
 
     /// Judges a settled state; charges nothing.
     #[inline]
     pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        self.judge(self.owed(state, ask.now), ask)
+        self.tell(Debt(self.owed(state, ask.now)), ask)
     }
 
-    /// Settles, judges and charges at once.
+    /// Charges: whether the cost fits, and the state after that.
     #[inline(always)]
-    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
-        let debt = self.debt(state, ask.now);
-        let decision = self.judge(debt, ask);
-        (decision, self.owing(debt + self.ticks(decision.taken), ask.now))
+    pub(crate) fn admit(&self, debt: Debt, ask: Ask) -> (bool, BucketState) {
+        let after = debt.0.saturating_add(self.ticks(ask.cost));
+        let fits = after <= self.capacity;
+        (fits || ask.cost == 0, self.owing(if fits { after } else { debt.0 }, ask.now))
     }
 
     /// A settled state after `cost` more.
@@ -186,21 +190,27 @@ impl Pace {
         self.nanos_ceil(self.owed(state, now))
     }
 
-    /// What any state owes at `now`, in ticks.
+    /// How long until such a debt is paid.
+    #[inline]
+    pub(crate) const fn wait_for(&self, debt: Debt) -> Nanos {
+        self.nanos_ceil(debt.0)
+    }
+
+    /// What any state owes at `now`.
     ///
     /// Usage kept under another pace is read back as an amount. More than the
     /// capacity is believed only as far as a late reading of the clock explains
     /// it: a larger debt comes from a smaller limit or from a clock that
     /// stepped back, and would freeze the key.
     #[inline(always)]
-    fn debt(&self, state: BucketState, now: Timestamp) -> u64 {
+    pub(crate) fn debt(&self, state: BucketState, now: Timestamp) -> Debt {
         if state.scale() != self.scale {
-            return self.debt_rescaled(state, now);
+            return Debt(self.debt_rescaled(state, now));
         }
         if state.full_at.since(now.min(LATEST)).get() > self.longest {
-            return self.capacity;
+            return Debt(self.capacity);
         }
-        self.owed(state, now)
+        Debt(self.owed(state, now))
     }
 
     /// What a settled state owes at `now`, in ticks.
@@ -244,8 +254,10 @@ impl Pace {
         }
     }
 
+    /// The whole decision.
     #[inline(always)]
-    fn judge(&self, debt: u64, ask: Ask) -> Decision {
+    pub(crate) fn tell(&self, debt: Debt, ask: Ask) -> Decision {
+        let debt = debt.0;
         let cost = self.ticks(ask.cost);
         let after = debt.saturating_add(cost);
         if after <= self.capacity {
@@ -374,7 +386,7 @@ mod tests {
             let pace = Pace::new((amount >> amount_bits).max(1), Period::DAY, units >> units_bits);
             let now = Timestamp::from_secs(1_700_000_000);
             let debt = share(pace.capacity, part);
-            prop_assert_eq!(pace.debt(pace.owing(debt, now), now), debt);
+            prop_assert_eq!(pace.debt(pace.owing(debt, now), now), Debt(debt));
         }
 
         #[test]

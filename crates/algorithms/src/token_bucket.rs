@@ -72,12 +72,6 @@ impl TokenBucket {
         self.pace.decide(state, ask)
     }
 
-    /// Settles, judges and charges at once.
-    #[inline(always)]
-    pub(crate) fn check(&self, state: BucketState, ask: Ask) -> (Decision, BucketState) {
-        self.pace.check(state, ask)
-    }
-
     /// The settled state after `cost` is given back.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
         self.pace.refund(state, cost, now)

@@ -12,6 +12,7 @@ mod traces;
 mod counters;
 mod limiting;
 mod opening;
+mod reading;
 mod rules;
 
 mod memory;
@@ -24,9 +25,12 @@ use clap::Args;
 use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 
-use crate::config::{self, Compat, Config, ConfigArgs, LogFormat, TraceProtocol, Weight};
+use crate::config::{
+    self, Compat, Config, ConfigArgs, KeyLayout, LogFormat, TraceProtocol, Weight,
+};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
+use counters::Counters;
 use limiting::Limiting;
 use log::LogLevel;
 use opening::Doors;
@@ -72,21 +76,53 @@ async fn serve(
     let signals = running::Signals::listen()
         .map_err(|error| system("signals cannot be listened to", &error))?;
     let traces = begin_traces(config)?;
-    let counters = counters::in_memory(config)?;
-    let limiting = Limiting::new(config, counters, traces.is_some());
-    let rules = Rules::start(config, &limiting)?;
-    let tracer = traces.as_ref().map(Traces::tracer);
-    let doors = Doors::open(config, &limiting, &rules, level, tracer)?;
-    if welcome {
-        welcome::write(out, &limiting.engine.snapshot(), &doors.listening)?;
+    let start = Start { config, level, welcome, signals, traced: traces.as_ref() };
+    match &config.store.redis.url {
+        None => serve_on(counters::in_memory(config)?, start, out).await?,
+        Some(url) => match config.store.redis.layout {
+            KeyLayout::Tidegate => serve_on(counters::in_redis(config, url)?, start, out).await?,
+            KeyLayout::EnvoyRatelimit => {
+                serve_on(counters::as_upstream(config, url)?, start, out).await?;
+            }
+        },
     }
-    running::until_stopped(config, signals, doors, &limiting, &rules).await;
-    rules.stop();
     if let Some(traces) = traces {
         traces.end();
     }
     tracing::info!("stopped");
     Ok(Exit::Fine)
+}
+
+/// What a start has by the time that it needs a store.
+struct Start<'c> {
+    config: &'c Config,
+    level: LogLevel,
+    welcome: bool,
+    signals: running::Signals,
+    traced: Option<&'c Traces>,
+}
+
+/// Serves on this store until it is told to stop.
+async fn serve_on<S: Counters>(
+    store: S,
+    start: Start<'_>,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let Start { config, level, welcome, signals, traced } = start;
+    let limiting = Limiting::new(config, store, traced.is_some());
+    let between_requests = S::begin(&limiting.engine);
+    let rules = Rules::start(config, &limiting)?;
+    let doors = Doors::open(config, &limiting, &rules, level, traced.map(Traces::tracer))?;
+    if welcome {
+        welcome::write(out, &limiting.engine.snapshot(), &doors.listening)?;
+    }
+    running::until_stopped(config, signals, doors, &limiting, &rules).await;
+    rules.stop();
+    if let Some(between_requests) = between_requests {
+        between_requests.abort();
+        limiting.engine.store().close(limiting.engine.clock()).await;
+    }
+    Ok(())
 }
 
 fn begin_log(config: &Config) -> Result<LogLevel, Failure> {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Runs from when it is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
@@ -18,6 +20,14 @@ impl Stopwatch {
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
+}
+
+/// How long the calling thread has been on a processor. Does not run while
+/// somebody else is, so a busy machine hardly shows.
+pub(crate) fn on_processor() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
 /// The time of day, for a peer that wants to be told.

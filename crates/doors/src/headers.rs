@@ -165,6 +165,16 @@ impl Default for HeaderSet {
     }
 }
 
+/// Which answers carry rate limit fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadersOn {
+    /// All of them, so that clients see it coming.
+    #[default]
+    Always,
+    /// Refusals only.
+    Refusal,
+}
+
 /// Header fields, ready to be put on an answer.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(Vec<(HeaderName, HeaderValue)>);

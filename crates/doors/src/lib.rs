@@ -5,13 +5,19 @@
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
 //! the same process: any tower service of HTTP requests. Those that ask over a
 //! network come through `rls` (gRPC, as Envoy asks) or `HttpApi` (JSON);
-//! operators come through `DebugDoor`. `server` puts doors behind sockets. Each
+//! operators come through `DebugDoor`. `gateway` is a reverse proxy in front of an API that knows
+//! nothing of limits. `server` puts doors behind sockets. Each
 //! is a cargo feature.
 //!
 //! Only this crate names HTTP and gRPC. It decides nothing: that is the engine's work.
 
 mod meter;
 mod notice;
+
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+mod described;
+#[cfg(any(feature = "gateway", feature = "http-api"))]
+mod slots;
 
 mod headers;
 
@@ -20,6 +26,8 @@ mod problem;
 
 #[cfg(feature = "debug")]
 mod debug;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "http-api")]
 mod http_api;
 #[cfg(feature = "rls")]
@@ -35,11 +43,13 @@ pub mod server;
 #[cfg(feature = "debug")]
 pub use debug::{
     Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, MetricsDoor,
-    Observations, ObservationsConfig, RulesReading, StoreReading, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN,
-    Token, TokenError,
+    Observations, ObservationsConfig, RemoteReading, RulesReading, Spread, StoreReading,
+    TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError,
 };
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+pub use described::Described;
 pub use grpc::{grpc_answer, is_grpc};
-pub use headers::{Fields, HeaderFormat, HeaderSet, ResetAs};
+pub use headers::{Fields, HeaderFormat, HeaderSet, HeadersOn, ResetAs};
 #[cfg(feature = "http-api")]
 pub use http_api::{
     Health, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler, RulesFailure,
@@ -49,8 +59,6 @@ pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
 #[cfg(feature = "tower-layer")]
-pub use tower_layer::{
-    Described, HeadersOn, LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer,
-};
+pub use tower_layer::{LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer};
 #[cfg(feature = "traces")]
 pub use traced::{SpanNotes, Traced, TracedFuture};

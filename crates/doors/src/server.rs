@@ -14,7 +14,9 @@
 //! any service on hyper; [`Server::open_calls`] serves small calls over HTTP/2
 //! for less. A panic in a service costs
 //! its request, not the worker. [`Tls`] takes new certificates while
-//! connections live. [`Server::stop`] lets requests finish.
+//! connections live. [`Server::stop`] lets requests finish; what was upgraded to another
+//! protocol is cut. [`Peer`] says who is at the other end, also when a trusted hop says so
+//! with the PROXY protocol.
 //!
 //! Not here: what a request means, how long it may take, how large its body may be.
 //! Those belong to the service.
@@ -59,6 +61,8 @@ mod calls;
 mod connection;
 mod contained;
 mod life;
+mod peer;
+mod proxy_protocol;
 mod stream;
 
 use std::convert::Infallible;
@@ -88,6 +92,7 @@ use worker::{Ending, Stop, Worker};
 
 pub use calls::{BrokenOff, CallBody};
 pub use listener::OpenError;
+pub use peer::Peer;
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
@@ -152,8 +157,31 @@ impl Server {
         B::Data: Send,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits } = endpoint;
-        let door: Arc<dyn Serve> = Arc::new(Served { service, protocol, tls, limits });
+        self.open_for_peers(endpoint, move |_| service.clone())
+    }
+
+    /// Like [`open`](Server::open), with a service for each connection, made when it is known who
+    /// is at the other end.
+    ///
+    /// # Errors
+    /// When an address cannot be had; then none of them is open.
+    pub fn open_for_peers<S, B>(
+        &self,
+        endpoint: Endpoint,
+        make: impl Fn(&Peer) -> S + Send + Sync + 'static,
+    ) -> Result<Vec<Listening>, OpenError>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+        S: Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
+        let make = Arc::new(make);
+        let proxies = proxy_protocol_from.into();
+        let door: Arc<dyn Serve> = Arc::new(Served { make, protocol, tls, limits, proxies });
         self.open_door(name, &addresses, &door)
     }
 
@@ -174,8 +202,9 @@ impl Server {
         S::Future: Unpin + Send + 'static,
         B: Body<Data = Bytes> + Unpin + Send + 'static,
     {
-        let Endpoint { name, addresses, protocol: _, tls, limits } = endpoint;
-        let door: Arc<dyn Serve> = Arc::new(ServedCalls { service, tls, limits });
+        let Endpoint { name, addresses, protocol: _, tls, limits, proxy_protocol_from } = endpoint;
+        let proxies = proxy_protocol_from.into();
+        let door: Arc<dyn Serve> = Arc::new(ServedCalls { service, tls, limits, proxies });
         self.open_door(name, &addresses, &door)
     }
 

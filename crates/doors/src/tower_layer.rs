@@ -9,7 +9,6 @@
 //! Rules, counters and switches belong to the engine, which the layer shares
 //! with everyone who has a handle to it.
 
-mod described;
 mod settings;
 
 mod answer;
@@ -18,7 +17,6 @@ mod future;
 mod service;
 
 pub use body::LimitedBody;
-pub use described::Described;
 pub use future::RateLimitFuture;
 pub use service::RateLimit;
-pub use settings::{HeadersOn, LimitError, RateLimitLayer};
+pub use settings::{LimitError, RateLimitLayer};

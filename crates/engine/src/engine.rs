@@ -18,12 +18,13 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role, StoreError, Verb,
+    Answered, Answers, Batch, Check, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role,
+    StoreError, Verb,
 };
 
 use crate::clock::SystemClock;
 use crate::failure_mode::{FailureMode, Undecided};
-use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, gather};
+use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, Listed, Refunded, gather, giving_back};
 use crate::loaded::Loaded;
 use crate::names;
 use crate::observer::Observer;
@@ -276,12 +277,12 @@ impl<S, C: Clock> Engine<S, C> {
         &self,
         loaded: &'s Loaded,
         request: &Request<'s>,
-        met: &mut Met,
-        gathered: &mut Gathered<'s>,
+        listed: &mut Listed<'_>,
+        gathered: &mut Gathered<'s, '_>,
     ) {
         // Zero is nobody.
         let holder = || Holder(self.holders.fetch_add(1, Ordering::Relaxed).max(1));
-        gather(loaded, &self.fingerprinter, request, holder, met, gathered);
+        gather(loaded, &self.fingerprinter, request, holder, listed, gathered);
     }
 
     /// Makes it the verdict of a request that could not be decided.
@@ -291,15 +292,18 @@ impl<S, C: Clock> Engine<S, C> {
         let said = catch_unwind(AssertUnwindSafe(|| {
             let known = request.descriptors.get(..DESCRIPTORS_MAX).unwrap_or(request.descriptors);
             let request = Request { descriptors: known, ..*request };
-            let mut gathered = Gathered::default();
-            self.gather(&verdict.loaded, &request, &mut Met::new(), &mut gathered);
-            let enforced =
-                gathered.charged.each().filter(|(check, _)| check.role != Role::Observed);
+            let (mut met, mut rulings) = (Met::new(), Rulings::new());
+            let mut listed =
+                Listed { domain_known: &mut false, met: &mut met, rulings: &mut rulings };
+            let mut charged = Checks::new();
+            let mut gathered = Gathered::new(&mut charged);
+            self.gather(&verdict.loaded, &request, &mut listed, &mut gathered);
+            let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
             let said = |limit: Option<LimitId>| {
                 let limit = limit.and_then(|limit| verdict.loaded.snapshot().limit(limit));
                 limit.map_or(OnStoreError::Local, |limit| limit.on_store_error)
             };
-            enforced.map(|(_, meaning)| said(meaning.limit)).collect::<Vec<_>>()
+            enforced.map(|ruling| said(ruling.limit)).collect::<Vec<_>>()
         }));
         verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
         verdict.rulings.clear();
@@ -308,39 +312,20 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.undecided = Some(undecided);
     }
 
-    /// Turns answers into rulings, and counts them.
+    /// Counts what was decided, and notes the slots that are held now.
     #[inline]
     fn conclude(
         &self,
-        verb: Verb,
-        checks: &Checks<'_>,
-        answers: &Answers,
+        batch: &Batch<'_>,
         loaded: &Loaded,
-        rulings: &mut Rulings,
+        rulings: &[Ruling],
         held: &mut Vec<Held>,
     ) {
-        for ((check, meaning), answer) in checks.each().zip(answers) {
-            let (limit, decision) = (meaning.limit, answer.decision);
-            if let (Some(near), Some(limit)) = (self.tallied, limit)
-                && let Some(tally) = loaded.tally(limit)
-            {
-                tally.count(verb, near, check.role, check.cost, &decision);
-            }
-            rulings.push(Ruling {
-                descriptor: meaning.descriptor,
-                limit,
-                cost: check.cost,
-                decision,
-                basis: answer.basis,
-                role: check.role,
-            });
-            let cost = decision.taken;
-            if let Some(limit) = limit
-                && check.holder != Holder::default()
-                && cost > 0
-            {
-                held.push(Held { limit, key: check.key, holder: check.holder, cost });
-            }
+        if let Some(near) = self.tallied {
+            count(batch.verb, near, loaded, rulings);
+        }
+        if batch.checks.iter().any(|check| check.holder != Holder::default()) {
+            hold(batch.checks, rulings, held);
         }
     }
 
@@ -399,28 +384,50 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     #[inline]
     fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
-        let mut gathered = Gathered::default();
-        self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
-        verdict.domain_known = gathered.domain_known;
+        let given_back = self.fill_rulings_now(verdict, verb, request);
+        verdict.settle_outcome(given_back);
+    }
+
+    /// Fills all but the outcome; the rulings of descriptors that give back are returned.
+    #[inline]
+    fn fill_rulings_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Option<Box<Rulings>> {
+        let Verdict { loaded, domain_known, met, rulings, held, .. } = verdict;
+        let mut charged = Checks::new();
+        let mut gathered = Gathered::new(&mut charged);
+        let mut listed = Listed { domain_known, met, rulings };
+        self.gather(loaded, request, &mut listed, &mut gathered);
         if gathered.is_empty() {
-            return;
+            return None;
         }
         let now = self.clock.now();
-        for (verb, checks) in gathered.steps(verb) {
-            let mut answers = Answers::new();
-            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
-            self.store.apply_now(&batch, &mut answers);
-            self.conclude(
-                verb,
-                checks,
-                &answers,
-                &verdict.loaded,
-                &mut verdict.rulings,
-                &mut verdict.held,
-            );
-        }
-        drop(gathered);
-        verdict.settle_outcome();
+        let charge = gathered.charge;
+        // What is given back makes room for what is charged.
+        let given_back = gathered.refunded.take().map(|refunded| {
+            let Refunded { checks, mut rulings } = *refunded;
+            let batch = Batch::new(giving_back(verb), charge, now, &checks);
+            self.settle_now(&batch, loaded, &mut rulings, held);
+            rulings
+        });
+        self.settle_now(&Batch::new(verb, charge, now, gathered.charged), loaded, rulings, held);
+        given_back
+    }
+
+    /// Decides checks and finishes their rulings.
+    #[inline]
+    fn settle_now(
+        &self,
+        batch: &Batch<'_>,
+        loaded: &Loaded,
+        rulings: &mut [Ruling],
+        held: &mut Vec<Held>,
+    ) {
+        self.store.answer_now(batch, rulings);
+        self.conclude(batch, loaded, rulings, held);
     }
 }
 
@@ -505,39 +512,77 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         verb: Verb,
         request: &Request<'_>,
     ) -> Result<(), Undecided> {
-        let mut gathered = Gathered::default();
-        self.gather(&verdict.loaded, request, &mut verdict.met, &mut gathered);
-        verdict.domain_known = gathered.domain_known;
+        let given_back = self.fill_rulings(verdict, verb, request).await?;
+        verdict.settle_outcome(given_back);
+        Ok(())
+    }
+
+    /// Fills all but the outcome; the rulings of descriptors that give back are returned.
+    async fn fill_rulings(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<Option<Box<Rulings>>, Undecided> {
+        let Verdict { loaded, domain_known, met, rulings, held, .. } = verdict;
+        let loaded: &Loaded = loaded;
+        let mut charged = Checks::new();
+        let mut gathered = Gathered::new(&mut charged);
+        let mut listed = Listed { domain_known, met, rulings };
+        self.gather(loaded, request, &mut listed, &mut gathered);
         if gathered.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let now = self.clock.now();
-        for (verb, checks) in gathered.steps(verb) {
-            let mut answers = Answers::new();
-            let names = if self.named {
-                names::of(&verdict.loaded, request, &verdict.met, checks)
-            } else {
-                Vec::new()
-            };
-            let (within, names) = (gathered.within, names.as_slice());
-            let batch = Batch::new(verb, gathered.charge, now, &checks.checks);
-            let batch = Batch { within, names, ..batch };
-            self.store.apply(&batch, &mut answers).await?;
-            if answers.len() != checks.checks.len() {
-                let reason = "it did not answer every check".to_owned();
-                return Err(StoreError::Unavailable { kind: FailureKind::Protocol, reason }.into());
-            }
-            self.conclude(
-                verb,
-                checks,
-                &answers,
-                &verdict.loaded,
-                &mut verdict.rulings,
-                &mut verdict.held,
-            );
+        let Gathered { charge, deadline, charged, refunded } = gathered;
+        let within = deadline.map(|deadline| deadline.as_span().into());
+        let mut given_back = None;
+        if let Some(refunded) = refunded {
+            let Refunded { checks, mut rulings } = *refunded;
+            let batch = Batch::new(giving_back(verb), charge, now, &checks);
+            let names = self.names(loaded, request, met, &rulings);
+            let batch = Batch { within, names: &names, ..batch };
+            self.settle(&batch, loaded, &mut rulings, held).await?;
+            given_back = Some(rulings);
         }
-        drop(gathered);
-        verdict.settle_outcome();
+        if !charged.is_empty() {
+            let names = self.names(loaded, request, met, rulings);
+            let batch = Batch::new(verb, charge, now, charged);
+            let batch = Batch { within, names: &names, ..batch };
+            self.settle(&batch, loaded, rulings, held).await?;
+        }
+        Ok(given_back)
+    }
+
+    /// What the counters are called in words, if the store wants to know.
+    fn names(
+        &self,
+        loaded: &Loaded,
+        request: &Request<'_>,
+        met: &Met,
+        rulings: &[Ruling],
+    ) -> Vec<String> {
+        if self.named { names::of(loaded, request, met, rulings) } else { Vec::new() }
+    }
+
+    /// Decides checks and finishes their rulings.
+    async fn settle(
+        &self,
+        batch: &Batch<'_>,
+        loaded: &Loaded,
+        rulings: &mut [Ruling],
+        held: &mut Vec<Held>,
+    ) -> Result<(), Undecided> {
+        let mut answers = Answers::new();
+        self.store.apply(batch, &mut answers).await?;
+        if answers.len() != batch.checks.len() {
+            let reason = "it did not answer every check".to_owned();
+            return Err(StoreError::Unavailable { kind: FailureKind::Protocol, reason }.into());
+        }
+        for (ruling, answer) in rulings.iter_mut().zip(answers) {
+            ruling.put(answer);
+        }
+        self.conclude(batch, loaded, rulings, held);
         Ok(())
     }
 }
@@ -548,6 +593,28 @@ impl<S, C> std::fmt::Debug for Engine<S, C> {
             .field("rules_version", &self.loaded.load().snapshot().version())
             .field("failure_mode", &self.failure_mode)
             .finish_non_exhaustive()
+    }
+}
+
+/// Counts decisions in the tallies of their limits.
+fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
+    for ruling in rulings {
+        if let Some(tally) = ruling.limit.and_then(|limit| loaded.tally(limit)) {
+            tally.count(verb, near, ruling.role, ruling.cost, &ruling.decision);
+        }
+    }
+}
+
+/// Notes the slots that checks have taken.
+fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut Vec<Held>) {
+    for (check, ruling) in checks.iter().zip(rulings) {
+        let cost = ruling.decision.taken;
+        if let Some(limit) = ruling.limit
+            && check.holder != Holder::default()
+            && cost > 0
+        {
+            held.push(Held { limit, key: check.key, holder: check.holder, cost });
+        }
     }
 }
 

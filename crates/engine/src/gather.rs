@@ -1,16 +1,14 @@
 //! From a request to the checks that it needs.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
-use tidegate_algorithms::{Holder, Limit};
+use tidegate_algorithms::{Holder, Limit, Period};
 use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::loaded::{BriefLimit, Loaded};
 use crate::request::Request;
-use crate::verdict::Met;
+use crate::verdict::{Met, Ruling, Rulings};
 
 /// A request's descriptors beyond this many are not looked at; see
 /// [`Undecided::TooManyDescriptors`](crate::Undecided::TooManyDescriptors).
@@ -19,32 +17,29 @@ pub const DESCRIPTORS_MAX: usize = 1_000;
 /// Keeps the counters of limits that requests bring along apart from the rules'.
 const OWN_LIMITS: u64 = 0x6F77_6E5F_6C69_6D69;
 
-/// The checks of a request.
-#[derive(Debug, Default)]
-pub(crate) struct Gathered<'s> {
-    pub(crate) domain_known: bool,
+/// The checks of a request. Each has a ruling, begun when its limit is met and
+/// finished when the store has answered.
+#[derive(Debug)]
+pub(crate) struct Gathered<'s, 'c> {
     pub(crate) charge: Charge,
     /// How long the store may take, if the rules say so.
-    pub(crate) within: Option<Duration>,
-    pub(crate) charged: Checks<'s>,
-    /// Those of descriptors that give back.
-    refunded: Checks<'s>,
+    pub(crate) deadline: Option<Period>,
+    /// Their rulings are those of the verdict, in this order. Lent, because
+    /// the list is too large to be moved.
+    pub(crate) charged: &'c mut Checks<'s>,
+    /// Those of descriptors that give back: few requests have any.
+    pub(crate) refunded: Option<Box<Refunded<'s>>>,
 }
 
-/// Checks, and what each stands for.
+/// Checks to be decided together.
+pub(crate) type Checks<'s> = SmallVec<[Check<'s>; 4]>;
+
+/// What a request gives back.
 #[derive(Debug, Default)]
-pub(crate) struct Checks<'s> {
-    pub(crate) checks: SmallVec<[Check<'s>; 4]>,
+pub(crate) struct Refunded<'s> {
+    pub(crate) checks: Checks<'s>,
     /// In the order of the checks.
-    meanings: SmallVec<[Meaning; 4]>,
-}
-
-/// What a check stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Meaning {
-    pub(crate) descriptor: u32,
-    /// None when the request brought its own limit.
-    pub(crate) limit: Option<LimitId>,
+    pub(crate) rulings: Box<Rulings>,
 }
 
 /// Matches every descriptor and lists the checks of the limits that they meet.
@@ -53,31 +48,32 @@ pub(crate) fn gather<'s>(
     fingerprinter: &Fingerprinter,
     request: &Request<'s>,
     holder: impl Fn() -> Holder,
-    met: &mut Met,
-    gathered: &mut Gathered<'s>,
+    verdict: &mut Listed<'_>,
+    gathered: &mut Gathered<'s, '_>,
 ) {
     let Some(domain) = loaded.snapshot().domain(request.domain) else {
-        met.resize(request.descriptors.len(), None);
+        verdict.met.resize(request.descriptors.len(), None);
         return;
     };
-    gathered.domain_known = true;
+    *verdict.domain_known = true;
     gathered.charge = match domain.charge() {
         tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
         tidegate_rules::Charge::Always => Charge::Always,
     };
-    gathered.within = domain.store_deadline().map(|deadline| deadline.as_span().into());
+    gathered.deadline = domain.store_deadline();
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let asked = descriptor.cost.unwrap_or(request.cost);
         if let Some(limit) = descriptor.limit {
-            met.push(None);
+            verdict.met.push(None);
             let key = key_of_own(fingerprinter, request.domain, descriptor.entries, limit);
-            gathered.push(index, None, descriptor.refund, Check::new(key, limit, asked));
+            let check = Check::new(key, limit, asked);
+            gathered.push(verdict.rulings, index, None, descriptor.refund, check);
             continue;
         }
         let mut values = Values::new();
         let found = domain.find_id(descriptor.entries, &mut values);
-        met.push(found);
+        verdict.met.push(found);
         let Some(rule) = found.and_then(|rule| loaded.rule(rule)) else { continue };
         if rule.is_exempt {
             let exempt = found.and_then(|rule| loaded.snapshot().rule(rule));
@@ -102,74 +98,102 @@ pub(crate) fn gather<'s>(
             let held = limit.counts_slots && !descriptor.refund;
             // A request is one request in flight, however much else it costs.
             let cost = if limit.counts_slots { asked.min(1) } else { asked };
-            gathered.push(
-                index,
-                Some(limit.id),
-                descriptor.refund,
-                Check {
-                    key: Key {
-                        fingerprint: fingerprint.under(limit.identity),
-                        group: limit.identity,
-                    },
-                    limit: &limit.limit,
-                    cost: cost.saturating_mul(limit.cost),
-                    holder: if held { holder() } else { Holder::default() },
-                    role,
-                    policy: limit.policy,
-                },
-            );
+            let group = limit.identity;
+            let check = Check {
+                key: Key { fingerprint: fingerprint.under(group), group },
+                limit: &limit.limit,
+                cost: cost.saturating_mul(limit.cost),
+                holder: if held { holder() } else { Holder::default() },
+                role,
+                policy: limit.policy,
+            };
+            gathered.push(verdict.rulings, index, Some(limit.id), descriptor.refund, check);
         }
     }
     if !replaced.is_empty() {
-        gathered.charged.drop_replaced(loaded.snapshot(), &replaced);
-        gathered.refunded.drop_replaced(loaded.snapshot(), &replaced);
+        gathered.drop_replaced(verdict.rulings, loaded.snapshot(), &replaced);
     }
 }
 
-impl<'s> Gathered<'s> {
+/// What of a verdict is filled while its checks are gathered.
+#[derive(Debug)]
+pub(crate) struct Listed<'v> {
+    pub(crate) domain_known: &'v mut bool,
+    pub(crate) met: &'v mut Met,
+    pub(crate) rulings: &'v mut Rulings,
+}
+
+impl<'s, 'c> Gathered<'s, 'c> {
+    /// Nothing yet.
+    #[inline]
+    pub(crate) const fn new(charged: &'c mut Checks<'s>) -> Self {
+        Gathered { charge: Charge::AllOrNothing, deadline: None, charged, refunded: None }
+    }
+
     /// Whether there is nothing to ask.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.charged.checks.is_empty() && self.refunded.checks.is_empty()
+        self.charged.is_empty() && self.refunded.is_none()
     }
 
-    /// What to ask, in order: what is given back makes room for what is charged.
-    #[inline]
-    pub(crate) fn steps(&self, verb: Verb) -> impl Iterator<Item = (Verb, &Checks<'s>)> {
-        let back = match verb {
-            Verb::Check | Verb::Take | Verb::Charge | Verb::Refund => Verb::Refund,
-            Verb::Peek | Verb::Reset => verb,
-        };
-        let steps = [(back, &self.refunded), (verb, &self.charged)];
-        steps.into_iter().filter(|(_, checks)| !checks.checks.is_empty())
+    #[inline(always)]
+    fn push(
+        &mut self,
+        rulings: &mut Rulings,
+        descriptor: u32,
+        limit: Option<LimitId>,
+        refund: bool,
+        check: Check<'s>,
+    ) {
+        if refund {
+            return self.push_refunded(descriptor, limit, check);
+        }
+        rulings.push(Ruling::begun(descriptor, limit, &check));
+        self.charged.push(check);
     }
 
-    #[inline]
-    fn push(&mut self, descriptor: u32, limit: Option<LimitId>, refund: bool, check: Check<'s>) {
-        let checks = if refund { &mut self.refunded } else { &mut self.charged };
+    #[cold]
+    fn push_refunded(&mut self, descriptor: u32, limit: Option<LimitId>, check: Check<'s>) {
         // What is given back refuses nobody, and admits nobody either.
-        let role = if refund { Role::Observed } else { check.role };
-        checks.checks.push(Check { role, ..check });
-        checks.meanings.push(Meaning { descriptor, limit });
-    }
-}
-
-impl<'s> Checks<'s> {
-    #[inline]
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&Check<'s>, &Meaning)> {
-        self.checks.iter().zip(&self.meanings)
+        let check = Check { role: Role::Observed, ..check };
+        let refunded = self.refunded.get_or_insert_default();
+        refunded.rulings.push(Ruling::begun(descriptor, limit, &check));
+        refunded.checks.push(check);
     }
 
     /// Drops the limits that another one of the same request replaces.
-    fn drop_replaced(&mut self, snapshot: &Snapshot, replaced: &[NameId]) {
-        let stays = |meaning: &Meaning| {
-            let limit = meaning.limit.and_then(|limit| snapshot.limit(limit));
-            let name = limit.and_then(|limit| limit.name);
-            name.is_none_or(|name| !replaced.contains(&name))
-        };
-        let mut kept = self.meanings.iter().map(stays);
-        self.checks.retain(|_| kept.next().unwrap_or(true));
-        self.meanings.retain(|meaning| stays(meaning));
+    #[cold]
+    fn drop_replaced(&mut self, rulings: &mut Rulings, snapshot: &Snapshot, replaced: &[NameId]) {
+        drop_replaced(self.charged, rulings, snapshot, replaced);
+        if let Some(refunded) = &mut self.refunded {
+            let Refunded { checks, rulings } = &mut **refunded;
+            drop_replaced(checks, rulings, snapshot, replaced);
+        }
+    }
+}
+
+fn drop_replaced(
+    checks: &mut Checks<'_>,
+    rulings: &mut Rulings,
+    snapshot: &Snapshot,
+    replaced: &[NameId],
+) {
+    let stays = |ruling: &Ruling| {
+        let limit = ruling.limit.and_then(|limit| snapshot.limit(limit));
+        let name = limit.and_then(|limit| limit.name);
+        name.is_none_or(|name| !replaced.contains(&name))
+    };
+    let mut kept = rulings.iter().map(stays);
+    checks.retain(|_| kept.next().unwrap_or(true));
+    rulings.retain(|ruling| stays(ruling));
+}
+
+/// What is asked of the limits of descriptors that give back.
+#[inline]
+pub(crate) const fn giving_back(verb: Verb) -> Verb {
+    match verb {
+        Verb::Check | Verb::Take | Verb::Charge | Verb::Refund => Verb::Refund,
+        Verb::Peek | Verb::Reset => verb,
     }
 }
 

@@ -53,7 +53,7 @@ impl<C: Clock> KeyedLimiter<C> {
     #[inline]
     pub fn check_cost(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let check = self.ask(key.as_ref(), cost, Holder::default());
-        self.store.decide_one(&check, self.clock.now())
+        self.store.decide_one(check, self.clock.now())
     }
 
     /// Says what [`KeyedLimiter::check`] would, and charges nothing.

@@ -11,29 +11,28 @@ use std::fmt::Write;
 
 use tidegate_rules::{Entry, Rule, Shown};
 
-use crate::gather::{Checks, Meaning};
 use crate::loaded::Loaded;
 use crate::request::Request;
-use crate::verdict::Met;
+use crate::verdict::{Met, Ruling};
 
-/// The name of each check's counter.
+/// The name of the counter behind each ruling.
 pub(crate) fn of(
     loaded: &Loaded,
     request: &Request<'_>,
     met: &Met,
-    checks: &Checks<'_>,
+    rulings: &[Ruling],
 ) -> Vec<String> {
-    let name_of = |meaning: &Meaning| {
-        let index = meaning.descriptor as usize;
+    let name_of = |ruling: &Ruling| {
+        let index = ruling.descriptor as usize;
         let entries = request.descriptors.get(index).map_or(&[][..], |found| found.entries);
         let found = met.get(index).copied().flatten();
         // A limit that the request brought along belongs to no rule.
-        let rule = meaning.limit.and(found).and_then(|rule| loaded.snapshot().rule(rule));
+        let rule = ruling.limit.and(found).and_then(|rule| loaded.snapshot().rule(rule));
         let limits = rule.map(Rule::limits).unwrap_or_default();
-        let place = limits.iter().position(|limit| Some(*limit) == meaning.limit);
+        let place = limits.iter().position(|limit| Some(*limit) == ruling.limit);
         name(request.domain, entries, rule, place.unwrap_or(0))
     };
-    checks.each().map(|(_, meaning)| name_of(meaning)).collect()
+    rulings.iter().map(name_of).collect()
 }
 
 fn name(domain: &str, entries: &[Entry<'_>], rule: Option<&Rule>, place: usize) -> String {

@@ -6,7 +6,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Basis, Key, Role, passes};
+use tidegate_stores::{Answer, Answered, Basis, Check, Key, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -57,6 +57,24 @@ pub struct Ruling {
     pub role: Role,
 }
 
+impl Ruling {
+    /// Of a check that is not decided yet.
+    #[inline(always)]
+    pub(crate) const fn begun(descriptor: u32, limit: Option<LimitId>, check: &Check<'_>) -> Self {
+        let Check { cost, role, .. } = *check;
+        let Answer { decision, basis } = Answer::BLANK;
+        Ruling { descriptor, limit, cost, decision, basis, role }
+    }
+}
+
+impl Answered for Ruling {
+    #[inline(always)]
+    fn put(&mut self, answer: Answer) {
+        self.decision = answer.decision;
+        self.basis = answer.basis;
+    }
+}
+
 /// The limit that refused a request, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'v> {
@@ -86,12 +104,13 @@ impl Verdict {
         }
     }
 
-    /// Says what the rulings come to.
+    /// Says what the rulings come to, and adds those that gave back, which decide nothing.
     #[inline]
-    pub(crate) fn settle_outcome(&mut self) {
+    pub(crate) fn settle_outcome(&mut self, given_back: Option<Box<Rulings>>) {
         let said = self.rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
         self.outcome = if passes(said) { Outcome::Admitted } else { Outcome::Refused };
-        if self.rulings.len() > 1 && !self.rulings.is_sorted_by_key(|ruling| ruling.descriptor) {
+        if let Some(rulings) = given_back {
+            self.rulings.extend(*rulings);
             self.rulings.sort_by_key(|ruling| ruling.descriptor);
         }
     }
@@ -186,6 +205,13 @@ impl Verdict {
     /// Why nothing could be decided, if so; the outcome is then the failure mode's.
     pub const fn undecided(&self) -> Option<&Undecided> {
         self.undecided.as_ref()
+    }
+
+    /// Whether the shared store could not be asked for a part of this verdict,
+    /// so that something else decided instead.
+    pub fn is_degraded(&self) -> bool {
+        matches!(self.undecided, Some(Undecided::Store(_)))
+            || self.rulings.iter().any(|ruling| ruling.basis.is_degraded())
     }
 
     /// Whether the kill switch answered.

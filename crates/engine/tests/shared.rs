@@ -27,9 +27,12 @@ descriptors:
 ";
 
 /// A store that notes what it is asked.
+/// The key, the holder and the name of a check.
+type Asked = (Fingerprint, u64, Option<String>);
+
 #[derive(Clone, Default)]
 struct Noting {
-    asked: Arc<Mutex<Vec<(Fingerprint, u64, Option<String>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl CounterStore for Noting {

@@ -168,7 +168,7 @@ fn explain_level(
         }),
         known_keys,
     };
-    (level, step.map(|step| step.edge))
+    (level, step.map(|step| *step.edge))
 }
 
 impl fmt::Display for Way {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Holder, Limit, Timestamp};
+use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Timestamp};
 
 use crate::fingerprint::Fingerprint;
 
@@ -177,6 +177,36 @@ pub struct Answer {
     pub decision: Decision,
     /// What it rests on.
     pub basis: Basis,
+}
+
+impl Answer {
+    /// What stands where an answer will be put.
+    pub const BLANK: Answer = Answer {
+        decision: Decision {
+            outcome: Outcome::Admitted,
+            limit: 0,
+            remaining: 0,
+            taken: 0,
+            retry: Retry::Now,
+            reset_after: Nanos::ZERO,
+            delay: Nanos::ZERO,
+            soft: false,
+        },
+        basis: Basis::Exact,
+    };
+}
+
+/// A place for an answer.
+pub trait Answered {
+    /// Puts the answer, in place of one that was put before.
+    fn put(&mut self, answer: Answer);
+}
+
+impl Answered for Answer {
+    #[inline(always)]
+    fn put(&mut self, answer: Answer) {
+        *self = answer;
+    }
 }
 
 /// The answers to a batch, in the order of its checks.

@@ -20,8 +20,8 @@ mod redis;
 mod shared;
 
 pub use batch::{
-    Answer, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy, Role,
-    Verb, passes,
+    Answer, Answered, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy,
+    Role, Verb, passes,
 };
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};

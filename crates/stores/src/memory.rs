@@ -7,6 +7,7 @@
 //! dropped to make room. What happens to new keys when the budget is used up is
 //! configured, see [`WhenFull`], and counted.
 
+mod alone;
 mod shard;
 mod shelf;
 mod slot;
@@ -15,11 +16,12 @@ mod together;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::smallvec;
 use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
 
 #[cfg(feature = "shared")]
 use crate::batch::Charge;
-use crate::batch::{Answer, Answers, Basis, Batch, Check, Key, Verb};
+use crate::batch::{Answer, Answered, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use shard::{Loaded, Shard, Wanted};
@@ -190,69 +192,32 @@ impl MemoryStore {
     /// Decides all checks of the batch at once and pushes one answer for each.
     ///
     /// Nothing else sees the keys between the first and the last decision.
-    #[inline]
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
-        match (batch.verb, batch.checks) {
-            (Verb::Check, [check]) => answers.push(self.check_one(check, batch.now)),
-            (Verb::Check, checks) if self.check_together_in_place(checks, batch, answers) => {}
-            (Verb::Check | Verb::Peek, checks) => self.judge_together(checks, batch, answers),
-            (verb, checks) => {
-                answers.extend(checks.iter().map(|check| self.act(verb, check, batch.now)));
-            }
+        let first = answers.len();
+        answers.resize(first + batch.checks.len(), Answer::BLANK);
+        self.answer_now(batch, &mut answers[first..]);
+    }
+
+    /// The same as [`MemoryStore::apply_now`] for those who have a place for
+    /// each answer: it is made there, which spares moving it.
+    #[inline]
+    pub fn answer_now(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
+        if batch.verb == Verb::Check && self.check_in_place(batch, places) {
+            return;
+        }
+        for (place, answer) in places.iter_mut().zip(self.answer_otherwise(batch)) {
+            place.put(answer);
         }
     }
 
-    /// One check by itself: one lock, one lookup.
-    #[inline(always)]
-    pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
-        let key = check.key.fingerprint;
-        let mut shard = self.lock(key);
-        match shard.check_in_place(key, check.limit, ask(check, now)) {
-            Some(decision) => Answer { decision, basis: Basis::Exact },
-            None => self.check_elsewhere(shard, check, now),
-        }
-    }
-
-    /// The same as [`MemoryStore::check_one`] for those who do not ask what the decision rests on.
-    #[inline(always)]
-    pub fn decide_one(&self, check: &Check<'_>, now: Timestamp) -> Decision {
-        let key = check.key.fingerprint;
-        let mut shard = self.lock(key);
-        match shard.check_in_place(key, check.limit, ask(check, now)) {
-            Some(decision) => decision,
-            // Apart: taking it out of an answer here would have both ways
-            // make the decision in one place and move it to another, which
-            // costs as much as making it.
-            None => self.decide_elsewhere(shard, check, now),
-        }
-    }
-
-    #[cold]
+    /// Whatever is not the common case.
     #[inline(never)]
-    fn decide_elsewhere(
-        &self,
-        shard: MutexGuard<'_, Shard>,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Decision {
-        self.check_elsewhere(shard, check, now).decision
-    }
-
-    /// A new key, or one whose state does not fit into its slot.
-    #[cold]
-    fn check_elsewhere(
-        &self,
-        mut shard: MutexGuard<'_, Shard>,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Answer {
-        let mut located = self.locate(&mut shard, check, Wanted::default(), now);
-        let state = &mut located.loaded.state;
-        let decision = match located.basis {
-            Basis::Full => check.limit.peek(state, ask(check, now)),
-            _ => check.limit.check(state, ask(check, now)),
-        };
-        self.conclude(&mut shard, located, decision, now)
+    fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
+        match (batch.verb, batch.checks) {
+            (Verb::Check, [check]) => smallvec![self.check_one(check, batch.now)],
+            (Verb::Check | Verb::Peek, _) => self.judge_together(batch),
+            (verb, checks) => checks.iter().map(|check| self.act(verb, check, batch.now)).collect(),
+        }
     }
 
     /// Drops idle keys of one shard and gives its unused memory back; call it
@@ -483,7 +448,7 @@ impl CounterStore for MemoryStore {
 impl Wanted {
     /// One more key.
     fn and(self, check: &Check<'_>) -> Self {
-        let shelved = usize::from(!check.limit.keeps_small_states());
+        let shelved = usize::from(check.limit.small().is_none());
         Wanted { keys: self.keys + 1, shelved: self.shelved + shelved }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_doors::{Health, Meter, Observations, ObservationsConfig, SpanNotes};
-use tidegate_engine::{Engine, NearLimit, Observer, Request, SystemClock, Verdict};
+use tidegate_engine::{NearLimit, Observer, Request, Verdict};
 
 use super::SharedEngine;
 use super::counters::{Counters, budget_bytes};
@@ -35,7 +35,8 @@ impl<S: Counters> Limiting<S> {
         }));
         let near = NearLimit::from_millionths(config.limiter.near_limit_ratio.millionths());
         let watching = Watching { observations: Arc::clone(&observations), traced };
-        let engine = Engine::new(store, SystemClock::new())
+        let engine = store
+            .engine()
             .with_failure_mode(failure_mode)
             .with_tallies(near)
             .with_observer(Arc::new(watching));

@@ -185,7 +185,7 @@ fn debug<S: Counters>(
         observations: Arc::clone(&limiting.observations),
         meters: vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)],
         log_level: Some(Box::new(level)),
-        store: Some(Box::new(move || engine.store().reading(budget_bytes))),
+        store: Some(Box::new(move || engine.store().reading(budget_bytes, engine.clock()))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
@@ -233,7 +233,8 @@ fn endpoint(
         config::Address::Unix(path) => Address::Unix { path: path.clone(), mode: None },
     };
     let addresses = listen.iter().map(address).collect();
-    Endpoint { name, addresses, protocol, tls, limits: ConnectionLimits::default() }
+    let limits = ConnectionLimits::default();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {

@@ -62,7 +62,7 @@ pub(super) async fn until_stopped<S: Counters>(
                 rules.handle().reload();
             }
             _ = look.tick() => {
-                look_after(&doors, limiting);
+                look_after(config, &doors, limiting);
                 tidying.look();
             }
             _ = beat.tick() => manager.alive(),
@@ -74,7 +74,13 @@ pub(super) async fn until_stopped<S: Counters>(
 }
 
 /// What is looked after while requests are served.
-fn look_after<S: Counters>(doors: &Doors, limiting: &Limiting<S>) {
+fn look_after<S: Counters>(config: &Config, doors: &Doors, limiting: &Limiting<S>) {
+    if config.health.needs_store {
+        match limiting.engine.store().in_the_way() {
+            Some(reason) => limiting.health.hold_back("store", reason),
+            None => limiting.health.clear("store"),
+        }
+    }
     doors.grpc_health.set_serving(limiting.health.is_ready());
     for (door, tls) in &doors.certificates {
         match tls.refresh() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use super::remote::Spread;
 use super::vocabulary::{Kind, Metric};
 
 /// How metrics are written.
@@ -108,6 +109,19 @@ impl Family<'_> {
         self.line("_bucket", labels, Some(&"+Inf"), count);
         self.line("_sum", labels, None, sum);
         self.line("_count", labels, None, count);
+    }
+
+    /// A histogram without labels.
+    pub(super) fn spread(&mut self, spread: &Spread) {
+        let mut up_to = 0;
+        for (bound, count) in spread.bounds.iter().zip(&spread.counts) {
+            up_to += count;
+            self.line("_bucket", &[], Some(bound), up_to);
+        }
+        let all: u64 = spread.counts.iter().sum();
+        self.line("_bucket", &[], Some(&"+Inf"), all);
+        self.line("_sum", &[], None, spread.sum);
+        self.line("_count", &[], None, all);
     }
 
     fn line(

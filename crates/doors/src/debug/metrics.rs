@@ -9,6 +9,7 @@ use super::exposition::{Exposition, Format};
 use super::hits::{HitLimit, HitsReading, outcomes};
 use super::observations::Reason;
 use super::process::ProcessReading;
+use super::remote;
 use super::vocabulary as metric;
 use crate::meter::{Answered, DURATION_BOUNDS_MICROS};
 
@@ -97,6 +98,9 @@ fn rules<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
 fn store<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
     let Some(ask) = &door.parts.store else { return };
     let reading = ask();
+    if let Some(remote) = &reading.remote {
+        return remote::show(page, remote);
+    }
     page.single(metric::STORE_KEYS, reading.stats.keys);
     page.single(metric::STORE_BYTES, reading.stats.bytes);
     page.single(metric::STORE_BUDGET, reading.budget_bytes);

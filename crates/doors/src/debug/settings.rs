@@ -7,6 +7,7 @@ use tidegate_engine::{Stats, Timestamp};
 
 use super::change::Change;
 use super::observations::Observations;
+use super::remote::RemoteReading;
 use super::token::Token;
 use crate::meter::Meter;
 
@@ -48,12 +49,14 @@ pub trait LogLevel: Send + Sync {
 }
 
 /// What the store says of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreReading {
     /// What it holds and what it had to do.
     pub stats: Stats,
     /// The most bytes that its counters may take.
     pub budget_bytes: usize,
+    /// What it does, if several processes share it. Shown instead of the rest.
+    pub remote: Option<RemoteReading>,
 }
 
 /// What is known of the delivery of rules.

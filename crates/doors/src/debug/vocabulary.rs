@@ -104,6 +104,51 @@ metrics! {
     STORE_UNMETERED = Counter "tidegate_store_unmetered_answers_total" []
         "Answers without a counter because the store was full.";
 
+    REMOTE_CONNECTIONS = Gauge "tidegate_remote_connections" []
+        "Connections to the shared store that can be used.";
+    REMOTE_CONNECTIONS_WANTED = Gauge "tidegate_remote_connections_wanted" []
+        "Connections to the shared store that there should be.";
+    REMOTE_WAITING = Gauge "tidegate_remote_waiting_requests" []
+        "Requests that wait for the shared store.";
+    REMOTE_DEGRADED = Gauge "tidegate_remote_degraded" []
+        "1 while the shared store is not asked, because it does not answer.";
+    REMOTE_DEGRADED_SECONDS = Counter "tidegate_remote_degraded_seconds_total" []
+        "How long the shared store was not asked.";
+    REMOTE_OUTAGES = Counter "tidegate_remote_outages_total" []
+        "How often the shared store ceased to be asked.";
+    REMOTE_CALL_DURATION = Histogram "tidegate_remote_call_duration_seconds" []
+        "How long an answered call to the shared store took.";
+    REMOTE_CALL_REQUESTS = Histogram "tidegate_remote_call_requests" []
+        "How many requests one call to the shared store carried.";
+    REMOTE_ERRORS = Counter "tidegate_remote_errors_total" ["kind"]
+        "Requests to the shared store that failed, by kind of failure.";
+    REMOTE_SCRIPT_LOADS = Counter "tidegate_remote_script_loads_total" []
+        "Calls that were sent again because the server did not know the script.";
+    REMOTE_REDIRECTS = Counter "tidegate_remote_redirects_total" []
+        "Calls that were sent again because the key is at another node of the cluster.";
+    REMOTE_FALLBACKS = Counter "tidegate_remote_fallbacks_total" ["policy"]
+        "Checks that were decided without the shared store, by on_store_error.";
+    REMOTE_REMEMBERED = Counter "tidegate_remote_remembered_refusals_total" []
+        "Refusals that were known, so that the shared store was not asked.";
+    REMOTE_OWING = Gauge "tidegate_remote_owing_keys" []
+        "Keys that were decided in an outage and are still to be charged.";
+    LEASED_UNITS = Gauge "tidegate_leased_units" []
+        "Units of leased limits that this process holds and has not used.";
+    LEASE_CHANGES = Counter "tidegate_lease_changes_total" ["change"]
+        "Slices taken, units given back, units that ended unused.";
+    EVENTUAL_KEYS = Gauge "tidegate_eventual_keys" []
+        "Keys of eventual limits that are counted here.";
+    EVENTUAL_FLUSHES = Counter "tidegate_eventual_flushes_total" []
+        "Batches of eventual counts that were sent.";
+    EVENTUAL_FLUSHED = Counter "tidegate_eventual_flushed_keys_total" []
+        "Keys in those batches.";
+    EVENTUAL_OVERSHOOT = Histogram "tidegate_eventual_overshoot_ratio" []
+        "By which part of their limit flushed keys were over it.";
+    REGION_PENDING = Gauge "tidegate_region_pending_keys" []
+        "Keys of which another region is still to be told.";
+    NODES = Gauge "tidegate_nodes" []
+        "Live processes that share the store, as last known.";
+
     KILL_SWITCH = Gauge "tidegate_kill_switch" []
         "1 while everything is switched off and every request passes.";
     SWITCHES = Gauge "tidegate_switches" ["mode"]

@@ -21,12 +21,13 @@ use super::explain::explain;
 use super::head::{RefusalStatus, expect_json, lost, refusal_status};
 use super::health::Health;
 use super::openapi::OPENAPI;
-use super::permits::{self, HeldSlots, Permits, Token};
+use super::permits::{self, Permits, Token};
 use super::route::{self, Route};
 use super::rules_view::{self, RulesView};
 use super::settings::{HttpApiSettings, Verbs};
 use crate::meter::{Answered, Meter};
 use crate::notice::Notice;
+use crate::slots::HeldSlots;
 
 /// Answers what comes to `/json`, given the body.
 pub type JsonHandler =

@@ -83,6 +83,7 @@ impl<'v> Told<'_, 'v> {
     /// Why a verdict rests on less than its limits.
     fn write_circumstances(&self, answer: &mut ObjectWriter<'_>) {
         answer.some_text("undecided", self.undecided().as_deref());
+        answer.flag_if("degraded", self.notice.verdict().is_degraded());
         answer.flag_if("switched_off", self.notice.verdict().is_switched_off());
         answer.flag_if("unknown_domain", self.is_in_unknown_domain());
     }

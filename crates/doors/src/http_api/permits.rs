@@ -11,39 +11,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Algorithm, Clock, CounterStore, Nanos, Permit, Timestamp, Verdict};
+use tidegate_engine::{Algorithm, Nanos, Timestamp, Verdict};
+
+use crate::slots::HeldSlots;
 
 /// How many expired tokens one check forgets at most: more than one, so that
 /// the table shrinks, and few, so that no check waits for many.
 const FORGET_MAX: usize = 4;
-
-/// Slots that are given back when this is dropped.
-pub(super) struct HeldSlots(
-    #[expect(dead_code, reason = "dropping it is its use")] Box<dyn Send + Sync>,
-);
-
-impl HeldSlots {
-    /// Keeps what gives the slots back when it is dropped.
-    fn new(permit: impl Send + Sync + 'static) -> Self {
-        HeldSlots(Box::new(permit))
-    }
-
-    /// The slots of a permit, if it has any. Nothing is boxed for requests
-    /// that hold nothing, which are most.
-    pub(super) fn of<S, C>(permit: Permit<S, C>) -> Option<Self>
-    where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
-    {
-        (!permit.is_empty()).then(|| HeldSlots::new(permit))
-    }
-}
-
-impl fmt::Debug for HeldSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HeldSlots")
-    }
-}
 
 /// What a permit is called on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -90,6 +90,24 @@ impl<'v> Policy<'v> {
         }
     }
 
+    /// What the limit's counters are kept under: the same for as long as it is the same limit.
+    #[cfg(feature = "gateway")]
+    pub(crate) const fn identity(&self) -> u64 {
+        self.limit.identity
+    }
+
+    /// What its rule wants for requests over it.
+    #[cfg(feature = "gateway")]
+    pub(crate) const fn when_over(&self) -> tidegate_engine::WhenOver {
+        self.limit.when_over
+    }
+
+    /// Which of the request's descriptors met it.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn descriptor(&self) -> usize {
+        usize::try_from(self.ruling.descriptor).unwrap_or(usize::MAX)
+    }
+
     /// Identifies the limit within its verdict.
     pub(super) const fn limit_id(&self) -> usize {
         self.limit.id.index()

@@ -28,9 +28,10 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response};
 use http_body::Body;
 use hyper::service::Service;
+use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{SEND_BUFFER_BYTES, Serve, Serving, carrier};
+use super::connection::{SEND_BUFFER_BYTES, Serve, Serving, greeted};
 use super::contained::report;
 use super::life::{Life, Order};
 use super::listener::Accepted;
@@ -52,6 +53,8 @@ pub(super) struct ServedCalls<S> {
     pub(super) service: S,
     pub(super) tls: Option<Tls>,
     pub(super) limits: ConnectionLimits,
+    /// Who begins with a PROXY header.
+    pub(super) proxies: Arc<[IpNet]>,
 }
 
 impl<S, B> Serve for ServedCalls<S>
@@ -68,14 +71,15 @@ where
     fn serve(&self, accepted: Accepted, life: Arc<Life>) -> Serving {
         let service = self.service.clone();
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(Protocol::Http2)));
-        let limits = self.limits;
+        let (limits, proxies) = (self.limits, Arc::clone(&self.proxies));
         Box::pin(async move {
             poll_fn(|cx| {
                 life.wake_by(cx.waker());
                 Poll::Ready(())
             })
             .await;
-            let Some(carrier) = carrier(accepted, acceptor, &life).await else { return };
+            let greeted = greeted(accepted, acceptor, &proxies, &life).await;
+            let Some((carrier, _)) = greeted else { return };
             life.greeted();
             let gate = Arc::new(Gate::default());
             let io = Gated::new(Watched::new(carrier, Arc::clone(&life)), Arc::clone(&gate));

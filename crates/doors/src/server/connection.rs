@@ -14,12 +14,15 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
 use super::batch::Batch;
 use super::contained::Contained;
 use super::life::{Life, Order};
 use super::listener::Accepted;
+use super::peer::Peer;
+use super::proxy_protocol;
 use super::settings::{ConnectionLimits, Protocol};
 use super::stream::{Carrier, Socket, Watched};
 use super::tls::Tls;
@@ -41,18 +44,22 @@ pub(super) trait Serve: Send + Sync {
 
 pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A door's service with the settings of its connections.
-pub(super) struct Served<S> {
-    pub(super) service: S,
+/// A door's services with the settings of its connections.
+pub(super) struct Served<F> {
+    /// Makes the service of one connection.
+    pub(super) make: Arc<F>,
     pub(super) protocol: Protocol,
     pub(super) tls: Option<Tls>,
     pub(super) limits: ConnectionLimits,
+    /// Who begins with a PROXY header.
+    pub(super) proxies: Arc<[IpNet]>,
 }
 
-impl<S, B> Serve for Served<S>
+impl<F, S, B> Serve for Served<F>
 where
+    F: Fn(&Peer) -> S + Send + Sync + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
-    S: Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
     S::Future: Send + 'static,
     B: Body + Send + 'static,
     B::Data: Send,
@@ -63,9 +70,9 @@ where
     }
 
     fn serve(&self, accepted: Accepted, life: Arc<Life>) -> Serving {
-        let service = Contained::new(self.service.clone(), Arc::clone(&life));
+        let (make, proxies) = (Arc::clone(&self.make), Arc::clone(&self.proxies));
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(self.protocol)));
-        let batch = Batch::default();
+        let (batch, protocol) = (Batch::default(), self.protocol);
         let builder = builder(self.protocol, &self.limits, batch.clone());
         Box::pin(async move {
             poll_fn(|cx| {
@@ -73,34 +80,24 @@ where
                 Poll::Ready(())
             })
             .await;
-            let Some(carrier) = carrier(accepted, acceptor, &life).await else { return };
+            let Some((carrier, peer)) = greeted(accepted, acceptor, &proxies, &life).await else {
+                return;
+            };
             life.greeted();
+            let service = Contained::new(make(&peer), Arc::clone(&life));
             let io = TokioIo::new(Watched::new(carrier, Arc::clone(&life)));
-            let mut connection = pin!(builder.serve_connection(io, service));
-            let mut finishing = false;
-            let mut streams = Vec::new();
-            let ended = poll_fn(|cx: &mut Context<'_>| {
-                match life.order() {
-                    Order::Cut => return Poll::Ready(Ok(())),
-                    Order::Finish if !finishing => {
-                        finishing = true;
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    Order::Serve | Order::Finish => {}
+            let ended = match protocol {
+                Protocol::Http2 => {
+                    let connection = pin!(builder.serve_connection(io, service));
+                    drive(connection, auto::Connection::graceful_shutdown, &batch, &life).await
                 }
-                loop {
-                    if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                        return Poll::Ready(ended);
-                    }
-                    // Streams that answered wait for the connection to write them. A
-                    // client that never stops sending does not keep the worker here: the
-                    // runtime makes reads wait after a while.
-                    if !batch.run(&life, &mut streams) {
-                        return Poll::Pending;
-                    }
+                // HTTP/1.1 may become something else.
+                Protocol::Auto => {
+                    let connection = pin!(builder.serve_connection_with_upgrades(io, service));
+                    let finish = auto::UpgradeableConnection::graceful_shutdown;
+                    drive(connection, finish, &batch, &life).await
                 }
-            })
-            .await;
+            };
             if let Err(error) = ended {
                 tracing::debug!(door = life.door(), error = &*error, "connection failed");
             }
@@ -108,29 +105,99 @@ where
     }
 }
 
-/// Encrypts where the door says so. `None`: it failed, or took too long.
-pub(super) async fn carrier(
+/// Runs a connection to its end, or until it is cut.
+async fn drive<C, E>(
+    mut connection: Pin<&mut C>,
+    finish: impl Fn(Pin<&mut C>),
+    batch: &Batch,
+    life: &Arc<Life>,
+) -> Result<(), E>
+where
+    C: Future<Output = Result<(), E>>,
+{
+    let mut finishing = false;
+    let mut streams = Vec::new();
+    poll_fn(|cx: &mut Context<'_>| {
+        match life.order() {
+            Order::Cut => return Poll::Ready(Ok(())),
+            Order::Finish if !finishing => {
+                finishing = true;
+                finish(connection.as_mut());
+            }
+            Order::Serve | Order::Finish => {}
+        }
+        loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(ended);
+            }
+            // Streams that answered wait for the connection to write them. A
+            // client that never stops sending does not keep the worker here: the
+            // runtime makes reads wait after a while.
+            if !batch.run(life, &mut streams) {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
+}
+
+/// What HTTP begins on, and with whom. `None`: it came to nothing.
+pub(super) async fn greeted(
     accepted: Accepted,
     acceptor: Option<TlsAcceptor>,
+    proxies: &[IpNet],
     life: &Life,
-) -> Option<Carrier> {
-    let socket = match Socket::register(accepted) {
+) -> Option<(Carrier, Peer)> {
+    let mut peer = Peer::of(&accepted, acceptor.is_some());
+    let socket = socket(accepted, proxies, &mut peer, life).await?;
+    Some((carrier(socket, acceptor, life).await?, peer))
+}
+
+/// The socket, past the PROXY header where there has to be one. `None`: there was none.
+async fn socket(
+    accepted: Accepted,
+    proxies: &[IpNet],
+    peer: &mut Peer,
+    life: &Life,
+) -> Option<Socket> {
+    let mut socket = match Socket::register(accepted) {
         Ok(socket) => socket,
         Err(error) => {
             tracing::warn!(door = life.door(), %error, "cannot watch an accepted connection");
             return None;
         }
     };
-    let Some(acceptor) = acceptor else { return Some(Carrier::Plain(socket)) };
-    let mut handshake = pin!(acceptor.accept(socket));
-    let agreed = poll_fn(|cx| {
+    if !peer.is_one_of(proxies) {
+        return Some(socket);
+    }
+    match unless_ordered(proxy_protocol::read(&mut socket), life).await {
+        Some(Ok(client)) => {
+            peer.speaks_for(client);
+            return Some(socket);
+        }
+        Some(Err(error)) => tracing::debug!(door = life.door(), %error, "no PROXY header"),
+        None => tracing::debug!(door = life.door(), "PROXY header was not finished in time"),
+    }
+    life.stats().handshake_failures.fetch_add(1, Relaxed);
+    None
+}
+
+/// Waits for a step of the greeting, but not once the connection has to go.
+async fn unless_ordered<T>(step: impl Future<Output = T>, life: &Life) -> Option<T> {
+    let mut step = pin!(step);
+    poll_fn(|cx| {
         if life.order() != Order::Serve {
             return Poll::Ready(None);
         }
-        handshake.as_mut().poll(cx).map(Some)
+        step.as_mut().poll(cx).map(Some)
     })
-    .await;
-    match agreed {
+    .await
+}
+
+/// Encrypts where the door says so. `None`: it failed, or took too long.
+async fn carrier(socket: Socket, acceptor: Option<TlsAcceptor>, life: &Life) -> Option<Carrier> {
+    let Some(acceptor) = acceptor else { return Some(Carrier::Plain(socket)) };
+    match unless_ordered(acceptor.accept(socket), life).await {
         Some(Ok(stream)) => return Some(Carrier::Tls(Box::new(stream))),
         Some(Err(error)) => tracing::debug!(door = life.door(), %error, "TLS handshake failed"),
         None => tracing::debug!(door = life.door(), "TLS handshake was not finished in time"),

@@ -59,7 +59,7 @@ pub(super) enum Listener {
 /// An accepted socket, before a runtime knows it.
 #[derive(Debug)]
 pub(super) enum Accepted {
-    Tcp(std::net::TcpStream),
+    Tcp(std::net::TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
@@ -82,12 +82,12 @@ impl Listener {
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // Answers are small, and written together already.
                 stream.set_nodelay(true)?;
                 let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-                Ok(Accepted::Tcp(stream.into_std()?))
+                Ok(Accepted::Tcp(stream.into_std()?, peer))
             }
             Listener::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::tls::Tls;
 
 /// Where a door listens.
@@ -66,6 +68,10 @@ pub struct Endpoint {
     pub tls: Option<Tls>,
     /// What its connections may take.
     pub limits: ConnectionLimits,
+    /// Who begins each connection with a PROXY header (version 1 or 2) that says
+    /// for whom it is. Of these a header is demanded; from others it is never
+    /// read, so nobody else can claim an address. Default: nobody.
+    pub proxy_protocol_from: Vec<IpNet>,
 }
 
 impl Endpoint {
@@ -77,6 +83,7 @@ impl Endpoint {
             protocol,
             tls: None,
             limits: ConnectionLimits::default(),
+            proxy_protocol_from: Vec::new(),
         }
     }
 
@@ -91,6 +98,13 @@ impl Endpoint {
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// The same door, told by these whom their connections are for.
+    #[must_use]
+    pub fn proxy_protocol_from(mut self, hops: Vec<IpNet>) -> Self {
+        self.proxy_protocol_from = hops;
         self
     }
 

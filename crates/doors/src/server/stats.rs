@@ -25,7 +25,8 @@ pub struct ConnectionCounts {
     pub refused: u64,
     /// Connections that could not be accepted, for want of descriptors or memory.
     pub accept_errors: u64,
-    /// Connections closed because encryption could not be agreed on.
+    /// Connections closed because encryption could not be agreed on, or because a hop
+    /// that has to send a PROXY header sent none.
     pub handshake_failures: u64,
     /// Requests that were dropped because their service panicked.
     pub panics: u64,

@@ -22,7 +22,7 @@ pub(super) enum Socket {
 impl Socket {
     pub(super) fn register(accepted: Accepted) -> io::Result<Self> {
         Ok(match accepted {
-            Accepted::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream)?),
+            Accepted::Tcp(stream, _) => Socket::Tcp(TcpStream::from_std(stream)?),
             Accepted::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
         })
     }

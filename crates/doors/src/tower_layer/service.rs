@@ -17,8 +17,8 @@ use tower_service::Service;
 use super::answer::refuse;
 use super::body::{Held, LimitedBody};
 use super::future::{Passage, RateLimitFuture};
-use super::settings::{HeadersOn, Settings};
-use crate::headers::Fields;
+use super::settings::Settings;
+use crate::headers::{Fields, HeadersOn};
 use crate::notice::Notice;
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).

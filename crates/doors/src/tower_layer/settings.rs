@@ -11,24 +11,14 @@ use tidegate_engine::{
 };
 use tower_layer::Layer;
 
-use super::described::Described;
 use super::service::RateLimit;
-use crate::headers::HeaderSet;
+use crate::described::Described;
+use crate::headers::{HeaderSet, HeadersOn};
 use crate::notice::Notice;
 
 /// Where the rules of [`RateLimitLayer::by_key`] apply.
 const KEYED_DOMAIN: &str = "keyed";
 const KEYED_ENTRY: &str = "caller";
-
-/// Which answers carry rate limit fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HeadersOn {
-    /// All of them, so that clients see it coming.
-    #[default]
-    Always,
-    /// Refusals only.
-    Refusal,
-}
 
 /// A limit that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -101,10 +101,10 @@ impl<T: Copy> PatternSet<T> {
     }
 
     /// The first declared pattern that matches.
-    pub(crate) fn find(&self, value: &str) -> Option<T> {
+    pub(crate) fn find(&self, value: &str) -> Option<&T> {
         let Some(index) = &self.index else {
             let mut patterns = self.patterns.iter();
-            return patterns.find(|(pattern, _)| pattern.matches(value)).map(|(_, target)| *target);
+            return patterns.find(|(pattern, _)| pattern.matches(value)).map(|(_, target)| target);
         };
         let bytes = value.as_bytes();
         let mut first = usize::MAX;
@@ -121,7 +121,7 @@ impl<T: Copy> PatternSet<T> {
             self.try_all(index.by_suffix.table.get(&bytes[start..]), value, &mut first);
         }
         self.try_all(Some(&index.anywhere), value, &mut first);
-        self.patterns.get(first).map(|(_, target)| *target)
+        self.patterns.get(first).map(|(_, target)| target)
     }
 
     /// Lowers `first` to the first of these patterns that matches, if it is lower.
@@ -204,7 +204,7 @@ mod tests {
             let make = |text: &String| Pattern::new(text);
             let set = PatternSet::new(patterns.iter().map(make).zip(0..).collect());
             let scanned = patterns.iter().position(|text| make(text).matches(&value));
-            prop_assert_eq!(set.find(&value), scanned);
+            prop_assert_eq!(set.find(&value).copied(), scanned);
         }
     }
 }

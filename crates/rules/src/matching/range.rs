@@ -38,10 +38,10 @@ impl<T: Copy> Ranges<T> {
         self.table.insert((masked(bits, length), length), target);
     }
 
-    fn find(&self, bits: u128) -> Option<(u8, T)> {
+    fn find(&self, bits: u128) -> Option<(u8, &T)> {
         self.lengths.iter().find_map(|length| {
             let target = self.table.get(&(masked(bits, *length), *length))?;
-            Some((*length, *target))
+            Some((*length, target))
         })
     }
 }
@@ -60,7 +60,7 @@ impl<T: Copy> RangeSet<T> {
     }
 
     /// The longest range that holds the address, and its target.
-    pub(crate) fn find(&self, address: IpAddr) -> Option<(IpNet, T)> {
+    pub(crate) fn find(&self, address: IpAddr) -> Option<(IpNet, &T)> {
         let ranges = match address {
             IpAddr::V4(_) => &self.v4,
             IpAddr::V6(_) => &self.v6,
@@ -95,8 +95,9 @@ mod tests {
     }
 
     fn find(ranges: &[&str], address: &str) -> Option<usize> {
-        let found = set(ranges).find(address.parse().unwrap());
-        found.map(|(_, target)| target)
+        let set = set(ranges);
+        let found = set.find(address.parse().unwrap());
+        found.map(|(_, target)| *target)
     }
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
                 .filter(|range| range.contains(&address))
                 .max_by_key(|range| range.prefix_len());
             let set = RangeSet::new(ranges.iter().map(|range| (*range, ())));
-            let found = set.find(address).map(|(range, ())| range);
+            let found = set.find(address).map(|(range, _)| range);
             prop_assert_eq!(found.as_ref(), longest);
         }
     }

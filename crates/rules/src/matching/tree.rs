@@ -76,8 +76,8 @@ pub(crate) enum Via {
 
 /// One step down the tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) edge: Edge,
+pub(crate) struct Step<'t> {
+    pub(crate) edge: &'t Edge,
     pub(crate) via: Via,
 }
 
@@ -170,7 +170,7 @@ impl Tree {
     /// In this order, and the first found is taken: the exact value, the
     /// patterns, the ranges, the bare key.
     #[inline]
-    pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step> {
+    pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step<'_>> {
         let slot = self.slot(fork, key)?;
         if let Some(edge) = self.exact(slot, value) {
             return Some(Step { edge, via: Via::Exact });
@@ -178,12 +178,12 @@ impl Tree {
         if slot.patterns.is_some() || slot.ranges.is_some() {
             return self.step_by_form(slot, value);
         }
-        slot.bare.map(bare_step)
+        slot.bare.as_ref().map(bare_step)
     }
 
     /// The same as [`Tree::step`] without saying how: what a request needs.
     #[inline]
-    pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<Edge> {
+    pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<&Edge> {
         let slot = self.slot(fork, key)?;
         if let Some(edge) = self.exact(slot, value) {
             return Some(edge);
@@ -191,12 +191,12 @@ impl Tree {
         if slot.patterns.is_some() || slot.ranges.is_some() {
             return self.step_by_form(slot, value).map(|step| step.edge);
         }
-        slot.bare
+        slot.bare.as_ref()
     }
 
     /// Patterns, ranges, bare key. Apart, so that the common way stays short.
     #[inline(never)]
-    fn step_by_form(&self, slot: &Slot, value: &str) -> Option<Step> {
+    fn step_by_form<'t>(&'t self, slot: &'t Slot, value: &str) -> Option<Step<'t>> {
         let patterns = numbered(&self.patterns, slot.patterns);
         if let Some(edge) = patterns.and_then(|patterns| patterns.find(value)) {
             return Some(Step { edge, via: Via::Pattern });
@@ -207,7 +207,7 @@ impl Tree {
             let (range, edge) = ranges.find(address)?;
             Some(Step { edge, via: Via::Range(range) })
         });
-        found.or_else(|| slot.bare.map(bare_step))
+        found.or_else(|| slot.bare.as_ref().map(bare_step))
     }
 
     /// Where every request starts.
@@ -254,7 +254,7 @@ impl Tree {
     }
 
     #[inline]
-    fn exact(&self, slot: &Slot, value: &str) -> Option<Edge> {
+    fn exact(&self, slot: &Slot, value: &str) -> Option<&Edge> {
         let found = if slot.exact.are_many() {
             let wanted = |exact: &Exact| exact.slot == slot.id && same(&exact.value, value);
             self.many_exact.find(hash(slot.id, value), wanted)
@@ -262,7 +262,7 @@ impl Tree {
             let mut few = slot.exact.of(&self.few_exact).iter();
             few.find(|exact| same(&exact.value, value))
         };
-        found.map(|exact| exact.edge)
+        found.map(|exact| &exact.edge)
     }
 }
 
@@ -276,7 +276,7 @@ pub(crate) struct Ways {
 }
 
 #[inline]
-fn bare_step(edge: Edge) -> Step {
+const fn bare_step(edge: &Edge) -> Step<'_> {
     Step { edge, via: Via::BareKey }
 }
 

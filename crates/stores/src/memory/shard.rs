@@ -5,10 +5,10 @@
 //! its shard, so no insert ever waits for more than a few thousand slots to
 //! move. Whoever inserts also sweeps a few slots for idle keys.
 
-use tidegate_algorithms::{Ask, Decision, Limit, SmallState, State, Timestamp};
+use tidegate_algorithms::{Ask, SmallLimit, SmallState, State, Timestamp};
 
 use super::shelf::Shelf;
-use super::slot::{Packed, Slot, home};
+use super::slot::{Bits, Pack, Packed, Slot, home};
 use crate::fingerprint::Fingerprint;
 
 /// A shard that holds anything has more slots than this.
@@ -44,13 +44,12 @@ pub(super) struct Wanted {
     pub(super) shelved: usize,
 }
 
-/// What a check of a known key does to its slot.
+/// What a check of a known key would change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Change {
     slot: usize,
-    /// The new state, as the slot keeps it.
-    word: u64,
-    aux: u32,
+    after: Bits,
+    pub(super) admitted: bool,
 }
 
 /// The table was full, and the key is not in it.
@@ -75,51 +74,45 @@ impl Shard {
     }
 
     /// Checks a known key whose state is in its slot, before and after: the
-    /// common case, and the fast one. `None` when it is anything else.
+    /// common case, and the fast one. `None`, and nothing done, when it is
+    /// anything else.
     #[inline(always)]
-    pub(super) fn check_in_place(
+    pub(super) fn admit_in_place<L: SmallLimit<State: Pack>>(
         &mut self,
         key: Fingerprint,
-        limit: &Limit,
+        limit: &L,
         ask: Ask,
-    ) -> Option<Decision> {
-        let mut place = Place::default();
-        let decision = self.judge_in_place(key, limit, ask, &mut place)?;
-        self.set_in_place(&place);
-        Some(decision)
+    ) -> Option<L::Usage> {
+        let slot = find_mut(&mut self.slots, key)?;
+        let usage = limit.usage(L::State::unpack(slot.bits())?, ask.now);
+        let (_, after) = limit.admit(usage, ask);
+        slot.set(after.pack()?);
+        Some(usage)
     }
 
-    /// Says what a check in place would do, and does nothing.
+    /// Says what [`Shard::admit_in_place`] would do, and does nothing.
     #[inline(always)]
-    pub(super) fn judge_in_place(
+    pub(super) fn judge_in_place<L: SmallLimit<State: Pack>>(
         &self,
         key: Fingerprint,
-        limit: &Limit,
+        limit: &L,
         ask: Ask,
-        place: &mut Place,
-    ) -> Option<Decision> {
+    ) -> Option<(Change, L::Usage)> {
         let slot = self.find(key)?;
-        let Packed::Small(before) = self.slots[slot].packed() else { return None };
-        let (decision, after) = limit.check_small(before, ask)?;
-        let (word, aux) = Packed::of(after)?.to_bits();
-        *place = Place { slot, word, aux };
-        Some(decision)
+        let usage = limit.usage(L::State::unpack(self.slots[slot].bits())?, ask.now);
+        let (admitted, after) = limit.admit(usage, ask);
+        Some((Change { slot, after: after.pack()?, admitted }, usage))
     }
 
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
     #[inline(always)]
-    pub(super) fn set_in_place(&mut self, place: &Place) {
-        // A refusal mostly changes nothing. Not writing then leaves the cache
-        // line with all who read it.
-        let slot = &mut self.slots[place.slot];
-        if !slot.has_bits(place.word, place.aux) {
-            slot.set_bits(place.word, place.aux);
-        }
+    pub(super) fn set_in_place(&mut self, change: &Change) {
+        self.slots[change.slot].set(change.after);
     }
 
-    /// What is in a place that [`Shard::judge_in_place`] found.
-    pub(super) fn state_at(&self, place: &Place) -> State {
-        match self.slots[place.slot].packed() {
+    /// The state that [`Shard::judge_in_place`] found.
+    pub(super) fn state_before(&self, change: &Change) -> State {
+        match self.slots[change.slot].packed() {
             Packed::Small(state) => state.into(),
             Packed::Shelved(_) => State::Unused,
         }
@@ -170,7 +163,7 @@ impl Shard {
             }
             (None, _) => Packed::Shelved(self.shelf().put(state).ok_or(Full)?),
         };
-        self.slots[slot].set(after);
+        self.slots[slot].set(after.to_bits());
         Ok(())
     }
 
@@ -354,6 +347,23 @@ impl Shard {
     fn shelf_bytes(&self) -> usize {
         self.shelf.as_ref().map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
     }
+}
+
+/// The same as [`Shard::find`] for a slot to be changed.
+#[inline(always)]
+fn find_mut(slots: &mut [Slot], key: Fingerprint) -> Option<&mut Slot> {
+    let start = home(key.stored().0, slots.len());
+    let (before, after) = slots.split_at_mut_checked(start)?;
+    for slot in after {
+        if slot.holds(key) {
+            return Some(slot);
+        }
+        if slot.is_empty() {
+            return None;
+        }
+    }
+    let around = find_around(before, key)?;
+    before.get_mut(around)
 }
 
 /// The search goes on from the beginning: seldom, and so apart.

@@ -15,10 +15,26 @@ use crate::fingerprint::Fingerprint;
 pub(super) struct Slot {
     low: u64,
     high: u32,
-    /// The lower part of the state.
     aux: u32,
-    /// The upper part of the state, its kind in the two topmost bits.
     word: u64,
+}
+
+/// The 96 bits of a slot's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bits {
+    /// The upper part, its kind in the two topmost bits.
+    word: u64,
+    /// The lower part.
+    aux: u32,
+}
+
+/// A state that fits into a slot, mostly.
+pub(super) trait Pack: Sized {
+    /// The state in these bits, if it is of this kind.
+    fn unpack(bits: Bits) -> Option<Self>;
+
+    /// The state as bits, if it fits.
+    fn pack(self) -> Option<Bits>;
 }
 
 /// What a slot's 96 bits of state say.
@@ -48,7 +64,7 @@ impl Slot {
     #[inline]
     pub(super) fn new(key: Fingerprint, packed: Packed) -> Self {
         let (low, high) = key.stored();
-        let (word, aux) = packed.to_bits();
+        let Bits { word, aux } = packed.to_bits();
         Slot { low, high, aux, word }
     }
 
@@ -69,43 +85,70 @@ impl Slot {
         home(self.low, capacity)
     }
 
+    /// The state.
     #[inline]
-    pub(super) fn set(&mut self, packed: Packed) {
-        (self.word, self.aux) = packed.to_bits();
+    pub(super) const fn bits(&self) -> Bits {
+        Bits { word: self.word, aux: self.aux }
     }
 
-    /// Whether this packed state is in the slot.
+    /// Puts a state.
     #[inline]
-    pub(super) const fn has_bits(&self, word: u64, aux: u32) -> bool {
-        self.word == word && self.aux == aux
-    }
-
-    /// Puts a state that is packed already.
-    #[inline]
-    pub(super) const fn set_bits(&mut self, word: u64, aux: u32) {
-        self.word = word;
-        self.aux = aux;
+    pub(super) fn set(&mut self, bits: Bits) {
+        // A refusal mostly changes nothing. Not writing then leaves the cache
+        // line with all who read it.
+        if self.bits() != bits {
+            (self.word, self.aux) = (bits.word, bits.aux);
+        }
     }
 
     /// What the slot holds; [`Packed::Shelved`] of nothing for an empty one.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the packed form apart")]
-    pub(super) const fn packed(&self) -> Packed {
-        let payload = self.word & PAYLOAD;
-        match self.word >> KIND_SHIFT {
-            KIND_BUCKET => {
-                let full_at = Timestamp::from_nanos(payload);
-                Packed::Small(SmallState::Bucket(BucketState::from_parts(full_at, self.aux)))
-            }
-            KIND_WINDOW => {
-                let end = (payload >> COUNT_HIGH_BITS) * MILLISECOND;
-                let high = payload & ((1 << COUNT_HIGH_BITS) - 1);
-                let count = (high << 32) | self.aux as u64;
-                let end = Timestamp::from_nanos(end);
-                Packed::Small(SmallState::Window(WindowState { end, count }))
-            }
-            _ => Packed::Shelved(payload as u32),
+    pub(super) fn packed(&self) -> Packed {
+        let bits = self.bits();
+        if let Some(bucket) = BucketState::unpack(bits) {
+            Packed::Small(SmallState::Bucket(bucket))
+        } else if let Some(window) = WindowState::unpack(bits) {
+            Packed::Small(SmallState::Window(window))
+        } else {
+            Packed::Shelved((self.word & PAYLOAD) as u32)
         }
+    }
+}
+
+impl Pack for BucketState {
+    #[inline(always)]
+    fn unpack(bits: Bits) -> Option<Self> {
+        let full_at = Timestamp::from_nanos(bits.word & PAYLOAD);
+        (bits.word >> KIND_SHIFT == KIND_BUCKET).then(|| Self::from_parts(full_at, bits.aux))
+    }
+
+    #[inline(always)]
+    fn pack(self) -> Option<Bits> {
+        let (full_at, aux) = self.to_parts();
+        let word = (KIND_BUCKET << KIND_SHIFT) | full_at.as_nanos();
+        (full_at.as_nanos() <= PAYLOAD).then_some(Bits { word, aux })
+    }
+}
+
+impl Pack for WindowState {
+    #[inline(always)]
+    fn unpack(bits: Bits) -> Option<Self> {
+        let payload = bits.word & PAYLOAD;
+        let high = payload & ((1 << COUNT_HIGH_BITS) - 1);
+        let count = (high << 32) | u64::from(bits.aux);
+        let end = Timestamp::from_nanos((payload >> COUNT_HIGH_BITS) * MILLISECOND);
+        (bits.word >> KIND_SHIFT == KIND_WINDOW).then_some(WindowState { end, count })
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "takes the count apart")]
+    fn pack(self) -> Option<Bits> {
+        let (end, part) = (self.end.as_nanos() / MILLISECOND, self.end.as_nanos() % MILLISECOND);
+        let fits = part == 0 && end < 1 << END_BITS && self.count < 1 << COUNT_BITS;
+        let payload = (end << COUNT_HIGH_BITS) | (self.count >> 32);
+        let word = (KIND_WINDOW << KIND_SHIFT) | payload;
+        fits.then_some(Bits { word, aux: self.count as u32 })
     }
 }
 
@@ -120,34 +163,24 @@ impl Packed {
     /// The packed form of a state, if it has one.
     #[inline]
     pub(super) fn of(state: SmallState) -> Option<Packed> {
-        let fits = match state {
-            SmallState::Bucket(bucket) => bucket.to_parts().0.as_nanos() <= PAYLOAD,
-            SmallState::Window(window) => {
-                let end = window.end.as_nanos();
-                end.is_multiple_of(MILLISECOND)
-                    && end / MILLISECOND < 1 << END_BITS
-                    && window.count < 1 << COUNT_BITS
-            }
+        let bits = match state {
+            SmallState::Bucket(bucket) => bucket.pack(),
+            SmallState::Window(window) => window.pack(),
         };
-        fits.then_some(Packed::Small(state))
+        bits.map(|_| Packed::Small(state))
     }
 
+    /// The bits of a state that [`Packed::of`] said has some.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "`of` has checked that the parts fit")]
-    pub(super) fn to_bits(self) -> (u64, u32) {
-        let (kind, payload, aux) = match self {
-            Packed::Small(SmallState::Bucket(bucket)) => {
-                let (full_at, part) = bucket.to_parts();
-                (KIND_BUCKET, full_at.as_nanos(), part)
+    pub(super) fn to_bits(self) -> Bits {
+        let bits = match self {
+            Packed::Small(SmallState::Bucket(bucket)) => bucket.pack(),
+            Packed::Small(SmallState::Window(window)) => window.pack(),
+            Packed::Shelved(place) => {
+                Some(Bits { word: (KIND_SHELVED << KIND_SHIFT) | u64::from(place), aux: 0 })
             }
-            Packed::Small(SmallState::Window(window)) => {
-                let end = window.end.as_nanos() / MILLISECOND;
-                let payload = (end << COUNT_HIGH_BITS) | (window.count >> 32);
-                (KIND_WINDOW, payload, window.count as u32)
-            }
-            Packed::Shelved(place) => (KIND_SHELVED, u64::from(place), 0),
         };
-        ((kind << KIND_SHIFT) | (payload & PAYLOAD), aux)
+        bits.unwrap_or_default()
     }
 }
 

@@ -6,11 +6,12 @@
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Timestamp};
+use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
 
-use super::shard::{Place, Shard, Wanted};
+use super::shard::{Change, Shard, Wanted};
+use super::slot::Pack;
 use super::{Located, MemoryStore, ask};
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb, passes};
+use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb, passes};
 use crate::fingerprint::Fingerprint;
 
 /// Checks that are decided in place at the most; longer requests take the general way.
@@ -20,12 +21,8 @@ impl MemoryStore {
     /// Several known keys of one shard, all in their slots: the common case of
     /// a rule with several limits. Says whether it was that case.
     #[inline]
-    pub(super) fn check_together_in_place(
-        &self,
-        checks: &[Check<'_>],
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-    ) -> bool {
+    pub(super) fn check_in_place(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
+        let Batch { checks, now, .. } = *batch;
         let Some((first, others)) = checks.split_first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
         let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
@@ -33,27 +30,31 @@ impl MemoryStore {
             return false;
         }
         let mut shard = self.shards[index].lock();
-        let start = answers.len();
-        let mut places = [Place::default(); IN_PLACE_MAX];
-        for (check, place) in checks.iter().zip(&mut places) {
-            let (key, ask) = (check.key.fingerprint, ask(check, batch.now));
-            let Some(decision) = shard.judge_in_place(key, check.limit, ask, place) else {
-                answers.truncate(start);
-                return false;
+        let mut changes = [Change::default(); IN_PLACE_MAX];
+        for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
+            let judged = match check.limit.small() {
+                Some(Small::TokenBucket(limit)) => judge(&shard, limit, check, now, change, place),
+                Some(Small::LeakyBucket(limit)) => judge(&shard, limit, check, now, change, place),
+                Some(Small::FixedWindow(limit)) => judge(&shard, limit, check, now, change, place),
+                None => false,
             };
-            answers.push(Answer { decision, basis: Basis::Exact });
+            if !judged {
+                return false;
+            }
         }
-        let answers = &mut answers[start..];
-        let said = checks.iter().zip(&*answers);
-        let pass = passes(said.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
+        let each = || checks.iter().zip(&changes);
+        let pass = passes(each().map(|(check, change)| (check.role, change.admitted)))
             || batch.charge == Charge::Always;
-        for ((check, place), answer) in checks.iter().zip(&places).zip(answers) {
-            if pass || !answer.decision.is_admitted() {
-                shard.set_in_place(place);
-            } else {
-                let (mut state, ask) = (shard.state_at(place), ask(check, batch.now));
-                check.limit.settle(&mut state, batch.now);
-                answer.decision = check.limit.uncharged(&state, ask, answer.decision);
+        for (_, change) in each() {
+            if pass || !change.admitted {
+                shard.set_in_place(change);
+            }
+        }
+        if !pass {
+            for ((check, change), place) in each().zip(places) {
+                if change.admitted {
+                    place.put(uncharged(&shard, check, change, now));
+                }
             }
         }
         true
@@ -61,13 +62,10 @@ impl MemoryStore {
 
     /// Judges several keys as one: all shards are locked, in one order for
     /// every caller, until the last key is given back.
-    pub(super) fn judge_together(
-        &self,
-        checks: &[Check<'_>],
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-    ) {
-        let now = batch.now;
+    #[cold]
+    pub(super) fn judge_together(&self, batch: &Batch<'_>) -> Answers {
+        let Batch { now, checks, .. } = *batch;
+        let mut answers = Answers::new();
         let mut indexes: SmallVec<[usize; 4]> =
             checks.iter().map(|check| self.shard_of(check.key.fingerprint)).collect();
         indexes.sort_unstable();
@@ -95,7 +93,6 @@ impl MemoryStore {
             let decision = settle_up(check, index, &mut judged, batch, charged);
             answers.push(Answer { decision, basis: judged[index].basis });
         }
-        let first = answers.len() - checks.len();
         for (index, (check, judged)) in checks.iter().zip(judged).enumerate() {
             let Some(located) = judged.located else {
                 continue;
@@ -104,12 +101,13 @@ impl MemoryStore {
             let kept = self.conclude(&mut shards[at], located, judged.decision, now);
             if kept.basis == Basis::Full && judged.basis != Basis::Full {
                 // The request is decided; what was not counted must not be called so.
-                let same_key = checks.iter().zip(&mut answers[first..]).skip(index);
+                let same_key = checks.iter().zip(&mut answers).skip(index);
                 for (_, answer) in same_key.filter(|(other, _)| other.key == check.key) {
                     answer.basis = Basis::Full;
                 }
             }
         }
+        answers
     }
 
     /// Judges one of several keys. A key that stood in the request before is
@@ -149,6 +147,31 @@ impl MemoryStore {
             if new && here { promised.and(other) } else { promised }
         })
     }
+}
+
+/// Judges one of several known keys, if its state is in its slot; says whether it is.
+#[inline(always)]
+fn judge<L: SmallLimit<State: Pack>>(
+    shard: &Shard,
+    limit: &L,
+    check: &Check<'_>,
+    now: Timestamp,
+    change: &mut Change,
+    place: &mut impl Answered,
+) -> bool {
+    let ask = ask(check, now);
+    let judged = shard.judge_in_place(check.key.fingerprint, limit, ask);
+    let Some((found, usage)) = judged else { return false };
+    *change = found;
+    place.put(Answer { decision: limit.tell(usage, ask), basis: Basis::Exact });
+    true
+}
+
+/// What a check is told that would have been admitted and is not charged after all.
+#[cold]
+fn uncharged(shard: &Shard, check: &Check<'_>, change: &Change, now: Timestamp) -> Answer {
+    let (mut state, ask) = (shard.state_before(change), ask(check, now));
+    Answer { decision: check.limit.peek(&mut state, ask), basis: Basis::Exact }
 }
 
 /// Whether a key stands twice.

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub unsure: u64,
     /// How far flushed keys were over their limit, by [`OVERSHOOT_BOUNDS`].
     pub overshoot: [u64; OVERSHOOT_BOUNDS.len() + 1],
+    /// The sum of what that histogram holds, in percent.
+    pub overshoot_percent: u64,
     /// Keys that were decided in an outage and are still to be charged.
     pub owing: usize,
     /// Keys of which another region is still to be told.
@@ -68,6 +70,7 @@ pub(crate) struct Counters {
     pub(crate) unsure: AtomicU64,
     pub(crate) dropped: AtomicU64,
     overshoot: [AtomicU64; OVERSHOOT_BOUNDS.len() + 1],
+    overshoot_percent: AtomicU64,
 }
 
 /// One more.
@@ -85,6 +88,8 @@ impl Counters {
     pub(crate) fn overshot(&self, units: u64, limit: u64) {
         let percent = u128::from(units) * 100;
         let over = |bound: u64| percent > u128::from(bound) * u128::from(limit.max(1));
+        let share = percent / u128::from(limit.max(1));
+        add(&self.overshoot_percent, u64::try_from(share).unwrap_or(u64::MAX));
         let bucket = OVERSHOOT_BOUNDS.iter().take_while(|bound| over(**bound)).count();
         if let Some(counter) = self.overshoot.get(bucket) {
             count(counter);
@@ -112,6 +117,7 @@ impl Counters {
             unsure: of(&self.unsure),
             dropped: of(&self.dropped),
             overshoot,
+            overshoot_percent: of(&self.overshoot_percent),
             ..Metrics::default()
         }
     }
@@ -128,5 +134,6 @@ mod tests {
             counters.overshot(units, 100);
         }
         assert_eq!(counters.read().overshoot, [1, 1, 0, 1, 1, 0, 1, 2]);
+        assert_eq!(counters.read().overshoot_percent, 1_113);
     }
 }

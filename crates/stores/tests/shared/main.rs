@@ -12,10 +12,8 @@ mod regions;
 mod simulation;
 mod world;
 
-#[allow(dead_code, reason = "a part of what the conformance suite uses")]
 #[path = "../conformance/model.rs"]
 #[expect(dead_code, reason = "the suite itself looks into the model's states, too")]
 mod model;
-#[allow(dead_code, reason = "a part of what the conformance suite uses")]
 #[path = "../conformance/sequences.rs"]
 mod sequences;

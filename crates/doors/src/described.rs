@@ -25,6 +25,11 @@ pub struct Described {
     cost: u64,
 }
 
+/// The entries of all descriptors of a request.
+pub(crate) type Entries<'e> = SmallVec<[Entry<'e>; 4]>;
+/// The descriptors of a request.
+pub(crate) type Descriptors<'e> = SmallVec<[Descriptor<'e>; 4]>;
+
 /// One descriptor: the entries up to `end` that are not an earlier one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
@@ -69,14 +74,13 @@ impl Described {
     }
 
     /// Asks something about the request that is described.
-    pub(super) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
+    pub(crate) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
         let entries = self.entries();
-        let descriptors = self.descriptors(&entries);
-        question(&Request { domain, descriptors: &descriptors, cost: self.cost })
+        question(&Request { domain, descriptors: &self.descriptors(&entries), cost: self.cost })
     }
 
     /// Asks an engine whose store has to be waited for.
-    pub(super) async fn admit<S, C>(
+    pub(crate) async fn admit<S, C>(
         &self,
         domain: &str,
         engine: &Arc<Engine<S, C>>,
@@ -90,13 +94,15 @@ impl Described {
         engine.admit(&Request { domain, descriptors: &descriptors, cost: self.cost }).await
     }
 
-    fn entries(&self) -> SmallVec<[Entry<'_>; 4]> {
+    /// The entries of all descriptors, as [`Described::descriptors`] wants them.
+    pub(crate) fn entries(&self) -> Entries<'_> {
         self.entries.iter().map(|(key, value)| Entry { key, value }).collect()
     }
 
-    fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> SmallVec<[Descriptor<'e>; 4]> {
+    /// The descriptors, over the entries of this same value.
+    pub(crate) fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> Descriptors<'e> {
         let mut begin = 0;
-        let mut descriptors = SmallVec::new();
+        let mut descriptors = Descriptors::new();
         for part in &self.descriptors {
             let entries = entries.get(begin..part.end).unwrap_or_default();
             descriptors.push(Descriptor { cost: part.cost, ..Descriptor::new(entries) });
@@ -116,6 +122,47 @@ impl Described {
         }
         self.descriptors.push(Part { end: self.entries.len(), cost });
         self
+    }
+}
+
+/// Piece by piece, for descriptors that may turn out to be incomplete.
+#[cfg(feature = "gateway")]
+impl Described {
+    /// How many entries there are.
+    pub(crate) fn mark(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an entry to the descriptor that is next to be closed.
+    pub(crate) fn entry(&mut self, key: &CompactString, value: CompactString) {
+        self.entries.push((key.clone(), value));
+    }
+
+    /// Forgets the entries since a mark.
+    pub(crate) fn forget_since(&mut self, mark: usize) {
+        self.entries.truncate(mark);
+    }
+
+    /// Makes a descriptor of the entries since the last one. Says its place.
+    pub(crate) fn close(&mut self, cost: Option<u64>) -> usize {
+        self.descriptors.push(Part { end: self.entries.len(), cost });
+        self.descriptors.len() - 1
+    }
+
+    /// Whether no rule can limit it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.descriptors.is_empty()
+    }
+
+    /// One of the descriptors alone, with another cost.
+    pub(crate) fn only(&self, place: usize, cost: u64) -> Described {
+        let mut only = Described::new();
+        let end = self.descriptors.get(place).map_or(0, |part| part.end);
+        let before = place.checked_sub(1).and_then(|before| self.descriptors.get(before));
+        let begin = before.map_or(0, |part| part.end);
+        only.entries.extend(self.entries.get(begin..end).unwrap_or_default().iter().cloned());
+        only.close(Some(cost));
+        only
     }
 }
 

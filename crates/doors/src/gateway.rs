@@ -1,0 +1,67 @@
+//! A reverse proxy with every limiter in front of an API that has none.
+//!
+//! [`Gateway`] takes a request, decides before a byte of its body is read, and passes it on,
+//! streaming both ways. The rooms follow the way of a request:
+//!
+//! | Room | Does |
+//! |---|---|
+//! | `head` | is this a request that one can safely pass on? |
+//! | `client_address` | for whom is it, whatever it claims? |
+//! | `route` | where does it go? |
+//! | `category` | who is shed first when we are short? |
+//! | `describe` | who asks for what: descriptors and cost |
+//! | `visit` | all of these in order, without waiting |
+//! | `decide`, `line`, `held` | what a verdict comes to: pass, wait in line, keep for later, refuse |
+//! | `forward` | what is changed on the way; tunnels |
+//! | `body` | bodies while they stream |
+//! | `upstream` | which server, over which connection, for how long |
+//! | `errand` | the part of the way that waits, to the last byte of the answer |
+//! | `answers` | what is said in place of an upstream |
+//! | `access_log`, `tally` | what is remembered |
+//!
+//! It owns no socket towards clients: [`server`](crate::server) does. What runs beside requests
+//! (health checks, forgetting idle connections) is [`Gateway::tend`], and files are read again
+//! by [`Gateway::refresh`]; the program that has the gateway runs them.
+//!
+//! Not here: caching, compression, WebSockets over HTTP/2, HTTP/3.
+
+mod settings;
+
+mod category;
+mod client_address;
+mod head;
+mod route;
+
+mod describe;
+
+mod decide;
+mod held;
+mod line;
+mod visit;
+
+mod body;
+mod forward;
+mod upstream;
+
+mod errand;
+
+mod answers;
+
+mod access_log;
+mod tally;
+
+mod door;
+
+pub use body::{GatewayBody, GatewayBodyError};
+pub use door::{Gateway, GatewayFuture, GatewayParts};
+pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use settings::{
+    AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
+    CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,
+    GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck, HostHeader, JwtKey,
+    JwtSettings, Missing, PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings,
+    QueueSettings, RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings,
+    UpstreamTls, ValueFrom,
+};
+pub use tally::GatewayReading;
+pub use upstream::HostState;

@@ -1,0 +1,178 @@
+//! One line for a request, written by a thread of its own.
+//!
+//! A request only puts what it knows into a bounded queue, without waiting and without writing
+//! text. When the queue is full the line is dropped and counted: a slow disk slows nobody down.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use http::header::{HeaderValue, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{Method, StatusCode, Uri, Version};
+use serde_json::json;
+use tidegate_engine::Timestamp;
+
+use super::settings::{AccessLogFormat, AccessLogSettings};
+
+/// What is known when a request begins.
+#[derive(Debug)]
+pub(super) struct Record {
+    began: Timestamp,
+    client: Option<IpAddr>,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    user_agent: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+}
+
+/// What is known when it has ended.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) record: Box<Record>,
+    pub(super) ended: Timestamp,
+    pub(super) status: StatusCode,
+    pub(super) bytes: u64,
+    pub(super) outcome: &'static str,
+    pub(super) route: Box<str>,
+}
+
+/// Takes lines, and never waits.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    lines: SyncSender<Line>,
+    one_of: NonZeroU64,
+    seen: AtomicU64,
+    dropped: Arc<AtomicU64>,
+}
+
+impl AccessLog {
+    /// Starts the thread that writes.
+    pub(super) fn start(
+        settings: &AccessLogSettings,
+        out: Box<dyn Write + Send>,
+    ) -> io::Result<Self> {
+        let (lines, queue) = sync_channel(settings.waiting_max.max(1));
+        let format = settings.format;
+        thread::Builder::new()
+            .name("tidegate-access-log".to_owned())
+            .spawn(move || write_all(&queue, format, out))?;
+        let (seen, dropped) = (AtomicU64::new(0), Arc::default());
+        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped })
+    }
+
+    /// A record for this request, if it is one of those that are written.
+    pub(super) fn record(
+        &self,
+        head: &Parts,
+        client: Option<IpAddr>,
+        began: Timestamp,
+    ) -> Option<Box<Record>> {
+        let seen = self.seen.fetch_add(1, Ordering::Relaxed);
+        seen.is_multiple_of(self.one_of.get()).then(|| {
+            Box::new(Record {
+                began,
+                client,
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
+                user_agent: head.headers.get(USER_AGENT).cloned(),
+                referer: head.headers.get(REFERER).cloned(),
+            })
+        })
+    }
+
+    pub(super) fn write(&self, line: Line) {
+        if self.lines.try_send(line).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Writes until nobody can send any more. What waits is written before it is flushed.
+fn write_all(queue: &Receiver<Line>, format: AccessLogFormat, mut out: Box<dyn Write + Send>) {
+    let mut text = String::new();
+    while let Ok(first) = queue.recv() {
+        text.clear();
+        let mut next = Some(first);
+        while let Some(line) = next {
+            match format {
+                AccessLogFormat::Json => line.as_json(&mut text),
+                AccessLogFormat::Common => line.as_common(&mut text),
+            }
+            next = queue.try_recv().ok();
+        }
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            tracing::warn!(%error, "cannot write the access log");
+        }
+    }
+}
+
+impl Line {
+    fn as_json(&self, out: &mut String) {
+        let record = &self.record;
+        let text = |value: &Option<HeaderValue>| {
+            value.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let line = json!({
+            "time": instant(record.began, "%Y-%m-%dT%H:%M:%S%.3fZ"),
+            "client": record.client,
+            "method": record.method.as_str(),
+            "target": record.uri.to_string(),
+            "protocol": protocol(record.version),
+            "status": self.status.as_u16(),
+            "bytes": self.bytes,
+            "micros": self.ended.since(record.began).get() / 1_000,
+            "outcome": self.outcome,
+            "route": self.route,
+            "user_agent": text(&record.user_agent),
+            "referer": text(&record.referer),
+        });
+        let _ = writeln!(out, "{line}");
+    }
+
+    fn as_common(&self, out: &mut String) {
+        let record = &self.record;
+        match record.client {
+            Some(client) => _ = write!(out, "{client}"),
+            None => out.push('-'),
+        }
+        let _ = writeln!(
+            out,
+            " - - [{}] \"{} {} {}\" {} {}",
+            instant(record.began, "%d/%b/%Y:%H:%M:%S +0000"),
+            record.method,
+            // A uri has no quotes and no line ends: they cannot stand in one.
+            record.uri,
+            protocol(record.version),
+            self.status.as_u16(),
+            self.bytes,
+        );
+    }
+}
+
+/// The time of day in UTC; the format is one of jiff's.
+fn instant(at: Timestamp, format: &str) -> String {
+    let moment = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()));
+    moment.unwrap_or(jiff::Timestamp::MAX).strftime(format).to_string()
+}
+
+const fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}

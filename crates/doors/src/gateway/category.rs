@@ -1,0 +1,155 @@
+//! Who is shed first when we are short, and how long a client waits.
+//!
+//! What a stranger says of its own importance is not heard: only trusted hops name a category,
+//! and what a request claims is replaced before an upstream sees it.
+
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, request::Parts};
+use tidegate_overload::{Caller, Category};
+
+use super::describe::{Needs, Seen, value_of};
+use super::settings::{CategoryRule, CategorySettings, Problems, RouteSettings, ValueFrom};
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// How requests are told apart.
+#[derive(Debug)]
+pub(super) struct Categories {
+    settings: CategorySettings,
+    needs: Needs,
+}
+
+impl Categories {
+    pub(super) fn compile(
+        settings: &CategorySettings,
+        routes: &[RouteSettings],
+        problems: &mut Problems,
+    ) -> Self {
+        let mut needs = Needs::default();
+        needs.note(&settings.caller);
+        for (index, rule) in settings.rules.iter().enumerate() {
+            needs.key |= !rule.plans.is_empty();
+            for name in &rule.routes {
+                if !routes.iter().any(|route| route.name == *name) {
+                    let place = format!("categories.rules[{index}].routes");
+                    problems.add(place, format_args!("there is no route `{name}`"));
+                }
+            }
+        }
+        Categories { settings: settings.clone(), needs }
+    }
+
+    /// What has to be known of the caller.
+    pub(super) const fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Whether answers name the category that was shed.
+    pub(super) const fn tells(&self) -> bool {
+        self.settings.tell
+    }
+
+    pub(super) fn category(&self, seen: &Seen<'_>, trusted: bool) -> Category {
+        let told = self.settings.field.as_ref().filter(|_| trusted);
+        let told = told.and_then(|field| named(seen.head.headers.get(field)?));
+        let rule = || self.settings.rules.iter().find(|rule| rule.takes(seen, trusted));
+        told.or_else(|| rule().map(|rule| rule.category)).unwrap_or_else(|| usual(seen.head))
+    }
+
+    /// Who is refused together.
+    pub(super) fn caller(&self, seen: &Seen<'_>) -> Caller {
+        // The usual one is hashed as it is, without being written first.
+        if let (ValueFrom::Address { v4_bits: 32, v6_bits: 64 }, Some(client)) =
+            (&self.settings.caller, seen.client)
+        {
+            return match client {
+                std::net::IpAddr::V4(address) => Caller::named(address.octets()),
+                std::net::IpAddr::V6(address) => {
+                    Caller::named(address.octets().get(..8).unwrap_or_default())
+                }
+            };
+        }
+        value_of(&self.settings.caller, seen).map(Caller::named).unwrap_or_default()
+    }
+
+    /// How long the client waits, if it says so.
+    pub(super) fn timeout(&self, head: &Parts) -> Option<Duration> {
+        let millis = |field: &HeaderName| {
+            let text = head.headers.get(field)?.to_str().ok()?;
+            text.trim().parse().ok().map(Duration::from_millis)
+        };
+        let grpc = || grpc_timeout(head.headers.get(GRPC_TIMEOUT)?.to_str().ok()?);
+        self.settings.timeout_field.as_ref().and_then(millis).or_else(grpc)
+    }
+
+    /// Tells the upstream, in place of what the client said.
+    pub(super) fn tell(&self, headers: &mut HeaderMap, category: Category) {
+        if let Some(field) = &self.settings.field {
+            let _ = headers.try_insert(field, HeaderValue::from_static(category.name()));
+        }
+    }
+}
+
+impl CategoryRule {
+    fn takes(&self, seen: &Seen<'_>, trusted: bool) -> bool {
+        let fits = |names: &[String], name: Option<&str>| {
+            names.is_empty() || name.is_some_and(|name| names.iter().any(|other| other == name))
+        };
+        let has = |(name, value): &(HeaderName, HeaderValue)| {
+            trusted && seen.head.headers.get_all(name).iter().any(|found| found == value)
+        };
+        (self.methods.is_empty() || self.methods.contains(&seen.head.method))
+            && fits(&self.routes, Some(seen.route))
+            && fits(&self.plans, seen.identity.plan())
+            && self.header.as_ref().is_none_or(has)
+    }
+}
+
+/// Reading comes before writing.
+fn usual(head: &Parts) -> Category {
+    match head.method {
+        Method::GET | Method::HEAD | Method::OPTIONS => Category::Get,
+        _ => Category::Post,
+    }
+}
+
+fn named(value: &HeaderValue) -> Option<Category> {
+    let name = value.to_str().ok()?;
+    Category::ALL.into_iter().find(|category| category.name().eq_ignore_ascii_case(name))
+}
+
+/// Up to eight digits and a unit.
+fn grpc_timeout(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back()?;
+    let number = text.strip_suffix(unit)?;
+    if number.len() > 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(number.saturating_mul(3_600)),
+        'M' => Duration::from_secs(number.saturating_mul(60)),
+        'S' => Duration::from_secs(number),
+        'm' => Duration::from_millis(number),
+        'u' => Duration::from_micros(number),
+        'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grpc_timeouts_are_read_in_every_unit() {
+        assert_eq!(grpc_timeout("2H"), Some(Duration::from_secs(7_200)));
+        assert_eq!(grpc_timeout("99999999S"), Some(Duration::from_secs(99_999_999)));
+        assert_eq!(grpc_timeout("250m"), Some(Duration::from_millis(250)));
+        for text in ["", "S", "-1S", "1", "999999999S", "1s", "1é"] {
+            assert_eq!(grpc_timeout(text), None, "{text}");
+        }
+    }
+}

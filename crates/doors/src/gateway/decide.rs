@@ -1,0 +1,252 @@
+//! What a verdict comes to: pass, wait in line, keep for later, refuse.
+
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::header::{HeaderValue, RETRY_AFTER};
+use tidegate_engine::{
+    Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict, WhenOver,
+};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::answers::{Answer, Asker, Cause, Retry};
+use super::describe::Description;
+use super::door::Shared;
+use super::line::{Later, LineKey};
+use super::route::Route;
+use crate::headers::{Fields, HeadersOn};
+use crate::meter::Answered;
+use crate::notice::Notice;
+use crate::slots::HeldSlots;
+
+/// The one in front of a line asks no more often than this.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// What a request that may pass takes along.
+#[derive(Debug)]
+pub(super) struct Passage {
+    pub(super) held: Option<HeldSlots>,
+    pub(super) fields: Fields,
+    /// How long it waits for its turn in a leaky bucket.
+    pub(super) after: Duration,
+    /// How its decision is counted.
+    pub(super) answered: Answered,
+}
+
+impl Passage {
+    /// Of a request that no limit met.
+    pub(super) fn free() -> Self {
+        Passage {
+            held: None,
+            fields: Fields::default(),
+            after: Duration::ZERO,
+            answered: Answered::Admitted,
+        }
+    }
+}
+
+/// A request over a limit that does not refuse.
+pub(super) struct Over {
+    pub(super) later: Later,
+    pub(super) line: LineKey,
+    /// When to ask again.
+    pub(super) wait: Duration,
+    /// The answer if nothing comes of it.
+    pub(super) answer: Answer,
+    pub(super) cause: Cause,
+}
+
+/// What a verdict comes to.
+pub(super) enum Judged {
+    Pass(Passage),
+    Over(Over),
+    Refused(Answer, Cause),
+}
+
+impl<S, C> Shared<S, C>
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    /// Asks the engine, and waits for its store.
+    pub(super) async fn ask(&self, description: &Description) -> (Verdict, Option<HeldSlots>) {
+        let domain = &self.settings.domain;
+        let (verdict, permit) = description.described.admit(domain, &self.engine).await;
+        (verdict, HeldSlots::of(permit))
+    }
+
+    pub(super) fn judge(
+        &self,
+        verdict: &Verdict,
+        held: Option<HeldSlots>,
+        description: &Description,
+        route: &Route,
+        asker: &Asker,
+    ) -> Judged {
+        let notice = Notice::of(verdict);
+        if !notice.is_refusal() {
+            let fields = match self.settings.headers_on {
+                HeadersOn::Always => {
+                    self.settings.headers.fields(&notice, self.engine.clock().now())
+                }
+                HeadersOn::Refusal => Fields::default(),
+            };
+            let answered = match verdict.undecided() {
+                None => Answered::Admitted,
+                Some(_) => Answered::Undecided,
+            };
+            let after = verdict.delay().into();
+            return Judged::Pass(Passage { held, fields, after, answered });
+        }
+        let cause = cause(&notice);
+        let answer = self.refusal(cause, &notice, route, asker);
+        let (Some(later), Again::After(wait)) = (later(&notice), notice.retry()) else {
+            return Judged::Refused(answer, cause);
+        };
+        let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
+        let line = self.lines.key(&description.described, descriptor);
+        Judged::Over(Over { later, line, wait: wait.into(), answer, cause })
+    }
+
+    fn refusal(&self, cause: Cause, notice: &Notice<'_>, route: &Route, asker: &Asker) -> Answer {
+        let retry = match notice.retry_after_seconds() {
+            _ if cause == Cause::Concurrency => Retry::After(self.slot_wait()),
+            Some(seconds) => Retry::After(seconds),
+            None => Retry::Never,
+        };
+        let mut answer = route.answers.over_limit(cause, notice, retry, asker);
+        // Told before: a limit of requests in flight has a time of its own.
+        if cause == Cause::Concurrency && !answer.headers().contains_key(RETRY_AFTER) {
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.slot_wait()));
+        }
+        if cause != Cause::Undecided {
+            let fields = self.settings.headers.fields(notice, self.engine.clock().now());
+            fields.add_to(answer.headers_mut());
+        }
+        answer
+    }
+
+    /// Seconds after which a slot may be free: as long as they are held, a quarter more or
+    /// less, so that those refused together do not come back together.
+    fn slot_wait(&self) -> u64 {
+        let mean = self.counters.hold_nanos.load(Ordering::Relaxed).max(1_000_000_000);
+        let draw = self.counters.draws.fetch_add(1, Ordering::Relaxed);
+        let spread = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let jittered = mean / 4 * 3 + mean / 512 * spread;
+        Nanos::new(jittered).as_secs_ceil().max(1)
+    }
+
+    /// Takes note of how long slots were held.
+    pub(super) fn slots_were_held_for(&self, held: Nanos) {
+        let mean = self.counters.hold_nanos.load(Ordering::Relaxed);
+        let next = mean - mean / 8 + held.get() / 8;
+        self.counters.hold_nanos.store(next, Ordering::Relaxed);
+    }
+
+    /// Waits in a line until a limit admits the request, but no longer than `patience`.
+    ///
+    /// # Errors
+    /// The answer, when it does not.
+    pub(super) async fn stand_in_line(
+        &self,
+        over: Option<Over>,
+        (line, later): (LineKey, Later),
+        patience: Duration,
+        asking: Asking<'_>,
+    ) -> Result<Passage, (Answer, Cause)> {
+        let hopeless = over.as_ref().is_some_and(|over| over.wait > patience);
+        let (false, Ok(ticket)) = (hopeless, self.lines.join(line, later)) else {
+            return Err(self.last_word(over, asking).await);
+        };
+        let end = Instant::now() + patience;
+        // Who is in front at once knows how long to wait; others ask when it is their turn.
+        let mut wait = over.as_ref().map_or(Duration::ZERO, |over| over.wait);
+        let mut turn = std::pin::pin!(ticket.turn());
+        let first = std::future::poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
+        if first.is_pending() {
+            wait = Duration::ZERO;
+            if timeout_at(end, turn).await.is_err() {
+                return Err(self.last_word(over, asking).await);
+            }
+        }
+        let mut over = over;
+        loop {
+            if Instant::now() + wait > end {
+                return Err(self.last_word(over, asking).await);
+            }
+            if !wait.is_zero() {
+                sleep(wait).await;
+            }
+            match self.asked(asking).await {
+                Judged::Pass(passage) => return Ok(passage),
+                Judged::Refused(answer, cause) => return Err((answer, cause)),
+                Judged::Over(again) => {
+                    wait = again.wait.max(ASK_EVERY);
+                    over = Some(again);
+                }
+            }
+        }
+    }
+
+    /// What the engine says now.
+    async fn asked(&self, asking: Asking<'_>) -> Judged {
+        let (verdict, held) = self.ask(asking.description).await;
+        self.judge(&verdict, held, asking.description, asking.route, asking.asker)
+    }
+
+    /// The answer to a request that came to nothing. One that never asked peeks.
+    pub(super) async fn last_word(
+        &self,
+        over: Option<Over>,
+        asking: Asking<'_>,
+    ) -> (Answer, Cause) {
+        if let Some(over) = over {
+            return (over.answer, over.cause);
+        }
+        let Asking { description, route, asker } = asking;
+        let entries = description.described.entries();
+        let descriptors = description.described.descriptors(&entries);
+        let request = Request::new(&self.settings.domain, &descriptors);
+        let verdict = self.engine.apply(Verb::Peek, &request).await;
+        match self.judge(&verdict, None, description, route, asker) {
+            Judged::Over(over) => (over.answer, over.cause),
+            Judged::Refused(answer, cause) => (answer, cause),
+            // It would pass by now, but others are before it.
+            Judged::Pass(_) => {
+                (route.answers.refused(Cause::Rate, Retry::After(1), asker), Cause::Rate)
+            }
+        }
+    }
+}
+
+/// What it takes to ask the engine, and to answer.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'r> {
+    pub(super) description: &'r Description,
+    pub(super) route: &'r Route,
+    pub(super) asker: &'r Asker,
+}
+
+fn cause(notice: &Notice<'_>) -> Cause {
+    if notice.is_undecided_refusal() {
+        return Cause::Undecided;
+    }
+    match notice.tightest() {
+        Some(policy) if policy.is_violated() && policy.is_concurrency() => Cause::Concurrency,
+        _ => Cause::Rate,
+    }
+}
+
+/// What all limits that refuse agree to do instead. One that refuses outright decides.
+fn later(notice: &Notice<'_>) -> Option<Later> {
+    let mut later = None;
+    for policy in notice.violated() {
+        later = match (policy.when_over(), later) {
+            (WhenOver::Refuse, _) => return None,
+            (WhenOver::Queue, _) | (WhenOver::Delay, Some(Later::Queue)) => Some(Later::Queue),
+            (WhenOver::Delay, _) => Some(Later::Delay),
+        };
+    }
+    later
+}

@@ -1,0 +1,219 @@
+//! Who asks for what: from a request's head to descriptors and costs.
+//!
+//! Each route has recipes, made once. A value that a request does not have leaves its
+//! descriptor out, as in Envoy, unless the recipe says otherwise. Values are owned, because a
+//! request may have to wait with them; short ones are kept in place.
+//!
+//! Tokens and keys are looked at only where a recipe needs them, once for each request.
+
+mod api_keys;
+mod base64;
+mod cost;
+mod identity;
+mod jwt;
+mod key_set;
+mod presented;
+mod watched_file;
+
+use std::net::IpAddr;
+
+use compact_str::{CompactString, ToCompactString};
+use http::HeaderValue;
+use http::request::Parts;
+use ipnet::IpNet;
+
+use super::head::Target;
+use super::route::Template;
+use super::settings::{Missing, Problems, RouteSettings, ValueFrom};
+use crate::described::Described;
+pub(super) use api_keys::ApiKeys;
+pub(super) use cost::{Cost, Deferrals};
+pub(super) use identity::{Identities, Identity, Needs};
+pub(super) use jwt::Tokens;
+use presented::{cookie, query};
+
+/// How the requests of one route are described.
+#[derive(Debug)]
+pub(super) struct Describer {
+    templates: Box<[Template]>,
+    recipes: Box<[Recipe]>,
+    needs: Needs,
+}
+
+#[derive(Debug)]
+struct Recipe {
+    ingredients: Box<[Ingredient]>,
+    cost: Cost,
+}
+
+#[derive(Debug)]
+struct Ingredient {
+    key: CompactString,
+    value: ValueFrom,
+    missing: Missing,
+}
+
+/// What is known of a request.
+pub(super) struct Seen<'r> {
+    pub(super) head: &'r Parts,
+    pub(super) target: &'r Target,
+    pub(super) client: Option<IpAddr>,
+    pub(super) route: &'r str,
+    pub(super) identity: &'r Identity,
+    /// The length of the body, when it is known.
+    pub(super) body_bytes: Option<u64>,
+}
+
+/// A described request: what it is limited by, and what is charged when it has ended.
+#[derive(Debug)]
+pub(super) struct Description {
+    pub(super) described: Described,
+    pub(super) deferred: Deferrals,
+}
+
+impl Describer {
+    pub(super) fn compile(
+        settings: &RouteSettings,
+        place: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut templates = Vec::new();
+        for (index, text) in settings.templates.iter().enumerate() {
+            let place = format!("{place}.templates[{index}]");
+            templates.extend(problems.take(place, Template::parse(text)));
+        }
+        let mut needs = Needs::default();
+        let mut recipes = Vec::new();
+        for (index, descriptor) in settings.descriptors.iter().enumerate() {
+            let place = format!("{place}.descriptors[{index}]");
+            if descriptor.entries.is_empty() {
+                problems.add(place.as_str(), "a descriptor needs an entry");
+            }
+            let mut ingredients = Vec::new();
+            for (index, entry) in descriptor.entries.iter().enumerate() {
+                let place = format!("{place}.entries[{index}]");
+                problems.take(place, check_value(&entry.value, &templates));
+                needs.note(&entry.value);
+                ingredients.push(Ingredient {
+                    key: entry.key.to_compact_string(),
+                    value: entry.value.clone(),
+                    missing: entry.missing.clone(),
+                });
+            }
+            let cost = Cost::of(descriptor.cost.as_ref().unwrap_or(&settings.cost));
+            recipes.push(Recipe { ingredients: ingredients.into(), cost });
+        }
+        Some(Describer { templates: templates.into(), recipes: recipes.into(), needs })
+    }
+
+    /// What has to be known of the caller.
+    pub(super) const fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Whether nothing limits the route.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.recipes.is_empty()
+    }
+
+    pub(super) fn describe(&self, seen: &Seen<'_>) -> Description {
+        let path = seen.target.path(seen.head);
+        let template = self.templates.iter().find(|template| template.matches(path));
+        let mut description =
+            Description { described: Described::new(), deferred: Deferrals::new() };
+        for recipe in &self.recipes {
+            let begin = description.described.mark();
+            let complete = recipe.ingredients.iter().all(|ingredient| {
+                match find(&ingredient.value, seen, template, path) {
+                    Some(value) => description.described.entry(&ingredient.key, value),
+                    None => match &ingredient.missing {
+                        Missing::SkipDescriptor => return false,
+                        Missing::SkipEntry => {}
+                        Missing::Use(text) => {
+                            description.described.entry(&ingredient.key, text.into());
+                        }
+                    },
+                }
+                true
+            });
+            if !complete || description.described.mark() == begin {
+                description.described.forget_since(begin);
+                continue;
+            }
+            let cost = recipe.cost.before(seen.head, seen.body_bytes);
+            let place = description.described.close(Some(cost));
+            description.deferred.extend(recipe.cost.deferred(seen.body_bytes, place, cost));
+        }
+        description
+    }
+}
+
+/// A value that no template of a route is needed for.
+pub(super) fn value_of(value: &ValueFrom, seen: &Seen<'_>) -> Option<CompactString> {
+    find(value, seen, None, seen.target.path(seen.head))
+}
+
+fn find(
+    value: &ValueFrom,
+    seen: &Seen<'_>,
+    template: Option<&Template>,
+    path: &str,
+) -> Option<CompactString> {
+    let head = seen.head;
+    match value {
+        ValueFrom::Fixed(text) => Some(text.into()),
+        ValueFrom::Address { v4_bits, v6_bits } => Some(network(seen.client?, *v4_bits, *v6_bits)),
+        ValueFrom::Header(name) => head.headers.get(name).and_then(text).map(CompactString::from),
+        ValueFrom::Cookie(name) => cookie(&head.headers, name).map(CompactString::from),
+        ValueFrom::PathTemplate => template.map(|template| template.text().into()),
+        ValueFrom::PathParameter(name) => {
+            let parameters = template?.read(path)?;
+            let found = parameters.iter().find(|(other, _)| *other == &**name);
+            found.map(|(_, value)| CompactString::from(*value))
+        }
+        ValueFrom::Path => Some(path.into()),
+        ValueFrom::Method => Some(head.method.as_str().into()),
+        ValueFrom::Host => {
+            seen.target.host().map(|host| CompactString::from(host).to_ascii_lowercase())
+        }
+        ValueFrom::Query(name) => query(head.uri.query()?, name).map(CompactString::from),
+        ValueFrom::Claim(name) => seen.identity.claim(name),
+        ValueFrom::Plan => seen.identity.plan().map(CompactString::from),
+        ValueFrom::ApiKeyName => seen.identity.key_name().map(CompactString::from),
+        ValueFrom::Route => Some(seen.route.into()),
+    }
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
+}
+
+/// The address, or the network around it.
+fn network(address: IpAddr, v4_bits: u8, v6_bits: u8) -> CompactString {
+    let (bits, most) = if address.is_ipv4() { (v4_bits, 32) } else { (v6_bits, 128) };
+    match IpNet::new(address, bits) {
+        Ok(network) if bits < most => network.trunc().to_compact_string(),
+        _ => address.to_compact_string(),
+    }
+}
+
+/// Why a value can never be had.
+fn check_value(value: &ValueFrom, templates: &[Template]) -> Result<(), String> {
+    match value {
+        ValueFrom::Address { v4_bits, v6_bits } if *v4_bits > 32 || *v6_bits > 128 => {
+            Err("an address has 32 bits in IPv4 and 128 in IPv6".to_owned())
+        }
+        ValueFrom::PathTemplate if templates.is_empty() => {
+            Err("the route has no templates".to_owned())
+        }
+        ValueFrom::PathParameter(name)
+            if !templates.iter().any(|template| template.names(name)) =>
+        {
+            Err(format!("no template of the route names `{name}`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use http::Request;
+
+use super::*;
+use crate::gateway::head::{Examined, examine};
+use crate::gateway::settings::{CostSettings, DescriptorSettings, EntrySettings, HeadSettings};
+
+fn described(settings: &RouteSettings, uri: &str, client: &str) -> String {
+    let mut problems = Problems::default();
+    let describer = Describer::compile(settings, "route", &mut problems).unwrap();
+    problems.finish().unwrap();
+    let request = Request::get(uri).header("host", "a").body(()).unwrap();
+    let (mut head, ()) = request.into_parts();
+    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default()) else {
+        panic!("{uri} is sound")
+    };
+    let identity = Identity::default();
+    let seen = Seen {
+        head: &head,
+        target: &target,
+        client: client.parse().ok(),
+        route: "route",
+        identity: &identity,
+        body_bytes: Some(0),
+    };
+    let description = describer.describe(&seen);
+    let entries = description.described.entries();
+    let descriptors = description.described.descriptors(&entries);
+    let entry = |entry: &tidegate_engine::Entry<'_>| format!("{}={}", entry.key, entry.value);
+    let texts = descriptors.iter().map(|descriptor| {
+        let entries: Vec<_> = descriptor.entries.iter().map(entry).collect();
+        format!("{} costs {}", entries.join(","), descriptor.cost.unwrap_or(0))
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn an_incomplete_descriptor_leaves_the_others_as_they_are() {
+    let mut settings = RouteSettings::new("route", "api");
+    let entry = |key: &str, value| EntrySettings::new(key, value);
+    settings.templates = vec!["/users/{id}".to_owned()];
+    settings.descriptors = vec![
+        DescriptorSettings::new([
+            entry("method", ValueFrom::Method),
+            entry("missing", ValueFrom::Claim("sub".to_owned())),
+        ]),
+        DescriptorSettings {
+            entries: vec![
+                entry("template", ValueFrom::PathTemplate),
+                entry("id", ValueFrom::PathParameter("id".to_owned())),
+            ],
+            cost: Some(CostSettings::Fixed(5)),
+        },
+        DescriptorSettings::new([entry("plan", ValueFrom::Plan)]),
+        DescriptorSettings::new([entry("route", ValueFrom::Route)]),
+    ];
+    assert_eq!(
+        described(&settings, "/users/7", "192.0.2.1"),
+        "template=/users/{id},id=7 costs 5; route=route costs 1"
+    );
+    assert_eq!(described(&settings, "/other", "192.0.2.1"), "route=route costs 1");
+}
+
+#[test]
+fn an_address_is_cut_to_its_network() {
+    let of = |v4_bits, v6_bits, client: &str| {
+        let mut settings = RouteSettings::new("route", "api");
+        let value = ValueFrom::Address { v4_bits, v6_bits };
+        settings.descriptors = vec![DescriptorSettings::new([EntrySettings::new("at", value)])];
+        described(&settings, "/", client)
+    };
+    assert_eq!(of(32, 128, "192.0.2.77"), "at=192.0.2.77 costs 1");
+    assert_eq!(of(24, 64, "192.0.2.77"), "at=192.0.2.0/24 costs 1");
+    assert_eq!(of(32, 64, "2001:db8::77"), "at=2001:db8::/64 costs 1");
+    assert_eq!(of(32, 128, "2001:db8::77"), "at=2001:db8::77 costs 1");
+    assert_eq!(of(32, 128, "nobody"), "");
+}

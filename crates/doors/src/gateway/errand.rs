@@ -1,0 +1,297 @@
+//! The part of a request's way that waits: for a limit, for the gate, for its upstream.
+
+mod stay;
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tidegate_engine::{Clock, CounterStore};
+use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
+use tokio::time::{Instant, sleep};
+
+use super::answers::{self, Answer, Cause, Fault};
+use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
+use super::decide::{Asking, Judged, Over, Passage};
+use super::describe::Description;
+use super::door::Shared;
+use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
+use super::held::{HELD_PATH, HeldId, HeldRequest, HeldState};
+use super::line::{Later, LineKey};
+use super::route::Route;
+use super::tally::Outcome;
+use super::upstream::{Errand, SendError};
+use super::visit::{Stage, Visit};
+use stay::Stay;
+
+/// A request on its way. In a box from its beginning: futures move what they are given, and
+/// then hold it twice.
+pub(super) struct Trip {
+    pub(super) hop: Arc<Hop>,
+    pub(super) visit: Visit,
+    pub(super) head: Parts,
+    pub(super) body: RequestBody,
+    pub(super) progress: Option<Arc<Progress>>,
+}
+
+/// What a decision gave a request.
+enum Gone {
+    On(Passage),
+    /// It is kept for later, behind those in this line.
+    Later(LineKey, Option<Box<Over>>),
+}
+
+impl<S, C> Shared<S, C>
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    /// Takes a request to its answer.
+    pub(super) async fn run(self: Arc<Self>, mut trip: Box<Trip>) -> Answer {
+        // What seldom happens is in a box: every request would carry its size.
+        let decided = match std::mem::replace(&mut trip.visit.stage, Stage::Ask) {
+            Stage::Pass(passage) => Ok(Gone::On(passage)),
+            stage => Box::pin(self.decided(stage, &trip.visit)).await,
+        };
+        match decided {
+            Ok(Gone::On(passage)) => self.pass(trip, passage).await,
+            Ok(Gone::Later(line, over)) => Box::pin(self.keep(trip, line, over)).await,
+            Err((answer, cause)) => {
+                self.answered(trip.visit.passport, answer, Outcome::Refused(cause))
+            }
+        }
+    }
+
+    /// Waits until it is decided whether the request may pass.
+    async fn decided(&self, stage: Stage, visit: &Visit) -> Result<Gone, (Answer, Cause)> {
+        let (description, stage) = match (&visit.description, stage) {
+            (_, Stage::Pass(passage)) => return Ok(Gone::On(passage)),
+            // Only what is described can be anything else.
+            (None, _) => return Ok(Gone::On(Passage::free())),
+            (Some(description), stage) => (description, stage),
+        };
+        let stage = match stage {
+            Stage::Ask => {
+                let (verdict, held) = self.ask(description).await;
+                let asker = &visit.passport.asker;
+                match self.judge(&verdict, held, description, &visit.route, asker) {
+                    Judged::Pass(passage) => Stage::Pass(passage),
+                    Judged::Over(over) => Stage::Over(Box::new(over)),
+                    Judged::Refused(answer, cause) => return Err((answer, cause)),
+                }
+            }
+            stage => stage,
+        };
+        let passage = match stage {
+            Stage::Pass(passage) => passage,
+            Stage::Over(over) if over.later == Later::Queue => {
+                return Ok(Gone::Later(over.line, Some(over)));
+            }
+            Stage::Join(line, Later::Queue) => return Ok(Gone::Later(line, None)),
+            Stage::Over(over) => {
+                let line = over.line;
+                self.delayed(Some(*over), line, description, visit).await?
+            }
+            Stage::Join(line, Later::Delay) => self.delayed(None, line, description, visit).await?,
+            Stage::Ask => Passage::free(),
+        };
+        self.count(passage.answered, visit.passport.began);
+        Ok(Gone::On(passage))
+    }
+
+    async fn delayed(
+        &self,
+        over: Option<Over>,
+        line: LineKey,
+        description: &Description,
+        visit: &Visit,
+    ) -> Result<Passage, (Answer, Cause)> {
+        let patience = self.lines.settings().wait_max;
+        let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
+        self.stand_in_line(over, (line, Later::Delay), patience, asking).await
+    }
+
+    /// Keeps a request for later, and says where its state is told.
+    async fn keep(
+        self: Arc<Self>,
+        trip: Box<Trip>,
+        line: LineKey,
+        over: Option<Box<Over>>,
+    ) -> Answer {
+        let Trip { hop, visit, head, body, progress } = *trip;
+        let limited = Limited::new(body, self.settings.queue.body_bytes_max);
+        let Ok(whole) = limited.collect().await else {
+            let fate = progress.map(|progress| progress.fate());
+            let fault = fate.map_or(Fault::BodyTooLarge, fault_of_body);
+            return self.fault(visit.passport, fault);
+        };
+        let request = HeldRequest { head, body: whole.to_bytes() };
+        let Ok(id) = self.held.hold(request) else {
+            let Some(description) = &visit.description else {
+                return self.fault(visit.passport, Fault::BodyTooLarge);
+            };
+            let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
+            let (answer, cause) = self.last_word(over.map(|over| *over), asking).await;
+            return self.answered(visit.passport, answer, Outcome::Refused(cause));
+        };
+        let answer = answers::kept(&format!("{HELD_PATH}{id}"));
+        let passport = visit.passport.for_later();
+        let told = self.answered(visit.passport, answer, Outcome::Kept);
+        let visit = Visit { passport, ..visit };
+        tokio::spawn(Arc::clone(&self).process(hop, visit, (line, over), id));
+        told
+    }
+
+    /// Processes a held request when its limit admits it.
+    async fn process(
+        self: Arc<Self>,
+        hop: Arc<Hop>,
+        visit: Visit,
+        (line, over): (LineKey, Option<Box<Over>>),
+        id: HeldId,
+    ) {
+        let patience = self.settings.queue.wait_max;
+        let passage = match &visit.description {
+            None => Ok(Passage::free()),
+            Some(description) => {
+                let asker = &visit.passport.asker;
+                let asking = Asking { description, route: &visit.route, asker };
+                let over = over.map(|over| *over);
+                self.stand_in_line(over, (line, Later::Queue), patience, asking).await
+            }
+        };
+        let (Ok(passage), Some(request)) = (passage, self.held.take(id)) else {
+            self.held.settle(id, HeldState::Expired);
+            return;
+        };
+        let HeldRequest { head, body } = request;
+        let body = RequestBody::whole(body);
+        let trip = Box::new(Trip { hop, visit, head, body, progress: None });
+        let answer = self.pass(trip, passage).await;
+        self.held.settle(id, HeldState::Done(answer.status()));
+        // Read to its end, so that the upstream is not cut off.
+        let mut body = answer.into_body();
+        while let Some(Ok(_)) = body.frame().await {}
+    }
+
+    /// Passes a request on that its limits admit: after its turn, and through the gate.
+    async fn pass(self: &Arc<Self>, trip: Box<Trip>, passage: Passage) -> Answer {
+        if !passage.after.is_zero() {
+            sleep(passage.after).await;
+        }
+        match self.enter(trip.visit.screened).await {
+            Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
+            Err(refusal) => self.shed(trip.visit.passport, &refusal),
+        }
+    }
+
+    /// To the upstream and back.
+    async fn travel(
+        self: &Arc<Self>,
+        trip: Box<Trip>,
+        passage: Passage,
+        pass: Option<Pass<SteadyClock>>,
+        category: Option<Category>,
+    ) -> Answer {
+        let Trip { hop, visit, mut head, body, progress } = *trip;
+        let Visit { passport, route, target, description, .. } = visit;
+        if let Some(category) = category {
+            self.categories.tell(&mut head.headers, category);
+        }
+        let Outgoing { request, fitting, upgrade } =
+            outgoing(head, body, &target, &route, (&hop, &self.provenance));
+        let timeouts = &route.timeouts;
+        let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
+        let errand = Errand { timeouts, end, progress: progress.as_ref() };
+        let mut stay = Stay::begin(self, passport, passage.held, pass);
+        stay.owe(description, progress.clone());
+        let Some(group) = self.upstreams.get(route.upstreams) else {
+            return stay.fault(Fault::UpstreamUnreachable);
+        };
+        let (mut answer, lease) = match group.send(request, &errand, &fitting).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
+                return stay.fault(fault_of(&error));
+            }
+        };
+        stay.charge_as_told(answer.headers_mut());
+        stay.answers(answer.status(), lease);
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return upgraded(stay, answer, upgrade, &route);
+        }
+        remove_hop_by_hop(answer.headers_mut());
+        route.response_edits.apply(answer.headers_mut());
+        passage.fields.add_to(answer.headers_mut());
+        *answer.version_mut() = Version::HTTP_11;
+        let ending = Ending::new(Box::new(stay));
+        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, ending))
+    }
+
+    /// Through the gate, if there is one.
+    async fn enter(
+        &self,
+        screened: Option<(Screened, Category)>,
+    ) -> Result<(Option<Pass<SteadyClock>>, Option<Category>), tidegate_overload::Refusal> {
+        let (Some(protection), Some((screened, category))) = (&self.protection, screened) else {
+            return Ok((None, None));
+        };
+        match protection.enter(screened).await {
+            Admission::Admitted(pass) => Ok((Some(pass), Some(category))),
+            Admission::Refused(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// Both sides want another protocol: their bytes are carried from here on.
+fn upgraded<S, C>(
+    stay: Stay<S, C>,
+    answer: Response<Incoming>,
+    client: Option<OnUpgrade>,
+    route: &Route,
+) -> Answer
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    // An upstream that switches though nobody asked it to is broken.
+    let Some(client) = client else { return stay.fault(Fault::UpstreamBroken) };
+    let (mut head, body) = answer.into_parts();
+    let Some(upstream) = head.extensions.remove::<OnUpgrade>() else {
+        return stay.fault(Fault::UpstreamBroken);
+    };
+    drop(body);
+    let protocol = head.headers.get(UPGRADE).cloned();
+    remove_hop_by_hop(&mut head.headers);
+    route.response_edits.apply(&mut head.headers);
+    head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        head.headers.insert(UPGRADE, protocol);
+    }
+    stay.begins_tunnel();
+    tunnel(client, upstream, route.timeouts.idle, Box::new(stay));
+    Response::from_parts(head, GatewayBody::own(Bytes::new()))
+}
+
+fn fault_of(error: &SendError) -> Fault {
+    match error {
+        SendError::Connect(_) => Fault::UpstreamUnreachable,
+        SendError::Broken(_) => Fault::UpstreamBroken,
+        SendError::Timeout => Fault::UpstreamTimeout,
+        SendError::Body(fate) => fault_of_body(*fate),
+    }
+}
+
+const fn fault_of_body(fate: Fate) -> Fault {
+    match fate {
+        Fate::TooSlow => Fault::BodyTooSlow,
+        Fate::Broken => Fault::BodyBroken,
+        Fate::TooLarge | Fate::Coming | Fate::Ended => Fault::BodyTooLarge,
+    }
+}

@@ -1,0 +1,124 @@
+use http::Request;
+use proptest::prelude::*;
+
+use super::*;
+
+fn examined(request: http::request::Builder) -> Result<(Target, Parts), Fault> {
+    let (mut head, ()) = request.body(()).unwrap().into_parts();
+    match examine(&mut head, &HeadSettings::default())? {
+        Examined::Sound(target) => Ok((target, head)),
+        Examined::Capabilities => panic!("no resource is asked for"),
+    }
+}
+
+fn path_of(uri: &str) -> Result<(String, String), Fault> {
+    let (target, head) = examined(Request::get(uri).header("host", "a"))?;
+    Ok((target.path(&head).to_owned(), head.uri.to_string()))
+}
+
+fn both(matched: &str, sent: &str) -> Result<(String, String), Fault> {
+    Ok((matched.to_owned(), sent.to_owned()))
+}
+
+#[test]
+fn a_plain_path_stays_as_it_is() {
+    assert_eq!(path_of("/a/b?c=%2e"), both("/a/b", "/a/b?c=%2e"));
+    assert_eq!(path_of("/"), both("/", "/"));
+}
+
+#[test]
+fn needless_escapes_are_undone_for_matching_and_for_the_upstream() {
+    assert_eq!(path_of("/%61dmin?x=1"), both("/admin", "/admin?x=1"));
+    assert_eq!(path_of("/a%2fb%3f"), both("/a%2Fb%3F", "/a%2Fb%3F"));
+}
+
+#[test]
+fn doubled_slashes_are_matched_as_one() {
+    assert_eq!(path_of("/a//b"), both("/a/b", "/a//b"));
+}
+
+#[test]
+fn paths_that_servers_read_differently_are_refused() {
+    for path in ["/a/../b", "/a/%2e%2E/b", "/.", "/a%00b", "/a%zz", "/a%", "/a%5Cb", "/a%+1b"] {
+        assert_eq!(path_of(path), Err(Fault::BadTarget), "{path}");
+    }
+    assert_eq!(path_of(&"/a".repeat(300)), Err(Fault::TargetTooLong));
+    assert_eq!(path_of(&format!("/{}", "a".repeat(9_000))), Err(Fault::TargetTooLong));
+}
+
+#[test]
+fn an_absolute_target_counts_and_its_host_field_does_not() {
+    let (target, head) =
+        examined(Request::get("http://b.test:81/x?y").header("host", "a")).unwrap();
+    assert_eq!(target.host(), Some("b.test"));
+    assert_eq!(head.uri, "/x?y");
+}
+
+#[test]
+fn in_http_2_the_host_field_must_agree() {
+    let two = || Request::get("http://b.test/").version(Version::HTTP_2);
+    assert_eq!(examined(two()).unwrap().0.host(), Some("b.test"));
+    assert!(examined(two().header("host", "B.test")).is_ok());
+    assert_eq!(examined(two().header("host", "a")).unwrap_err(), Fault::BadHost);
+}
+
+#[test]
+fn a_request_has_exactly_one_host() {
+    let refused = |request| examined(request).unwrap_err();
+    assert_eq!(refused(Request::get("/")), Fault::BadHost);
+    let two = Request::get("/").header("host", "a").header("host", "a");
+    assert_eq!(refused(two), Fault::BadHost);
+    assert_eq!(refused(Request::get("/").header("host", "u@a")), Fault::BadHost);
+    assert_eq!(refused(Request::get("/").header("host", "a b")), Fault::BadHost);
+    assert!(examined(Request::get("/").version(Version::HTTP_10)).is_ok());
+}
+
+#[test]
+fn only_chunked_is_a_coding_that_can_be_passed_on() {
+    let post = |coding| Request::post("/").header("host", "a").header(TRANSFER_ENCODING, coding);
+    assert!(examined(post("Chunked")).is_ok());
+    assert_eq!(examined(post("gzip, chunked")).unwrap_err(), Fault::UnknownCoding);
+    let twice = post("chunked").header(TRANSFER_ENCODING, "chunked");
+    assert_eq!(examined(twice).unwrap_err(), Fault::BadFraming);
+    let both = post("chunked").header(CONTENT_LENGTH, "3");
+    assert_eq!(examined(both).unwrap_err(), Fault::BadFraming);
+}
+
+#[test]
+fn connections_and_echoes_are_not_served() {
+    let connect = Request::connect("a:443").header("host", "a");
+    assert_eq!(examined(connect).unwrap_err(), Fault::MethodNotAllowed);
+    let trace = Request::trace("/").header("host", "a");
+    assert_eq!(examined(trace).unwrap_err(), Fault::MethodNotAllowed);
+}
+
+#[test]
+fn options_goes_as_far_as_it_may() {
+    let options = |left: &str| {
+        let request = Request::options("/").header("host", "a").header(MAX_FORWARDS, left);
+        let (mut head, ()) = request.body(()).unwrap().into_parts();
+        let examined = examine(&mut head, &HeadSettings::default());
+        (examined.map(|found| matches!(found, Examined::Capabilities)), head)
+    };
+    assert_eq!(options("0").0, Ok(true));
+    let (passed, head) = options("3");
+    assert_eq!(passed, Ok(false));
+    assert_eq!(head.headers[MAX_FORWARDS], "2");
+    assert_eq!(options("many").0, Err(Fault::BadHeader));
+}
+
+proptest! {
+    #[test]
+    fn making_a_path_normal_twice_changes_nothing(path in "/[a-zA-Z0-9%./~-]{0,40}") {
+        if let Some(once) = normalized(&path) {
+            let twice = normalized(&once);
+            prop_assert_eq!(twice.as_deref(), Some(&*once));
+        }
+    }
+
+    #[test]
+    fn no_path_panics(path in "\\PC{0,60}") {
+        let _ = normalized(&path);
+        let _ = path_without_empty_segments(&path);
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings of the side that clients are on.
+
+use std::time::Duration;
+
+/// Which field names the client, when a trusted hop sends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressFrom {
+    /// None: the client is whoever is connected.
+    Peer,
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+/// What upstreams are told of where a request came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenanceSettings {
+    /// What the gateway calls itself in `Via`; none leaves the field alone. Default: `tidegate`.
+    pub via: Option<String>,
+    /// Whether `X-Forwarded-For`, `-Proto` and `-Host` are sent. Default: yes.
+    pub x_forwarded: bool,
+    /// Whether `Forwarded` is sent. Default: yes.
+    pub forwarded: bool,
+}
+
+impl Default for ProvenanceSettings {
+    fn default() -> Self {
+        ProvenanceSettings { via: Some("tidegate".to_owned()), x_forwarded: true, forwarded: true }
+    }
+}
+
+/// What heads and bodies of requests may be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadSettings {
+    /// The longest path with its query, in bytes. Default: 8 KiB.
+    pub target_bytes_max: usize,
+    /// The most segments of a path. Default: 256.
+    pub segments_max: usize,
+    /// The largest body. Default: none is too large.
+    pub body_bytes_max: Option<u64>,
+    /// How long a client may take between two pieces of a body. Default: 30 s.
+    pub body_idle: Duration,
+}
+
+impl Default for HeadSettings {
+    fn default() -> Self {
+        HeadSettings {
+            target_bytes_max: 8 * 1024,
+            segments_max: 256,
+            body_bytes_max: None,
+            body_idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How requests wait for limits that say `when_over: delay`, and in leaky buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelaySettings {
+    /// The most requests that wait, over all callers. Default: 10,000.
+    pub waiting_max: usize,
+    /// The most requests that wait in one line, behind the same limit. Default: 100.
+    pub line_max: usize,
+    /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
+    pub wait_max: Duration,
+}
+
+impl Default for DelaySettings {
+    fn default() -> Self {
+        DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }
+    }
+}
+
+/// How requests are kept for limits that say `when_over: queue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// The most requests kept, with those whose state is still told. Default: 1,000.
+    pub requests_max: usize,
+    /// The most bytes of heads and bodies that wait. Default: 64 MiB.
+    pub bytes_max: usize,
+    /// The largest body that is kept. Default: 1 MiB.
+    pub body_bytes_max: usize,
+    /// How long a request may wait before it expires. Default: 5 min.
+    pub wait_max: Duration,
+    /// How long the state of a request is told after its end. Default: 10 min.
+    pub remember: Duration,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        QueueSettings {
+            requests_max: 1_000,
+            bytes_max: 64 * 1024 * 1024,
+            body_bytes_max: 1024 * 1024,
+            wait_max: Duration::from_secs(5 * 60),
+            remember: Duration::from_secs(10 * 60),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Settings of what a request is limited by: descriptors, costs, tokens and keys.
+
+use std::path::PathBuf;
+
+use http::header::HeaderName;
+
+/// One descriptor of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorSettings {
+    /// Its entries, in the order in which rules are nested.
+    pub entries: Vec<EntrySettings>,
+    /// What a request costs of the limits that it meets. Default: what the route says.
+    pub cost: Option<CostSettings>,
+}
+
+impl DescriptorSettings {
+    /// A descriptor of these entries that costs what its route says.
+    pub fn new(entries: impl IntoIterator<Item = EntrySettings>) -> Self {
+        DescriptorSettings { entries: entries.into_iter().collect(), cost: None }
+    }
+}
+
+/// One entry of a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntrySettings {
+    /// Its key, as rules have it.
+    pub key: String,
+    /// Where its value is from.
+    pub value: ValueFrom,
+    /// What to do when the request has no such value.
+    pub missing: Missing,
+}
+
+impl EntrySettings {
+    /// An entry; requests without the value do not have the descriptor.
+    pub fn new(key: impl Into<String>, value: ValueFrom) -> Self {
+        EntrySettings { key: key.into(), value, missing: Missing::default() }
+    }
+}
+
+/// What to do when a request lacks a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// It does not have the descriptor.
+    #[default]
+    SkipDescriptor,
+    /// The descriptor does not have the entry.
+    SkipEntry,
+    /// It has this value.
+    Use(String),
+}
+
+/// Where the value of an entry is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueFrom {
+    /// Always the same.
+    Fixed(String),
+    /// The client's address; with shorter prefixes, the network that it is in.
+    Address {
+        /// Bits of an IPv4 address, at most 32.
+        v4_bits: u8,
+        /// Bits of an IPv6 address, at most 128. A client can usually choose the last 64.
+        v6_bits: u8,
+    },
+    /// A field of the request; the first, when there are several.
+    Header(HeaderName),
+    /// A cookie.
+    Cookie(String),
+    /// The template of the route that the path matches.
+    PathTemplate,
+    /// What stands in a template for this name.
+    PathParameter(String),
+    /// The whole path.
+    Path,
+    /// The method.
+    Method,
+    /// The host that is asked for.
+    Host,
+    /// A parameter of the query; the first, when there are several.
+    Query(String),
+    /// A claim of the caller's verified token; names of nested claims are joined by dots.
+    Claim(String),
+    /// The plan of the caller's API key.
+    Plan,
+    /// What the caller's API key is called in its table.
+    ApiKeyName,
+    /// The route's name.
+    Route,
+}
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostSettings {
+    /// Always the same.
+    Fixed(u64),
+    /// The number in a field of the request, up to a most; one when there is none. Only for
+    /// callers that may choose what they pay.
+    Header {
+        /// The field.
+        name: HeaderName,
+        /// The most that is believed.
+        max: u64,
+    },
+    /// The bytes of the body. When the length is not known before, one is charged at first and
+    /// the rest when the body has ended.
+    BodyBytes,
+    /// One at first; the rest of the number in a field of the upstream's answer afterwards.
+    Reported {
+        /// The field of the answer. It is not passed on to the client.
+        name: HeaderName,
+        /// The most that is believed.
+        max: u64,
+    },
+}
+
+impl Default for CostSettings {
+    fn default() -> Self {
+        CostSettings::Fixed(1)
+    }
+}
+
+/// Where a secret is presented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PresentedIn {
+    /// In `Authorization`, after `Bearer`.
+    Bearer,
+    /// In this field, alone.
+    Header(HeaderName),
+    /// In this cookie.
+    Cookie(String),
+    /// In this parameter of the query.
+    Query(String),
+}
+
+/// How tokens are verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtSettings {
+    /// Where the token is. Default: after `Bearer`.
+    pub presented_in: PresentedIn,
+    /// What verifies it.
+    pub key: JwtKey,
+    /// Who must have issued it. Default: anybody with the key.
+    pub issuer: Option<String>,
+    /// For whom it must be. Default: anybody.
+    pub audience: Option<String>,
+    /// How far clocks may differ, in seconds. Default: 60.
+    pub leeway_secs: u64,
+    /// How many verified tokens are remembered. Default: 10,000.
+    pub remembered_max: usize,
+}
+
+impl JwtSettings {
+    /// Tokens after `Bearer` that this key verifies.
+    pub fn new(key: JwtKey) -> Self {
+        JwtSettings {
+            presented_in: PresentedIn::Bearer,
+            key,
+            issuer: None,
+            audience: None,
+            leeway_secs: 60,
+            remembered_max: 10_000,
+        }
+    }
+}
+
+/// What verifies tokens.
+#[derive(Clone, PartialEq, Eq)]
+pub enum JwtKey {
+    /// A secret that both sides know, for HS256, HS384 and HS512.
+    Secret(Vec<u8>),
+    /// A file with a set of keys (RFC 7517), read again when it changes.
+    KeySet(PathBuf),
+}
+
+impl std::fmt::Debug for JwtKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            JwtKey::Secret(_) => f.write_str("Secret(***)"),
+            JwtKey::KeySet(path) => f.debug_tuple("KeySet").field(path).finish(),
+        }
+    }
+}
+
+/// Which API keys there are.
+///
+/// Keys are never kept: a table has the SHA-256 of each, in hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKeySettings {
+    /// Where the key is. Default: in `X-API-Key`.
+    pub presented_in: PresentedIn,
+    /// The keys: the hash, what the key is called, its plan.
+    pub keys: Vec<(String, String, String)>,
+    /// A file with more of them, read again when it changes. Each line has a hash, a name and a
+    /// plan, separated by spaces; `#` begins a remark.
+    pub file: Option<PathBuf>,
+}
+
+impl Default for ApiKeySettings {
+    fn default() -> Self {
+        let name = HeaderName::from_static("x-api-key");
+        ApiKeySettings { presented_in: PresentedIn::Header(name), keys: Vec::new(), file: None }
+    }
+}

@@ -1,0 +1,131 @@
+//! What was answered, in counters that anyone may read at any time.
+//!
+//! One set for each route, and one for requests that have none. No labels and no text here:
+//! names are the reader's matter.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::answers::{Cause, Fault};
+use super::upstream::HostState;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The upstream answered.
+    Served,
+    /// It was refused.
+    Refused(Cause),
+    /// It could not be served.
+    Fault(Fault),
+    /// It is kept for later.
+    Kept,
+    /// The gateway answered for itself.
+    Own,
+    /// The client was gone before there was an answer.
+    Gone,
+}
+
+impl Outcome {
+    /// The word for it, in metrics and logs.
+    pub(super) const fn code(self) -> &'static str {
+        match self {
+            Outcome::Served => "served",
+            Outcome::Refused(cause) => cause.code(),
+            Outcome::Fault(fault) => fault.code(),
+            Outcome::Kept => "kept",
+            Outcome::Own => "own",
+            Outcome::Gone => "gone",
+        }
+    }
+
+    const fn place(self) -> usize {
+        match self {
+            Outcome::Served => 0,
+            Outcome::Kept => 1,
+            Outcome::Own => 2,
+            Outcome::Gone => 3,
+            Outcome::Refused(cause) => 4 + cause as usize,
+            Outcome::Fault(fault) => 4 + Cause::ALL.len() + fault as usize,
+        }
+    }
+
+    fn all() -> impl Iterator<Item = Outcome> {
+        let refused = Cause::ALL.into_iter().map(Outcome::Refused);
+        let faults = Fault::ALL.iter().copied().map(Outcome::Fault);
+        [Outcome::Served, Outcome::Kept, Outcome::Own, Outcome::Gone]
+            .into_iter()
+            .chain(refused)
+            .chain(faults)
+    }
+}
+
+const OUTCOMES: usize = 4 + Cause::ALL.len() + Fault::ALL.len();
+
+/// Counts the outcomes of one route.
+#[derive(Debug)]
+pub(super) struct Tally([AtomicU64; OUTCOMES]);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally([const { AtomicU64::new(0) }; OUTCOMES])
+    }
+}
+
+impl Tally {
+    pub(super) fn count(&self, outcome: Outcome) {
+        if let Some(count) = self.0.get(outcome.place()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The outcomes that there were, and how often.
+    pub(super) fn read(&self) -> Vec<(&'static str, u64)> {
+        let count = |outcome: Outcome| {
+            let count = self.0.get(outcome.place());
+            count.map_or(0, |count| count.load(Ordering::Relaxed))
+        };
+        let all = Outcome::all().map(|outcome| (outcome.code(), count(outcome)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// What the gateway shows of itself at one moment.
+#[derive(Clone, Debug)]
+pub struct GatewayReading {
+    /// Each route's name with its outcomes: `served`, `kept`, `own`, `gone`, or the code of a refusal
+    /// or a fault. Those that never happened are left out. The last route has no name: it
+    /// is for requests that no route takes.
+    pub routes: Vec<(String, Vec<(&'static str, u64)>)>,
+    /// Each group of upstreams with its servers.
+    pub upstreams: Vec<(String, Vec<(String, HostState)>)>,
+    /// Requests that wait for a limit.
+    pub waiting: usize,
+    /// Requests that are with an upstream, tunnels included.
+    pub in_flight: u64,
+    /// Tunnels that were begun.
+    pub tunnels: u64,
+    /// Answers that their upstreams broke off.
+    pub broken: u64,
+    /// Lines of the access log that were dropped, because the writer did not keep up.
+    pub log_dropped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_a_place_and_a_word_of_its_own() {
+        let tally = Tally::default();
+        for outcome in Outcome::all() {
+            tally.count(outcome);
+        }
+        let read = tally.read();
+        assert_eq!(read.len(), OUTCOMES);
+        assert!(read.iter().all(|(_, count)| *count == 1));
+        let mut words: Vec<_> = read.iter().map(|(word, _)| *word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), OUTCOMES);
+    }
+}

@@ -1,0 +1,275 @@
+//! Which server, over which connection, for how long.
+//!
+//! A group of hosts that do the same. Of two healthy ones taken at random the one with fewer
+//! requests under way gets the next (all of them would be a race to the same host, one at random
+//! an uneven load). A host that fails in a row is left alone for a while, one that fails its
+//! health checks until it passes them. When nobody is left, all are tried: an answer that may
+//! come is better than none.
+//!
+//! A request is tried again only when it cannot have been seen: the connection was refused, or
+//! was gone before a byte was written. Everything else is told to the client, who knows whether
+//! trying again does harm.
+
+mod connect;
+mod health;
+mod host;
+mod origin;
+mod pool;
+mod stream;
+mod tls;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep_until};
+
+use super::body::{Fate, Progress, RequestBody};
+use super::settings::{Problems, Timeouts, UpstreamSettings};
+use connect::ConnectError;
+use connect::Connector;
+pub use host::HostState;
+pub(super) use host::{Host, Lease};
+use origin::Origin;
+
+/// Times that a connection from the pool may turn out to be gone before a new one is made.
+const STALE_MAX: u32 = 3;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    /// No host could be reached.
+    #[error("no upstream can be reached")]
+    Connect(#[source] ConnectError),
+    /// The connection ended before there was an answer, or what came is none.
+    #[error("the upstream did not answer as it should")]
+    Broken(#[source] hyper::Error),
+    /// The answer did not begin in time.
+    #[error("the upstream did not answer in time")]
+    Timeout,
+    /// The client's body ended before its end.
+    #[error("the request's body did not come")]
+    Body(Fate),
+}
+
+/// What a request needs beside itself.
+pub(super) struct Errand<'r> {
+    pub(super) timeouts: &'r Timeouts,
+    /// When all has to be over.
+    pub(super) end: Option<Instant>,
+    /// How far the body has come, if there is one.
+    pub(super) progress: Option<&'r Arc<Progress>>,
+}
+
+/// What makes a request fit for the connection that it goes over.
+pub(super) trait Dress {
+    /// Fits the request to a host and a version of HTTP. May be called again for another.
+    fn dress(&self, request: &mut Request<RequestBody>, version: Version, host: &Host);
+}
+
+/// A group of hosts that do the same.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    pub(super) name: Box<str>,
+    pub(super) hosts: Box<[Arc<Host>]>,
+    connector: Connector,
+    settings: UpstreamSettings,
+    turn: AtomicU64,
+}
+
+impl Upstreams {
+    /// Makes a group of its settings. Reads files of certificates. Blocks.
+    pub(super) fn compile(
+        settings: &UpstreamSettings,
+        place: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut hosts = Vec::new();
+        for (index, text) in settings.hosts.iter().enumerate() {
+            let place = format!("{place}.hosts[{index}]");
+            let origin = problems.take(place, Origin::parse(text));
+            hosts.extend(origin.map(|origin| Arc::new(Host::new(origin, settings))));
+        }
+        if settings.hosts.is_empty() {
+            problems.add(format!("{place}.hosts"), "a group needs a host");
+        }
+        let encrypted = hosts.iter().any(|host| host.origin().is_encrypted());
+        let tls = encrypted.then(|| tls::connector(&settings.tls, settings.protocol));
+        let tls = match tls.transpose() {
+            Ok(tls) => tls,
+            Err(error) => {
+                problems.add(format!("{place}.tls"), error);
+                return None;
+            }
+        };
+        let connector = problems.take(format!("{place}.tls"), Connector::new(tls, settings))?;
+        Some(Upstreams {
+            name: settings.name.clone().into_boxed_str(),
+            hosts: hosts.into(),
+            connector,
+            settings: settings.clone(),
+            turn: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) const fn timeouts(&self) -> Timeouts {
+        self.settings.timeouts
+    }
+
+    /// Sends a request, and waits for the head of the answer.
+    pub(super) async fn send(
+        &self,
+        request: Request<RequestBody>,
+        errand: &Errand<'_>,
+        dress: &impl Dress,
+    ) -> Result<(Response<Incoming>, Lease), SendError> {
+        let sending = std::pin::pin!(self.attempt(request, errand.timeouts, dress));
+        let first = Instant::now() + errand.timeouts.first_byte;
+        let timer = std::pin::pin!(sleep_until(first.min(errand.end.unwrap_or(first))));
+        let sent = patiently(sending, timer, errand).await;
+        match (&sent, errand.progress.map(|progress| progress.fate())) {
+            (Err(_), Some(fate @ (Fate::TooSlow | Fate::TooLarge | Fate::Broken))) => {
+                Err(SendError::Body(fate))
+            }
+            _ => sent,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        mut request: Request<RequestBody>,
+        timeouts: &Timeouts,
+        dress: &impl Dress,
+    ) -> Result<(Response<Incoming>, Lease), SendError> {
+        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut stale = 0;
+        loop {
+            let place = self.pick(&tried);
+            let Some(host) = place.and_then(|place| self.hosts.get(place)) else {
+                return Err(SendError::Connect(ConnectError::NobodyLeft));
+            };
+            let found = host.lease(&self.connector, timeouts.connect, stale >= STALE_MAX).await;
+            let mut lease = match found {
+                Ok(lease) => lease,
+                Err(error) => {
+                    host.failed(Instant::now());
+                    tried.extend(place);
+                    if tried.len() < self.hosts.len() {
+                        continue;
+                    }
+                    return Err(SendError::Connect(error));
+                }
+            };
+            dress.dress(&mut request, lease.version(), host);
+            match lease.send(request).await {
+                Ok(answer) => {
+                    host.answered(answer.status(), Instant::now());
+                    return Ok((answer, lease));
+                }
+                Err(mut error) => match error.take_message() {
+                    // It was gone before anything was written.
+                    Some(unsent) if stale <= STALE_MAX => {
+                        stale += 1;
+                        request = unsent;
+                    }
+                    _ => {
+                        host.failed(Instant::now());
+                        return Err(SendError::Broken(error.into_error()));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Of two hosts that can be had, the one with fewer requests; none when all were tried.
+    fn pick(&self, tried: &[usize]) -> Option<usize> {
+        if self.hosts.len() == 1 {
+            return tried.is_empty().then_some(0);
+        }
+        let now = Instant::now();
+        let untried = || (0..self.hosts.len()).filter(|place| !tried.contains(place));
+        let well = |place: &usize| self.hosts.get(*place).is_some_and(|host| host.is_well(now));
+        let mut choice: SmallVec<[usize; 8]> = untried().filter(well).collect();
+        if choice.is_empty() {
+            choice = untried().collect();
+        }
+        let draw = mixed(self.turn.fetch_add(1, Ordering::Relaxed));
+        let (first, second) = two_of(choice.len(), draw)?;
+        let requests = |place: usize| {
+            let host = choice.get(place).and_then(|place| self.hosts.get(*place));
+            host.map_or(usize::MAX, |host| host.requests())
+        };
+        let better = if requests(second) < requests(first) { second } else { first };
+        choice.get(better).copied()
+    }
+
+    /// Asks hosts whether they are well, and forgets idle connections, until it is dropped.
+    pub(super) async fn tend(&self) {
+        tokio::join!(
+            health::check_all(&self.hosts, &self.connector, self.settings.health.as_ref()),
+            pool::sweep_all(&self.hosts, self.settings.pool.idle_timeout),
+        );
+    }
+}
+
+/// Waits for an answer for as long as its body is coming, and a while longer.
+async fn patiently<T>(
+    mut sending: std::pin::Pin<&mut impl Future<Output = Result<T, SendError>>>,
+    mut timer: std::pin::Pin<&mut tokio::time::Sleep>,
+    errand: &Errand<'_>,
+) -> Result<T, SendError> {
+    loop {
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            () = &mut timer => {}
+        }
+        let now = Instant::now();
+        let over = errand.end.is_some_and(|end| now >= end);
+        let due = errand.progress.map(|progress| progress.last() + errand.timeouts.first_byte);
+        match due {
+            Some(due) if due > now && !over => {
+                timer.as_mut().reset(due.min(errand.end.unwrap_or(due)));
+            }
+            _ => return Err(SendError::Timeout),
+        }
+    }
+}
+
+/// A number whose bits all depend on the one given.
+fn mixed(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Two different places below `count`, or the only one twice.
+fn two_of(count: usize, draw: u64) -> Option<(usize, usize)> {
+    let wide = u64::try_from(count).ok().filter(|count| *count > 0)?;
+    let first = draw % wide;
+    let step = if wide > 1 { 1 + (draw >> 32) % (wide - 1) } else { 0 };
+    let second = (first + step) % wide;
+    Some((usize::try_from(first).ok()?, usize::try_from(second).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_different_hosts_are_drawn_each_as_often_as_the_others() {
+        let mut drawn = [0_u32; 5];
+        for seed in 0..10_000 {
+            let (first, second) = two_of(5, mixed(seed)).unwrap();
+            assert_ne!(first, second);
+            drawn[first] += 1;
+            drawn[second] += 1;
+        }
+        assert!(drawn.iter().all(|count| (3_700..4_300).contains(count)), "{drawn:?}");
+        assert_eq!(two_of(1, 7), Some((0, 0)));
+        assert_eq!(two_of(0, 7), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! The gateway: real sockets on both sides, a real server behind it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bench;
+mod upstream;
+
+mod addresses;
+mod answering;
+mod describing;
+mod encryption;
+mod frames;
+mod framing;
+mod limiting;
+mod logging;
+mod passing;
+mod protecting;
+mod settings;
+mod tunnels;
+mod upstreams;
+mod waiting;

@@ -1,0 +1,133 @@
+//! Overload protection in front of an upstream: who is shed, and what they are told.
+
+use std::sync::Arc;
+
+use http::{Method, Request};
+use tidegate_doors::gateway::{CategoryRule, GatewayParts, GatewaySettings};
+use tidegate_engine::ManualClock;
+use tidegate_overload::{Category, Limiter, Mode, Protection, ProtectionSettings, SteadyClock};
+
+use crate::bench::{Bench, START, by_user, engine, to, until};
+use crate::upstream::Upstream;
+
+type Guard = Arc<Protection<SteadyClock>>;
+
+/// A gateway that works on `limit` requests at once.
+fn guarded(settings: GatewaySettings, limit: u64) -> (Bench, Guard) {
+    let mut protecting = ProtectionSettings::new(limit);
+    protecting.fleet_mode = Mode::Off;
+    let protection = Arc::new(Protection::new(protecting, SteadyClock::starting_at(START)));
+    let parts =
+        GatewayParts { protection: Some(Arc::clone(&protection)), ..GatewayParts::default() };
+    let rules =
+        "- key: user\n  limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 3}]";
+    let engine = engine(rules, ManualClock::at(START));
+    (Bench::with(engine, settings, parts, |endpoint| endpoint), protection)
+}
+
+/// Fills the gate with critical requests that do not end until the upstream lets go.
+async fn fill(bench: &Bench, upstream: &Upstream, count: usize) {
+    for number in 1..=count {
+        let mut client = bench.one().await;
+        let request = Request::post("/slow").header("x-important", "yes");
+        tokio::spawn(client.begin(request, ""));
+        until("the request", || upstream.seen().len() == number).await;
+    }
+}
+
+fn trusting(mut settings: GatewaySettings) -> GatewaySettings {
+    settings.trusted_hops = vec!["127.0.0.1/32".parse().unwrap()];
+    settings.categories.rules = vec![CategoryRule {
+        header: Some(("x-important".parse().unwrap(), "yes".parse().unwrap())),
+        ..CategoryRule::new(Category::Critical)
+    }];
+    settings
+}
+
+#[tokio::test]
+async fn a_full_gate_answers_503_and_gives_its_places_back() {
+    let upstream = Upstream::start().await;
+    let (bench, protection) = guarded(trusting(to(&[upstream.url()])), 2);
+    fill(&bench, &upstream, 2).await;
+    let told = bench.get("/").await;
+    assert_eq!(told.status, 503);
+    let code = told.json()["code"].as_str().unwrap().to_owned();
+    assert!(["queue_full", "queue_timeout"].contains(&code.as_str()), "{code}");
+    assert_eq!(told.header("x-tidegate-shed"), "get");
+    let seconds: u64 = told.header("retry-after").parse().unwrap();
+    assert!((1..=5).contains(&seconds), "{seconds}");
+    assert!(!told.headers.contains_key("ratelimit"));
+    let call = Request::post("/").header("content-type", "application/grpc");
+    let told = bench.two().await.send(call, "").await;
+    assert_eq!((told.header("grpc-status"), told.header("x-tidegate-shed")), ("14", "post"));
+    upstream.let_go();
+    until("an empty gate", || protection.gate().view().in_flight == 0).await;
+    assert_eq!(bench.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_shed_here_spends_nothing_of_the_callers_budget_when_it_is_hopeless() {
+    let upstream = Upstream::start().await;
+    let (bench, _protection) = guarded(trusting(by_user(to(&[upstream.url()]))), 2);
+    let late = || Request::post("/").header("x-user", "7").header("grpc-timeout", "0n");
+    for _ in 0..5 {
+        let told = bench.send(late()).await;
+        assert_eq!((told.status.as_u16(), told.json()["code"].as_str()), (503, Some("deadline")));
+    }
+    let first = bench.get_as("7").await;
+    assert_eq!((first.status.as_u16(), first.header("x-ratelimit-remaining")), (200, "2"));
+}
+
+#[tokio::test]
+async fn a_category_comes_from_rules_and_trusted_hops_and_upstreams_are_told() {
+    let upstream = Upstream::start().await;
+    let mut settings = trusting(to(&[upstream.url()]));
+    settings
+        .categories
+        .rules
+        .push(CategoryRule { methods: vec![Method::DELETE], ..CategoryRule::new(Category::Test) });
+    let category = |request: http::request::Builder, settings: GatewaySettings| async {
+        let (bench, _protection) = guarded(settings, 2);
+        bench.send(request).await;
+        upstream.last().header("x-tidegate-category").to_owned()
+    };
+    let important = || Request::get("/").header("x-important", "yes");
+    let claimed = || Request::get("/").header("x-tidegate-category", "critical");
+    assert_eq!(category(Request::get("/"), settings.clone()).await, "get");
+    assert_eq!(category(Request::post("/"), settings.clone()).await, "post");
+    assert_eq!(category(Request::delete("/"), settings.clone()).await, "test");
+    assert_eq!(category(important(), settings.clone()).await, "critical");
+    assert_eq!(category(claimed(), settings.clone()).await, "critical");
+    settings.trusted_hops.clear();
+    assert_eq!(category(important(), settings.clone()).await, "get");
+    assert_eq!(category(claimed(), settings).await, "get");
+}
+
+#[tokio::test]
+async fn exempt_routes_pass_a_full_gate() {
+    let upstream = Upstream::start().await;
+    let mut settings = trusting(to(&[upstream.url()]));
+    let mut exempt = settings.routes[0].clone();
+    exempt.path = tidegate_doors::gateway::PathMatch::Prefix("/ping".into());
+    exempt.exempt = true;
+    settings.routes.insert(0, exempt);
+    let (bench, _protection) = guarded(settings, 1);
+    fill(&bench, &upstream, 1).await;
+    assert_eq!(bench.get("/").await.status, 503);
+    assert_eq!(bench.get("/ping").await.status, 200);
+    upstream.let_go();
+}
+
+#[tokio::test]
+async fn a_killed_or_dark_limiter_refuses_nobody() {
+    let upstream = Upstream::start().await;
+    let (bench, protection) = guarded(trusting(to(&[upstream.url()])), 1);
+    fill(&bench, &upstream, 1).await;
+    assert_eq!(bench.get("/").await.status, 503);
+    protection.set_mode(Limiter::Gate, Mode::Dark);
+    assert_eq!(bench.get("/").await.status, 200);
+    protection.set_mode(Limiter::Gate, Mode::ENFORCE);
+    protection.kill_all(None);
+    assert_eq!(bench.get("/").await.status, 200);
+    upstream.let_go();
+}
