@@ -53,6 +53,21 @@ fn a_server_that_crashes_and_comes_back_is_used_again() {
 }
 
 #[test]
+fn a_connection_that_the_server_closes_between_calls_costs_none_of_them() {
+    let server = Server::redis();
+    let caller = Caller::connected_to(&server.url());
+    for round in 1..=5 {
+        assert_eq!(caller.add("a"), Ok(round));
+        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+        eventually("that it is made again by itself", || {
+            (caller.courier.figures().connects > round).then_some(())
+        });
+        caller.wait_until_connected();
+    }
+    assert_eq!(caller.courier.figures().errors.iter().sum::<u64>(), 0);
+}
+
+#[test]
 fn a_server_that_pauses_is_used_on_the_same_connection() {
     let server = Server::redis();
     let caller = Caller::connected_to(&server.url());

@@ -72,12 +72,18 @@ impl Worker {
     ) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(at) else { return };
+        let number = lane;
         let Some(lane) = node.lanes.get_mut(lane).filter(|lane| lane.epoch == epoch) else {
             return;
         };
         self.changed = true;
         match made {
-            Ok((wire, hash)) => {
+            Ok((mut wire, hash)) => {
+                let ended = wire.ended();
+                self.tasks.spawn(async move {
+                    ended.await;
+                    Event::Ended { node: at, lane: number, epoch }
+                });
                 lane.rise(wire, hash, now);
                 self.meter.connected();
             }
@@ -88,6 +94,18 @@ impl Worker {
                 self.routes.doubt(now);
                 self.note_failure(why);
             }
+        }
+    }
+
+    /// The server closed a connection. While nothing is out on it that is no
+    /// failure of any call, if it is noticed before the next one goes out;
+    /// otherwise the calls that were out tell why.
+    pub(super) fn on_ended(&mut self, at: usize, lane: usize, epoch: u64) {
+        let place = self.nodes.get(at).and_then(|node| node.lanes.get(lane));
+        let is_idle = |place: &Lane| place.epoch == epoch && place.in_flight.is_empty();
+        if place.is_some_and(is_idle) {
+            self.changed = true;
+            self.lose(at, lane, &failure(FailureKind::Refused, "it closed the connection"));
         }
     }
 

@@ -47,6 +47,7 @@ impl Published {
 /// What a task of the thread has to tell.
 pub(super) enum Event {
     Dialed { node: usize, lane: usize, epoch: u64, made: Result<(Wire, String), StoreError> },
+    Ended { node: usize, lane: usize, epoch: u64 },
     Answered { node: usize, lane: usize, epoch: u64, number: u64, answers: Answers },
     Mapped { map: Result<Vec<Stretch>, StoreError> },
     Password { read: Result<Option<Secret>, StoreError> },
@@ -177,6 +178,7 @@ impl Worker {
             Some(Event::Dialed { node, lane, epoch, made }) => {
                 self.on_dialed(node, lane, epoch, made);
             }
+            Some(Event::Ended { node, lane, epoch }) => self.on_ended(node, lane, epoch),
             Some(Event::Answered { node, lane, epoch, number, answers }) => {
                 self.on_answers(node, lane, epoch, number, answers);
             }

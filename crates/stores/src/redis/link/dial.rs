@@ -9,6 +9,7 @@ use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, Va
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -30,6 +31,8 @@ pub(crate) struct Wire {
     connection: MultiplexedConnection,
     // The task that reads and writes the socket; it ends with the wire.
     driver: AbortHandle,
+    /// Closed when that task ends.
+    ended: oneshot::Receiver<()>,
     /// What the server was last told.
     pub(crate) password: Option<Secret>,
 }
@@ -129,8 +132,13 @@ where
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let made = MultiplexedConnection::new_with_config(info, stream, config).await;
     let (connection, driver) = made.map_err(|error| failure::of_connection(&error))?;
+    let (ends, ended) = oneshot::channel();
+    let driver = async move {
+        let _ends: oneshot::Sender<()> = ends;
+        driver.await;
+    };
     let driver = tokio::spawn(driver).abort_handle();
-    Ok(Wire { connection, driver, password: None })
+    Ok(Wire { connection, driver, ended, password: None })
 }
 
 fn of_handshake(error: &io::Error) -> StoreError {
@@ -152,6 +160,16 @@ impl Wire {
         async move {
             let count = commands.len();
             connection.req_packed_commands(&commands, 0, count).await
+        }
+    }
+
+    /// Waits until the connection has ended, from either side. For one who waits.
+    pub(crate) fn ended(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let (_, ended_already) = oneshot::channel();
+        let ended = std::mem::replace(&mut self.ended, ended_already);
+        async move {
+            // Nothing is ever sent: the sender goes when the connection does.
+            let _ = ended.await;
         }
     }
 
