@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tidegate_simulation::OverloadArguments;
 
 use crate::config::ConfigArgs;
 use crate::output::ColorWhen;
@@ -63,6 +64,12 @@ pub(crate) enum Command {
     /// stands still but for `wait`, so that a script always gives the same answers.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
+    /// Play load against limiters in virtual time.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate {
+        #[command(subcommand)]
+        command: SimulateCommand,
+    },
     /// Print a completion script for a shell.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -73,6 +80,23 @@ pub(crate) enum Command {
     #[command(after_help = VERSION_EXAMPLES)]
     Version,
 }
+
+/// What can be simulated.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimulateCommand {
+    /// Overload a server, protected by our shedders and by those of others, and compare them.
+    ///
+    /// Everything follows from the seeds. What the tables say, and how they were made, is in
+    /// docs/overload.md.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Overload(OverloadArguments),
+}
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  tidegate simulate overload --seeds 3
+  tidegate simulate overload --scenario step --factor 3 --contenders all --out charts/
+  tidegate simulate overload --format json > overload.json";
 
 const RULES_EXAMPLES: &str = "\
 Examples:

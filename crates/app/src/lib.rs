@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, ConfigCommand, RulesCommand};
+use cli::{Cli, Command, ConfigCommand, RulesCommand, SimulateCommand};
 use exit::{Exit, Failure};
 use output::Output;
 
@@ -67,6 +67,10 @@ fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         },
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
+        Command::Simulate { command: SimulateCommand::Overload(args) } => {
+            args.run(out)?;
+            Ok(Exit::Fine)
+        }
         Command::Completions { shell } => completions::run(shell, out),
         Command::Version => version::run(out),
     }

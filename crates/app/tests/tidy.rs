@@ -13,7 +13,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("doors", &["engine", "overload", "rules"]),
     ("outbound", &["algorithms", "stores", "rules"]),
     ("control", &["rules"]),
-    ("app", &["control", "doors", "engine", "outbound", "overload", "rules", "stores"]),
+    (
+        "app",
+        &["control", "doors", "engine", "outbound", "overload", "rules", "simulation", "stores"],
+    ),
     ("simulation", &["algorithms", "engine", "overload", "rules", "stores"]),
     ("bench", &["algorithms", "doors", "engine", "overload", "rules", "stores"]),
     ("fuzz", &["doors", "engine", "rules"]),

@@ -25,5 +25,7 @@ mod world;
 mod simulation;
 
 pub mod overload;
+mod overload_command;
 
+pub use overload_command::OverloadArguments;
 pub use simulation::{Report, Simulation, Size, Violation};

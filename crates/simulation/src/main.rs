@@ -1,12 +1,10 @@
 //! Runs seeds and prints a line for each; or plays overload and prints its tables.
 
-mod overload_command;
-
 use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tidegate_simulation::{Simulation, Size};
+use tidegate_simulation::{OverloadArguments, Simulation, Size};
 
 /// Simulates the whole in-process system in virtual time.
 #[derive(Debug, Parser)]
@@ -28,13 +26,19 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Plays overload against our shedders and those of others, and compares them.
-    Overload(overload_command::OverloadArguments),
+    Overload(OverloadArguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.command {
-        Some(Command::Overload(overload)) => overload.run(),
+        Some(Command::Overload(overload)) => match overload.run(&mut std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
         None => simulate(&arguments),
     }
 }

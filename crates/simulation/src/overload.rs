@@ -2,7 +2,7 @@
 //!
 //! A run plays scenarios of load against a simulated server, once for each way to
 //! protect it and for each seed. Ours is the production code of `tidegate-overload`;
-//! the others are [ported small](shield). Arrivals are open loop, time is
+//! the others are ported small (`shield`). Arrivals are open loop, time is
 //! virtual, and everything follows from the seed.
 //!
 //! | Module | Holds |

@@ -1,16 +1,16 @@
 //! `overload` on the command line: from words to options, from a report to files.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::Args;
-use tidegate_simulation::overload::{
+use crate::overload::{
     Contender, Discipline, Format, Mix, Options, Progress, RefusalCost, Scenario, ServiceTimes, run,
 };
+use clap::Args;
 
 /// What to play, and how to tell it.
 #[derive(Debug, Args)]
-pub(crate) struct OverloadArguments {
+pub struct OverloadArguments {
     /// Scenarios by name, or `all`.
     #[arg(long, value_delimiter = ',', default_value = "step", value_parser = scenario)]
     scenario: Vec<Vec<Scenario>>,
@@ -62,21 +62,22 @@ pub(crate) struct OverloadArguments {
 }
 
 impl OverloadArguments {
-    pub(crate) fn run(&self) -> ExitCode {
+    /// Plays, and writes the tables; how far it is goes to standard error.
+    ///
+    /// # Errors
+    /// When the tables or the files cannot be written.
+    pub fn run(&self, out: &mut impl Write) -> io::Result<()> {
         let report = run(&self.options(), &show);
         eprintln!();
-        println!("{}", report.render(self.format));
-        let Some(folder) = &self.out else { return ExitCode::SUCCESS };
-        match report.write_to(folder) {
-            Ok(files) => {
-                files.iter().for_each(|file| eprintln!("wrote {}", file.display()));
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("{}: {error}", folder.display());
-                ExitCode::FAILURE
-            }
+        writeln!(out, "{}", report.render(self.format))?;
+        let Some(folder) = &self.out else { return Ok(()) };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
+        };
+        for file in report.write_to(folder).map_err(named)? {
+            eprintln!("wrote {}", file.display());
         }
+        Ok(())
     }
 
     fn options(&self) -> Options {

@@ -16,7 +16,6 @@ mod together;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use smallvec::smallvec;
 use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
 
 #[cfg(feature = "shared")]
@@ -194,7 +193,7 @@ impl MemoryStore {
     /// Nothing else sees the keys between the first and the last decision.
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
         let first = answers.len();
-        answers.resize(first + batch.checks.len(), Answer::BLANK);
+        batch.checks.iter().for_each(|_| answers.push(Answer::BLANK));
         self.answer_now(batch, &mut answers[first..]);
     }
 
@@ -202,8 +201,13 @@ impl MemoryStore {
     /// each answer: it is made there, which spares moving it.
     #[inline]
     pub fn answer_now(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
-        if batch.verb == Verb::Check && self.check_in_place(batch, places) {
-            return;
+        if batch.verb == Verb::Check {
+            if let ([check], [place]) = (batch.checks, &mut *places) {
+                return place.put(self.check_one(check, batch.now));
+            }
+            if self.check_in_place(batch, places) {
+                return;
+            }
         }
         for (place, answer) in places.iter_mut().zip(self.answer_otherwise(batch)) {
             place.put(answer);
@@ -214,7 +218,6 @@ impl MemoryStore {
     #[inline(never)]
     fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
         match (batch.verb, batch.checks) {
-            (Verb::Check, [check]) => smallvec![self.check_one(check, batch.now)],
             (Verb::Check | Verb::Peek, _) => self.judge_together(batch),
             (verb, checks) => checks.iter().map(|check| self.act(verb, check, batch.now)).collect(),
         }

@@ -11,7 +11,7 @@ use super::limiting::Limiting;
 use super::memory::Tidying;
 use super::notify::ServiceManager;
 use super::opening::Doors;
-use super::rules::{self, Rules};
+use super::rules::Rules;
 use crate::config::Config;
 
 /// How often certificates are looked at, and readiness is told over gRPC.
@@ -63,7 +63,7 @@ pub(super) async fn until_stopped<S: Counters>(
             }
             _ = look.tick() => {
                 look_after(config, &doors, limiting);
-                tidying.look(reads(rules));
+                tidying.look();
             }
             _ = beat.tick() => manager.alive(),
         }
@@ -71,12 +71,6 @@ pub(super) async fn until_stopped<S: Counters>(
     tracing::info!(signal = stopped_by, "stopping");
     manager.stopping();
     drain(config, signals, doors, limiting).await;
-}
-
-/// How often rules were read, for good or ill.
-fn reads(rules: &Rules) -> u64 {
-    let reading = rules::reading(&rules.handle().status());
-    reading.loads.saturating_add(reading.failures)
 }
 
 /// What is looked after while requests are served.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use tidegate_doors::{
     Answered, DebugParts, DebugSettings, Kind, METRICS, Meter, Observations, ObservationsConfig,
-    RulesReading, StoreReading,
+    RemoteReading, RulesReading, Spread, StoreReading,
 };
 
 use super::support::{START, Stage};
@@ -165,6 +165,41 @@ fn full_parts() -> DebugParts {
     }
 }
 
+/// A store that several processes share.
+fn shared() -> StoreReading {
+    let spread = Spread { bounds: vec![0.5, 1.0], counts: vec![2, 0, 1], sum: 7.5 };
+    let remote = RemoteReading {
+        connected: 1,
+        call_seconds: spread.clone(),
+        requests_per_call: spread.clone(),
+        overshoot: spread,
+        errors: vec![("timeout", 3)],
+        fallbacks: vec![("local", 4)],
+        lease_changes: vec![("renewed", 5)],
+        ..RemoteReading::default()
+    };
+    StoreReading { remote: Some(remote), ..StoreReading::default() }
+}
+
+#[tokio::test]
+async fn a_shared_store_is_shown_instead_of_the_embedded_one() {
+    let stage = Stage::new(NASTY, DebugParts { store: Some(Box::new(shared)), ..full_parts() });
+    let families = scrape(&stage).await;
+    assert_eq!(families["tidegate_remote_errors"].value(&["timeout"]), Some(3.0));
+    assert_eq!(families["tidegate_remote_fallbacks"].value(&["local"]), Some(4.0));
+    assert!(!families.contains_key("tidegate_store_keys"));
+    let page = stage.get("/metrics").await.body;
+    for line in [
+        "tidegate_remote_call_duration_seconds_bucket{le=\"0.5\"} 2",
+        "tidegate_remote_call_duration_seconds_bucket{le=\"1\"} 2",
+        "tidegate_remote_call_duration_seconds_bucket{le=\"+Inf\"} 3",
+        "tidegate_remote_call_duration_seconds_sum 7.5",
+        "tidegate_remote_call_duration_seconds_count 3",
+    ] {
+        assert!(page.lines().any(|shown| shown == line), "{line}");
+    }
+}
+
 const NASTY: &str = r#"
 - {key: "us\"er\\\n", detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 2}}
 - {key: plain, rate_limit: {unit: day, requests_per_unit: 2}}
@@ -199,7 +234,10 @@ async fn both_formats_can_be_read_back_whatever_rules_and_callers_are_called() {
 #[tokio::test]
 async fn the_page_has_every_metric_of_the_vocabulary_and_no_other() {
     let page = nasty_stage().get("/metrics").await.body;
-    let families = parse(&page, false);
+    let mut families = parse(&page, false);
+    // A store is embedded or shared.
+    let shared = Stage::new(NASTY, DebugParts { store: Some(Box::new(shared)), ..full_parts() });
+    families.extend(parse(&shared.get("/metrics").await.body, false));
     let known: BTreeMap<&str, _> = METRICS.iter().map(|metric| (metric.name, metric)).collect();
     for (name, family) in &families {
         let metric = known.get(name.as_str()).unwrap_or_else(|| panic!("{name} is unknown"));

@@ -10,7 +10,7 @@ use crate::batch::{Answer, Basis, Check};
 
 impl MemoryStore {
     /// One check by itself: one lock, one lookup.
-    #[inline]
+    #[inline(always)]
     pub fn check_one(&self, check: &Check<'_>, now: Timestamp) -> Answer {
         let told = match check.limit.small() {
             Some(Small::TokenBucket(limit)) => self.admit_one(limit, check, now),
