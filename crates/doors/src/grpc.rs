@@ -25,7 +25,12 @@ const DO_NOT_RETRY: HeaderValue = HeaderValue::from_static("-1");
 
 /// Whether a request with these fields is a gRPC call, or one of gRPC-Web.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    headers.get(CONTENT_TYPE).is_some_and(is_grpc_type)
+}
+
+/// Whether a content type is one of gRPC.
+pub(crate) fn is_grpc_type(content_type: &HeaderValue) -> bool {
+    let content_type = content_type.as_bytes();
     content_type.get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
         && matches!(content_type.get(GRPC.len()), None | Some(b'+' | b'-' | b';' | b' '))
 }

@@ -152,10 +152,11 @@ impl AnswerSet {
     }
 
     fn answer(&self, written: &Written, asker: &Asker, retry: Option<Retry>) -> Answer {
-        if let Shape::Grpc = asker.shape {
+        let shape = asker.shape();
+        if let Shape::Grpc = shape {
             return written.grpc(asker, retry);
         }
-        let (body, kind) = match asker.shape {
+        let (body, kind) = match shape {
             Shape::Html => (&written.html, HTML),
             _ if self.problem => (&written.json, PROBLEM_JSON),
             _ => (&written.json, JSON),

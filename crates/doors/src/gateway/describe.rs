@@ -15,7 +15,7 @@ mod key_set;
 mod presented;
 mod watched_file;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use compact_str::{CompactString, ToCompactString};
 use http::HeaderValue;
@@ -31,6 +31,9 @@ pub(super) use cost::{Cost, Deferrals};
 pub(super) use identity::{Identities, Identity, Needs};
 pub(super) use jwt::Tokens;
 use presented::{cookie, query};
+
+/// The characters of the longest IPv4 address.
+const IPV4_CHARS_MAX: usize = 15;
 
 /// How the requests of one route are described.
 #[derive(Debug)]
@@ -191,10 +194,35 @@ fn text(value: &HeaderValue) -> Option<&str> {
 /// The address, or the network around it.
 fn network(address: IpAddr, v4_bits: u8, v6_bits: u8) -> CompactString {
     let (bits, most) = if address.is_ipv4() { (v4_bits, 32) } else { (v6_bits, 128) };
-    match IpNet::new(address, bits) {
-        Ok(network) if bits < most => network.trunc().to_compact_string(),
-        _ => address.to_compact_string(),
+    if bits < most
+        && let Ok(network) = IpNet::new(address, bits)
+    {
+        return network.trunc().to_compact_string();
     }
+    match address {
+        IpAddr::V4(address) => dotted(address),
+        IpAddr::V6(address) => address.to_compact_string(),
+    }
+}
+
+/// An address as it is usually written, without the detour over formatting: this is done for
+/// most requests.
+fn dotted(address: Ipv4Addr) -> CompactString {
+    let mut text = [b'.'; IPV4_CHARS_MAX + 1];
+    let mut places = text.iter_mut();
+    let mut chars = 0;
+    for octet in address.octets() {
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let first = usize::from(octet < 10) + usize::from(octet < 100);
+        for (digit, place) in digits.into_iter().skip(first).zip(places.by_ref()) {
+            *place = b'0' + digit;
+        }
+        // Stays a dot.
+        places.next();
+        chars += digits.len() - first + 1;
+    }
+    let text = text.get(..chars - 1).unwrap_or_default();
+    str::from_utf8(text).unwrap_or_default().into()
 }
 
 /// Why a value can never be had.

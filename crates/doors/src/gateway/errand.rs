@@ -194,27 +194,29 @@ where
     /// To the upstream and back.
     async fn travel(
         self: &Arc<Self>,
-        trip: Box<Trip>,
+        mut trip: Box<Trip>,
         passage: Passage,
         pass: Option<Pass<SteadyClock>>,
         category: Option<Category>,
     ) -> Answer {
-        let Trip { hop, visit, mut head, body, progress } = *trip;
-        let Visit { passport, route, target, description, .. } = visit;
         if let Some(category) = category {
-            self.categories.tell(&mut head.headers, category);
+            self.categories.tell(&mut trip.head.headers, category);
         }
-        let Outgoing { request, fitting, upgrade } =
-            outgoing(head, body, &target, &route, (&hop, &self.provenance));
+        let body = std::mem::replace(&mut trip.body, RequestBody::empty());
+        let Visit { target, route, .. } = &trip.visit;
+        let mut outgoing =
+            outgoing(&mut trip.head, body, target, route, (&trip.hop, &self.provenance));
+        let Trip { visit: Visit { passport, route, description, .. }, progress, .. } = *trip;
         let timeouts = &route.timeouts;
         let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
         let errand = Errand { timeouts, end, progress: progress.as_ref() };
-        let mut stay = Stay::begin(self, passport, passage.held, pass);
+        let mut stay = Box::new(Stay::begin(self, passport, passage.held, pass));
         stay.owe(description, progress.clone());
         let Some(group) = self.upstreams.get(route.upstreams) else {
             return stay.fault(Fault::UpstreamUnreachable);
         };
-        let (mut answer, lease) = match group.send(request, &errand, &fitting).await {
+        let Outgoing { request, fitting, upgrade } = &mut outgoing;
+        let (mut answer, lease) = match group.send(request, &errand, fitting).await {
             Ok(sent) => sent,
             Err(error) => {
                 tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
@@ -224,13 +226,13 @@ where
         stay.charge_as_told(answer.headers_mut());
         stay.answers(answer.status(), lease);
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return upgraded(stay, answer, upgrade, &route);
+            return upgraded(stay, answer, upgrade.take(), &route);
         }
         remove_hop_by_hop(answer.headers_mut());
         route.response_edits.apply(answer.headers_mut());
         passage.fields.add_to(answer.headers_mut());
         *answer.version_mut() = Version::HTTP_11;
-        let ending = Ending::new(Box::new(stay));
+        let ending = Ending::new(stay);
         answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, ending))
     }
 
@@ -251,7 +253,7 @@ where
 
 /// Both sides want another protocol: their bytes are carried from here on.
 fn upgraded<S, C>(
-    stay: Stay<S, C>,
+    stay: Box<Stay<S, C>>,
     answer: Response<Incoming>,
     client: Option<OnUpgrade>,
     route: &Route,
@@ -275,7 +277,7 @@ where
         head.headers.insert(UPGRADE, protocol);
     }
     stay.begins_tunnel();
-    tunnel(client, upstream, route.timeouts.idle, Box::new(stay));
+    tunnel(client, upstream, route.timeouts.idle, stay);
     Response::from_parts(head, GatewayBody::own(Bytes::new()))
 }
 

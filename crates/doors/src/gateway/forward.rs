@@ -10,10 +10,7 @@ mod provenance;
 mod rewrite;
 mod tunnel;
 
-use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 pub(super) use edits::Edits;
@@ -22,32 +19,41 @@ pub(super) use provenance::{Hop, Provenance};
 pub(super) use rewrite::Rewrite;
 pub(super) use tunnel::tunnel;
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+/// Whether a field is between neighbours, whether `Connection` names it or not.
+fn is_between_neighbours(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "http2-settings"
+    )
+}
 
-/// Fields that are between neighbours whether `Connection` names them or not.
-const BETWEEN_NEIGHBOURS: [HeaderName; 9] = [
-    CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    HTTP2_SETTINGS,
-];
+/// Whether anything has to be removed. Most messages have nothing, and looking at the names that
+/// are there costs less than looking for those that are not.
+fn has_hop_by_hop(headers: &HeaderMap) -> bool {
+    headers.keys().any(is_between_neighbours)
+}
 
 /// Removes what is between neighbours.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if !has_hop_by_hop(headers) {
+        return;
+    }
     if headers.contains_key(CONNECTION) {
         let lines = headers.get_all(CONNECTION).iter().cloned();
         for named in lines.collect::<SmallVec<[HeaderValue; 2]>>() {
             remove_named(headers, named.as_bytes());
         }
     }
-    for name in &BETWEEN_NEIGHBOURS {
+    let between = headers.keys().filter(|name| is_between_neighbours(name)).cloned();
+    for name in between.collect::<SmallVec<[HeaderName; 4]>>() {
         headers.remove(name);
     }
 }

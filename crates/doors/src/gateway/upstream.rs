@@ -118,10 +118,11 @@ impl Upstreams {
         self.settings.timeouts
     }
 
-    /// Sends a request, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the answer. The request is taken from its
+    /// place when it leaves.
     pub(super) async fn send(
         &self,
-        request: Request<RequestBody>,
+        request: &mut Option<Request<RequestBody>>,
         errand: &Errand<'_>,
         dress: &impl Dress,
     ) -> Result<(Response<Incoming>, Lease), SendError> {
@@ -139,7 +140,7 @@ impl Upstreams {
 
     async fn attempt(
         &self,
-        mut request: Request<RequestBody>,
+        request: &mut Option<Request<RequestBody>>,
         timeouts: &Timeouts,
         dress: &impl Dress,
     ) -> Result<(Response<Incoming>, Lease), SendError> {
@@ -162,17 +163,18 @@ impl Upstreams {
                     return Err(SendError::Connect(error));
                 }
             };
-            dress.dress(&mut request, lease.version(), host);
+            let unsent = request.as_mut().expect("a request is sent once");
+            dress.dress(unsent, lease.version(), host);
             match lease.send(request).await {
                 Ok(answer) => {
-                    host.answered(answer.status(), Instant::now());
+                    host.answered(answer.status());
                     return Ok((answer, lease));
                 }
                 Err(mut error) => match error.take_message() {
                     // It was gone before anything was written.
                     Some(unsent) if stale <= STALE_MAX => {
                         stale += 1;
-                        request = unsent;
+                        *request = Some(unsent);
                     }
                     _ => {
                         host.failed(Instant::now());

@@ -74,3 +74,11 @@ fn an_address_is_cut_to_its_network() {
     assert_eq!(of(32, 128, "2001:db8::77"), "at=2001:db8::77 costs 1");
     assert_eq!(of(32, 128, "nobody"), "");
 }
+
+proptest::proptest! {
+    #[test]
+    fn an_address_is_written_as_formatting_would(bits: u32) {
+        let address = Ipv4Addr::from_bits(bits);
+        proptest::prop_assert_eq!(dotted(address), address.to_string());
+    }
+}

@@ -13,7 +13,7 @@ use http::{Request, StatusCode, Uri, Version};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
-use super::{Hop, Provenance, remove_hop_by_hop};
+use super::{Hop, Provenance, has_hop_by_hop, remove_hop_by_hop};
 use crate::gateway::body::{Gate, GateKey, RequestBody};
 use crate::gateway::head::Target;
 use crate::gateway::route::Route;
@@ -28,7 +28,8 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// A request on its way, and what it takes to fit it to a connection.
 pub(in crate::gateway) struct Outgoing {
-    pub(in crate::gateway) request: Request<RequestBody>,
+    /// Taken when it is sent: a request is large, and what holds it is moved.
+    pub(in crate::gateway) request: Option<Request<RequestBody>>,
     pub(in crate::gateway) fitting: Fitting,
     /// The client's side of a tunnel, if it wants one.
     pub(in crate::gateway) upgrade: Option<OnUpgrade>,
@@ -45,18 +46,20 @@ pub(in crate::gateway) struct Fitting {
     gate: Option<Arc<GateKey>>,
 }
 
-/// Makes the upstream's request of the client's.
+/// Makes the upstream's request of the client's, whose head is used up.
 pub(in crate::gateway) fn outgoing(
-    mut head: Parts,
+    head: &mut Parts,
     body: RequestBody,
     target: &Target,
     route: &Route,
     (hop, provenance): (&Hop, &Provenance),
 ) -> Outgoing {
-    let upgrade = wanted_upgrade(&head);
-    let trailers = head.headers.get_all(TE).iter().any(|te| names(te, "trailers"));
+    // Both are between neighbours, of which most requests have nothing.
+    let between = has_hop_by_hop(&head.headers);
+    let upgrade = if between { wanted_upgrade(head) } else { None };
+    let trailers = between && head.headers.get_all(TE).iter().any(|te| names(te, "trailers"));
     let mut fitting = Fitting {
-        target: route.rewrite.apply(&head, target),
+        target: route.rewrite.apply(head, target),
         authority: target.authority.clone(),
         host_header: route.host_header,
         upgrade: upgrade.clone(),
@@ -64,19 +67,22 @@ pub(in crate::gateway) fn outgoing(
         gate: None,
     };
     let mut headers = std::mem::take(&mut head.headers);
-    remove_hop_by_hop(&mut headers);
+    if between {
+        remove_hop_by_hop(&mut headers);
+    }
     frame(&mut headers, &body);
     provenance.tell(&mut headers, hop, head.version, target.authority.as_ref());
     route.request_edits.apply(&mut headers);
-    let expects = headers.get(EXPECT).is_some_and(|expect| names(expect, "100-continue"));
+    let expects =
+        !body.is_empty() && headers.get(EXPECT).is_some_and(|expect| names(expect, "100-continue"));
     let on_upgrade = upgrade.and_then(|_| head.extensions.remove::<OnUpgrade>());
     let mut request = Request::new(body);
-    *request.method_mut() = head.method;
+    *request.method_mut() = std::mem::take(&mut head.method);
     *request.headers_mut() = headers;
-    if expects && !request.body().is_empty() {
+    if expects {
         (request, fitting.gate) = wait_to_continue(request);
     }
-    Outgoing { request, fitting, upgrade: on_upgrade }
+    Outgoing { request: Some(request), fitting, upgrade: on_upgrade }
 }
 
 /// Keeps the body back until the upstream wants it, so that the client is not told to send
@@ -108,7 +114,8 @@ fn names(list: &HeaderValue, member: &str) -> bool {
 
 /// A length that was told and holds is told again; no other is.
 fn frame(headers: &mut HeaderMap, body: &RequestBody) {
-    let told = headers.get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
+    let Some(told) = headers.get(CONTENT_LENGTH) else { return };
+    let told: Option<u64> = told.to_str().ok().and_then(|told| told.parse().ok());
     if told.is_none() || told != body.size_hint().exact() {
         headers.remove(CONTENT_LENGTH);
     }
@@ -143,12 +150,9 @@ impl Fitting {
         *request.uri_mut() = Uri::from(self.target.clone());
         let unknown_length = request.body().size_hint().exact().is_none();
         let headers = request.headers_mut();
-        let field = match self.host_header {
-            HostHeader::Upstream => Ok(host.origin().field().clone()),
-            HostHeader::Client => HeaderValue::from_str(authority.as_str()),
-        };
-        if let Ok(field) = field {
-            set(headers, HOST, field);
+        match self.host_header {
+            HostHeader::Upstream => set(headers, HOST, host.origin().field().clone()),
+            HostHeader::Client => name_host(headers, authority),
         }
         // hyper would leave the body of a GET out unless it is told of it.
         if unknown_length {
@@ -190,6 +194,14 @@ impl Fitting {
             request.headers_mut().remove(EXPECT);
             gate.open();
         }
+    }
+}
+
+/// Names the host, unless the client has in the same words.
+fn name_host(headers: &mut HeaderMap, authority: &Authority) {
+    let named = headers.get(HOST).is_some_and(|host| host == authority.as_str());
+    if !named && let Ok(field) = HeaderValue::from_str(authority.as_str()) {
+        set(headers, HOST, field);
     }
 }
 

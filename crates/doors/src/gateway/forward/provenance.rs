@@ -5,9 +5,10 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
+use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::{Version, uri::Authority};
 
 use crate::gateway::client_address::{TrustedHops, X_FORWARDED_FOR};
@@ -33,6 +34,17 @@ pub(in crate::gateway) struct Hop {
     text: HeaderValue,
     /// Its address as `Forwarded` has it, with the scheme.
     element: Box<str>,
+    /// What is told of the first host that it asked for. A connection seldom asks for another.
+    told: OnceLock<Told>,
+}
+
+/// What is told of a host that is asked for.
+#[derive(Clone, Debug)]
+struct Told {
+    authority: Authority,
+    host: HeaderValue,
+    /// The element of `Forwarded`.
+    element: HeaderValue,
 }
 
 impl Hop {
@@ -50,6 +62,25 @@ impl Hop {
             proto,
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),
             element: format!("for={node};proto={proto}").into(),
+            told: OnceLock::new(),
+        }
+    }
+
+    /// What is told of a host, written at most once for the first one.
+    fn told<'h>(&'h self, authority: &Authority, other: &'h mut Option<Told>) -> &'h Told {
+        let told = self.told.get_or_init(|| self.write(authority));
+        if told.authority.as_str() == authority.as_str() {
+            return told;
+        }
+        other.insert(self.write(authority))
+    }
+
+    fn write(&self, authority: &Authority) -> Told {
+        let host = HeaderValue::from_str(authority.as_str());
+        Told {
+            authority: authority.clone(),
+            host: host.unwrap_or(HeaderValue::from_static("unknown")),
+            element: element(self, Some(authority)),
         }
     }
 }
@@ -94,16 +125,20 @@ impl Provenance {
                 headers.remove(name);
             }
         }
-        let host = authority.and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        let mut other = None;
+        let told = authority.map(|authority| hop.told(authority, &mut other));
         if self.x_forwarded {
             append(headers, X_FORWARDED_FOR, &hop.text);
             add_missing(headers, X_FORWARDED_PROTO, || HeaderValue::from_static(hop.proto));
-            if let Some(host) = host {
-                add_missing(headers, X_FORWARDED_HOST, || host);
+            if let Some(told) = told {
+                add_missing(headers, X_FORWARDED_HOST, || told.host.clone());
             }
         }
         if self.forwarded {
-            append(headers, FORWARDED, &element(hop, authority));
+            match told {
+                Some(told) => append(headers, FORWARDED, &told.element),
+                None => append(headers, FORWARDED, &element(hop, None)),
+            }
         }
         if let Some([zero, one, two]) = &self.via {
             let via = match version {
@@ -130,24 +165,26 @@ fn element(hop: &Hop, authority: Option<&Authority>) -> HeaderValue {
 
 /// Adds to a list, in one line with what is there.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    if !headers.contains_key(&name) {
-        let _ = headers.try_insert(name, value.clone());
-        return;
-    }
-    let mut line = Vec::new();
-    for part in headers.get_all(&name).iter().chain([value]) {
-        if !line.is_empty() {
-            line.extend_from_slice(b", ");
+    let Ok(entry) = headers.try_entry(name) else { return };
+    match entry {
+        Entry::Vacant(vacant) => drop(vacant.try_insert(value.clone())),
+        Entry::Occupied(mut occupied) => {
+            let mut line = Vec::new();
+            for part in occupied.iter().chain([value]) {
+                if !line.is_empty() {
+                    line.extend_from_slice(b", ");
+                }
+                line.extend_from_slice(part.as_bytes());
+            }
+            if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
+                occupied.insert(line);
+            }
         }
-        line.extend_from_slice(part.as_bytes());
-    }
-    if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
-        let _ = headers.try_insert(name, line);
     }
 }
 
 fn add_missing(headers: &mut HeaderMap, name: HeaderName, value: impl FnOnce() -> HeaderValue) {
-    if !headers.contains_key(&name) {
-        let _ = headers.try_insert(name, value());
+    if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
+        drop(vacant.try_insert(value()));
     }
 }

@@ -11,7 +11,9 @@ fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
         headers.append(*name, HeaderValue::from_static(value));
     }
     remove_hop_by_hop(&mut headers);
-    headers.keys().map(ToString::to_string).collect()
+    let mut left: Vec<String> = headers.keys().map(ToString::to_string).collect();
+    left.sort();
+    left
 }
 
 #[test]
@@ -38,7 +40,7 @@ fn some_fields_go_whether_they_are_named_or_not() {
         ("trailer", "x-sum"),
         ("content-length", "3"),
     ];
-    assert_eq!(left(&fields), ["trailer", "content-length"]);
+    assert_eq!(left(&fields), ["content-length", "trailer"]);
 }
 
 fn rewritten(rewrite: &PathRewrite, prefix: &str, uri: &str) -> String {

@@ -82,12 +82,13 @@ impl Host {
         self.wellness.failed(now);
     }
 
-    /// Takes note of an answer. One that says that the server cannot is a failure too.
-    pub(super) fn answered(&self, status: StatusCode, now: Instant) {
+    /// Takes note of an answer. One that says that the server cannot is a failure too. The clock
+    /// is read only for those.
+    pub(super) fn answered(&self, status: StatusCode) {
         match status {
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => self.wellness.failed(now),
+            | StatusCode::GATEWAY_TIMEOUT => self.wellness.failed(Instant::now()),
             _ => self.wellness.succeeded(),
         }
     }
@@ -203,10 +204,12 @@ impl Lease {
         }
     }
 
+    /// Sends the request that is there, and waits for the head of the answer.
     pub(super) async fn send(
         &mut self,
-        request: Request<RequestBody>,
+        request: &mut Option<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        let request = request.take().expect("a request is sent once");
         match &mut self.line {
             Some(Line::One(sender)) => sender.try_send_request(request).await,
             Some(Line::Two(shared)) => shared.sender.try_send_request(request).await,
