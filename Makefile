@@ -48,6 +48,8 @@ unit: tools ## Every test
 	$(CARGO) test --locked --workspace --features $(REDIS) --quiet
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
+	-tools/install-nginx
+	-tools/install-envoy
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
 	$(or $(CARGO_TARGET_DIR),target)/release/tidegate-bench $(BENCH)
 

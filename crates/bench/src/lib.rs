@@ -20,6 +20,7 @@ mod contestant;
 mod child;
 mod goal;
 mod race;
+mod rounds;
 mod scale;
 mod spread;
 mod table;
@@ -37,7 +38,7 @@ use clap::{Parser, Subcommand};
 
 use crate::contestant::Name;
 use crate::scale::Scale;
-use crate::tables::Topic;
+use crate::tables::{Tools, Topic};
 
 /// Measures Tidegate and its peers side by side.
 #[derive(Debug, Parser)]
@@ -49,6 +50,8 @@ struct Args {
     /// Only this table; can be given several times.
     #[arg(long, value_enum, value_name = "TABLE")]
     only: Vec<Topic>,
+    #[command(flatten)]
+    tools: Tools,
     #[command(subcommand)]
     part: Option<Part>,
 }
@@ -58,6 +61,8 @@ struct Args {
 #[command(name = "tidegate-bench-peer")]
 struct PeerArgs {
     name: peer::Name,
+    #[command(flatten)]
+    told: peer::Told,
 }
 
 /// What the program runs itself again for: parts that need a fresh process.
@@ -75,7 +80,10 @@ enum Part {
 pub fn run() -> ExitCode {
     let args = Args::parse();
     outcome(match args.part {
-        None => tables::print(&args.only, if args.quick { Scale::QUICK } else { Scale::FULL }),
+        None => {
+            let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
+            tables::print(&args.only, scale, &args.tools)
+        }
         Some(Part::Memory { name, keys, key_bytes }) => {
             tables::memory::measure(name, keys, key_bytes)
         }
@@ -85,7 +93,8 @@ pub fn run() -> ExitCode {
 
 /// The program `tidegate-bench-peer`: serves the peer that its argument names.
 pub fn serve_peer() -> ExitCode {
-    outcome(peer::serve(PeerArgs::parse().name))
+    let PeerArgs { name, told } = PeerArgs::parse();
+    outcome(peer::serve(name, told))
 }
 
 fn outcome(done: anyhow::Result<()>) -> ExitCode {

@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod call;
+mod crowd;
 mod frame;
 mod generator;
 mod header_block;
@@ -16,9 +17,20 @@ mod link;
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
+pub(crate) use crowd::{Crowd, Fate, Kind, Rush};
 pub(crate) use generator::{Enough, Generator};
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
+
+/// Waits up to a minute are told apart, to three digits.
+const WAIT_NANOS_MAX: u64 = 60_000_000_000;
+const DIGITS: u8 = 3;
+
+fn wait_histogram() -> anyhow::Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, WAIT_NANOS_MAX, DIGITS)?)
+}
 
 /// One answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

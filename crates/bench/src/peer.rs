@@ -1,4 +1,4 @@
-//! Servers to compare with, each on one thread.
+//! Servers to compare with, or to stand behind others, each on one thread.
 //!
 //! The bare ones read the whole request, decide nothing and answer yes: what
 //! remains is the cost of the protocol's usual stack. Each tells the address
@@ -7,10 +7,15 @@
 
 mod bare_axum;
 mod bare_tonic;
+mod gateway;
 mod limitador;
 pub(crate) mod messages;
+mod slow_api;
+mod upstream;
 
 pub(crate) use bare_tonic::service as bare_tonic_service;
+pub(crate) use gateway::Setting;
+pub(crate) use slow_api::Capacity;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,6 +32,21 @@ pub(crate) enum Name {
     BareAxum,
     /// Limitador's library, in memory, behind a tonic server.
     Limitador,
+    /// Answers a kibibyte, as fast as it can.
+    Upstream,
+    /// Takes its time, for so many requests at once.
+    SlowApi,
+    /// Tidegate's gateway.
+    Gateway,
+}
+
+/// What some servers are told.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Told {
+    #[command(flatten)]
+    pub(crate) capacity: Capacity,
+    #[command(flatten)]
+    pub(crate) setting: Setting,
 }
 
 impl fmt::Display for Name {
@@ -35,6 +55,9 @@ impl fmt::Display for Name {
             Name::BareTonic => "bare-tonic",
             Name::BareAxum => "bare-axum",
             Name::Limitador => "limitador",
+            Name::Upstream => "upstream",
+            Name::SlowApi => "slow-api",
+            Name::Gateway => "gateway",
         })
     }
 }
@@ -43,13 +66,20 @@ impl fmt::Display for Name {
 ///
 /// # Errors
 /// When it cannot listen.
-pub(crate) fn serve(name: Name) -> anyhow::Result<()> {
+pub(crate) fn serve(name: Name, told: Told) -> anyhow::Result<()> {
+    serve_with(name, told, announce)
+}
+
+fn serve_with(name: Name, told: Told, announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start a runtime")?.block_on(async {
         match name {
             Name::BareTonic => bare_tonic::serve(announce).await,
             Name::BareAxum => bare_axum::serve(announce).await,
             Name::Limitador => limitador::serve(announce).await,
+            Name::Upstream => upstream::serve(announce),
+            Name::SlowApi => slow_api::serve(told.capacity, announce).await,
+            Name::Gateway => gateway::serve(told.setting, announce).await,
         }
     })
 }
@@ -65,7 +95,7 @@ fn announce(door: &str, address: SocketAddr) {
 }
 
 #[cfg(test)]
-pub(crate) use in_tests::start;
+pub(crate) use in_tests::{start, start_with};
 
 #[cfg(test)]
 mod in_tests {
@@ -76,17 +106,16 @@ mod in_tests {
 
     /// Serves on a thread of this process for as long as that lives.
     pub(crate) fn start(name: Name) -> SocketAddr {
-        let (told, address) = mpsc::sync_channel(1);
+        start_with(name, Capacity { slots: 1, millis: 1 })
+    }
+
+    /// The same, with what it can do.
+    pub(crate) fn start_with(name: Name, capacity: Capacity) -> SocketAddr {
+        let setting = Setting { upstream: None, limiters: gateway::Limiters::All, gate: 1 };
+        let (tell, address) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let tell = move |_: &str, address| told.send(address).expect("the test waits for it");
-            runtime.expect("a runtime starts").block_on(async {
-                match name {
-                    Name::BareTonic => bare_tonic::serve(tell).await,
-                    Name::BareAxum => bare_axum::serve(tell).await,
-                    Name::Limitador => limitador::serve(tell).await,
-                }
-            })
+            let tell = move |_: &str, address| tell.send(address).expect("the test waits for it");
+            serve_with(name, Told { capacity, setting }, tell)
         });
         address.recv().expect("the server listens")
     }

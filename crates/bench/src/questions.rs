@@ -6,6 +6,7 @@
 
 use anyhow::{Context, ensure};
 use prost::Message;
+use tidegate_overload::Category;
 
 use crate::keys::{Draw, KEY_BYTES, write_key};
 use crate::peer::messages::{
@@ -28,6 +29,10 @@ pub(crate) enum Wire {
     Throttlecrab,
     /// A check as JSON, one descriptor.
     Json,
+    /// A whole request for a page.
+    Page,
+    /// The same with what a proxy before ours would say: the category and the client's address.
+    Call(Category),
 }
 
 impl Wire {
@@ -37,6 +42,7 @@ impl Wire {
             Wire::Rls { .. } => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
             Wire::Throttlecrab => "/throttlecrab.RateLimiter/Throttle",
             Wire::Json => HTTP_PATH,
+            Wire::Page | Wire::Call(_) => "/page",
         }
     }
 
@@ -50,8 +56,17 @@ impl Wire {
                 RateLimitResponse::decode(answer)?.overall_code == RateLimitResponse::OK
             }
             Wire::Throttlecrab => ThrottleResponse::decode(answer)?.allowed,
-            Wire::Json => true,
+            Wire::Json | Wire::Page | Wire::Call(_) => true,
         })
+    }
+
+    /// A whole request with these fields beside the usual ones.
+    fn head(self, fields: &str) -> String {
+        format!(
+            "GET {} HTTP/1.1\r\nhost: localhost\r\nuser-agent: tidegate-bench\r\n\
+             accept: */*\r\n{fields}\r\n",
+            self.path()
+        )
     }
 
     fn encode(self, user: u64, users: u64, out: &mut Vec<u8>) {
@@ -69,6 +84,16 @@ impl Wire {
                     "domain": DOMAIN, "descriptors": [{"entries": entries}],
                 });
                 out.extend_from_slice(check.to_string().as_bytes());
+            }
+            Wire::Page => out.extend_from_slice(self.head("").as_bytes()),
+            Wire::Call(category) => {
+                // Numbers of three digits, so that all are as long.
+                let (high, low) = (100 + user / 100 % 100, 100 + user % 100);
+                let said = format!(
+                    "x-tidegate-category: {}\r\nx-forwarded-for: 10.100.{high}.{low}\r\n",
+                    category.name()
+                );
+                out.extend_from_slice(self.head(&said).as_bytes());
             }
         }
     }
@@ -182,6 +207,18 @@ mod tests {
         let question = questions.ask().to_vec();
         assert_eq!(usize::from(question[4]), question.len() - 5);
         assert_eq!(question.len(), questions.bytes());
+    }
+
+    #[test]
+    fn a_call_names_its_category_and_another_client_each_time() {
+        let mut questions = Questions::each(Wire::Call(Category::Test), 200).unwrap();
+        let asked: Vec<Vec<u8>> = (0..201).map(|_| questions.ask().to_vec()).collect();
+        assert_eq!(asked[0], asked[200]);
+        assert!(asked[..200].windows(2).all(|pair| pair[0] != pair[1]));
+        let text = String::from_utf8(asked[199].clone()).unwrap();
+        assert!(text.starts_with("GET /page HTTP/1.1\r\nhost: "), "{text}");
+        let end = "x-tidegate-category: test\r\nx-forwarded-for: 10.100.101.199\r\n\r\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use super::contender::{Contender, Who};
 use crate::spread::Spread;
 
 /// Processors that others may keep busy in a quiet round.
@@ -16,43 +15,42 @@ const TRIES: usize = 2;
 
 /// What came of visiting one contender.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visit<F> {
-    pub(super) figures: F,
+pub(crate) struct Visit<F> {
+    pub(crate) figures: F,
     /// How many processors others kept busy meanwhile.
-    pub(super) others: f64,
+    pub(crate) others: f64,
 }
 
 /// One round: a visit to each.
-type Round<F> = BTreeMap<Who, Visit<F>>;
+type Round<W, F> = BTreeMap<W, Visit<F>>;
 
 /// The rounds that count.
 #[derive(Debug)]
-pub(super) struct Rounds<F> {
-    rounds: Vec<Round<F>>,
+pub(crate) struct Rounds<W, F> {
+    rounds: Vec<Round<W, F>>,
     tried: usize,
 }
 
-impl<F> Rounds<F> {
+impl<W: Copy + Ord, F> Rounds<W, F> {
     /// Makes a round that does not count, then as many as it takes to have
-    /// `wanted` quiet ones, but not forever.
+    /// `wanted` quiet ones, but not forever. Contenders come with their names.
     ///
     /// # Errors
     /// When a visit fails.
-    pub(super) fn run<'c, 's: 'c>(
-        contenders: impl IntoIterator<Item = &'c Contender<'s>>,
+    pub(crate) fn run<C>(
+        contenders: impl IntoIterator<Item = (W, C)>,
         wanted: usize,
-        visit: impl Fn(&Contender<'s>) -> anyhow::Result<Visit<F>>,
+        visit: impl Fn(&C) -> anyhow::Result<Visit<F>>,
     ) -> anyhow::Result<Self> {
-        let contenders: Vec<&Contender<'s>> = contenders.into_iter().collect();
+        let contenders: Vec<(W, C)> = contenders.into_iter().collect();
         Rounds::collect(wanted, || {
-            let visits = contenders.iter().map(|contender| Ok((contender.who, visit(contender)?)));
-            visits.collect()
+            contenders.iter().map(|(who, contender)| Ok((*who, visit(contender)?))).collect()
         })
     }
 
     fn collect(
         wanted: usize,
-        mut round: impl FnMut() -> anyhow::Result<Round<F>>,
+        mut round: impl FnMut() -> anyhow::Result<Round<W, F>>,
     ) -> anyhow::Result<Self> {
         round()?;
         let mut rounds = Vec::new();
@@ -69,18 +67,18 @@ impl<F> Rounds<F> {
     }
 
     /// Whether this one took part.
-    pub(super) fn has(&self, who: Who) -> bool {
+    pub(crate) fn has(&self, who: W) -> bool {
         self.rounds.iter().any(|round| round.contains_key(&who))
     }
 
     /// The median of a figure.
-    pub(super) fn median(&self, who: Who, figure: fn(&F) -> f64) -> f64 {
+    pub(crate) fn median(&self, who: W, figure: fn(&F) -> f64) -> f64 {
         let visits = self.rounds.iter().filter_map(|round| round.get(&who));
         Spread::of(visits.map(|visit| figure(&visit.figures)).collect()).median
     }
 
     /// How many times another's figure one has, within each round.
-    pub(super) fn ratio(&self, who: Who, other: Who, figure: fn(&F) -> f64) -> Spread {
+    pub(crate) fn ratio(&self, who: W, other: W, figure: fn(&F) -> f64) -> Spread {
         let ratios = self.rounds.iter().filter_map(|round| {
             let (one, other) = (round.get(&who)?, round.get(&other)?);
             Some(figure(&one.figures) / figure(&other.figures))
@@ -88,8 +86,17 @@ impl<F> Rounds<F> {
         Spread::of(ratios.collect())
     }
 
+    /// How much more of a figure one has than another, within each round.
+    pub(crate) fn difference(&self, who: W, other: W, figure: fn(&F) -> f64) -> Spread {
+        let differences = self.rounds.iter().filter_map(|round| {
+            let (one, other) = (round.get(&who)?, round.get(&other)?);
+            Some(figure(&one.figures) - figure(&other.figures))
+        });
+        Spread::of(differences.collect())
+    }
+
     /// How far the figures can be trusted, in words.
-    pub(super) fn quality(&self) -> String {
+    pub(crate) fn quality(&self) -> String {
         let others = self.rounds.iter().map(others_in).fold(0.0, f64::max);
         let (count, tried) = (self.rounds.len(), self.tried);
         let quiet = if others <= OTHERS_MAX { "quiet" } else { "NOT quiet" };
@@ -100,7 +107,7 @@ impl<F> Rounds<F> {
 }
 
 /// The most that others used the machine during one of a round's visits.
-fn others_in<F>(round: &Round<F>) -> f64 {
+fn others_in<W, F>(round: &Round<W, F>) -> f64 {
     round.values().map(|visit| visit.others).fold(0.0, f64::max)
 }
 
@@ -108,8 +115,15 @@ fn others_in<F>(round: &Round<F>) -> f64 {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Who {
+        Tidegate,
+        BareTonic,
+        Limitador,
+    }
+
     /// Rounds of two contenders, the machine being as busy as told.
-    fn rounds(others: &[f64], wanted: usize) -> Rounds<f64> {
+    fn rounds(others: &[f64], wanted: usize) -> Rounds<Who, f64> {
         let mut at = 0;
         Rounds::collect(wanted, || {
             let others = others.get(at).copied().unwrap_or(1.0);
@@ -139,6 +153,8 @@ mod tests {
         assert_eq!(counted, [2.0, 4.0, 6.0]);
         let ratio = rounds.ratio(Who::Tidegate, Who::BareTonic, itself);
         assert_eq!(ratio.to_string(), "0.50 (0.50–0.50)");
+        let difference = rounds.difference(Who::BareTonic, Who::Tidegate, itself);
+        assert_eq!(difference.to_string(), "4.00 (2.00–6.00)");
     }
 
     #[test]

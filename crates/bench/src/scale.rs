@@ -27,6 +27,8 @@ pub(crate) struct Scale {
     pub(crate) live_keys: u64,
     /// How often a server is started.
     pub(crate) starts: usize,
+    /// How long callers rush in at too high a rate.
+    pub(crate) rush: Duration,
     pub(crate) size: Size,
 }
 
@@ -58,6 +60,7 @@ impl Scale {
         visit: Duration::from_secs(2),
         live_keys: 1_000_000,
         starts: 9,
+        rush: Duration::from_secs(20),
         size: Size::Full,
     };
 
@@ -72,6 +75,7 @@ impl Scale {
         visit: Duration::from_millis(700),
         live_keys: 1_000_000,
         starts: 3,
+        rush: Duration::from_secs(5),
         size: Size::Quick,
     };
 }

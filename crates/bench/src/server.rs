@@ -78,10 +78,10 @@ impl Server {
     pub(crate) fn start_at(
         mut command: Command,
         door: Door,
-        listen_on: impl Fn(SocketAddr) -> Vec<String>,
+        listen_on: impl FnOnce(SocketAddr) -> anyhow::Result<Vec<String>>,
     ) -> anyhow::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut child = spawn(command.args(listen_on(address)))?;
+        let mut child = spawn(command.args(listen_on(address)?))?;
         let output = child.stderr.take().context("the server has no output")?;
         let (tell, told) = mpsc::sync_channel(LINES_MAX);
         thread::spawn(move || read(output, &tell));

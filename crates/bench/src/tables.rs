@@ -1,14 +1,19 @@
 //! The tables, one topic each.
 
 mod allocations;
+mod column;
 mod decision;
 mod engine;
+mod gateway;
 pub(crate) mod growth;
 pub(crate) mod memory;
+mod overload_check;
 mod parts;
 mod rules;
 mod service;
+mod visiting;
 
+use std::path::PathBuf;
 use std::{fs, thread};
 
 use clap::ValueEnum;
@@ -36,13 +41,28 @@ pub(crate) enum Topic {
     Parts,
     /// The decision service over the network.
     Service,
+    /// The gateway beside other reverse proxies.
+    Gateway,
+    /// An API of fixed capacity under overload, with the gateway in front of it and without.
+    OverloadCheck,
+}
+
+/// Programs of others that are compared with, where they are not built here.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Tools {
+    /// The nginx to compare with.
+    #[arg(long, env = "TIDEGATE_NGINX", default_value = "nginx")]
+    pub(crate) nginx: PathBuf,
+    /// The Envoy to compare with.
+    #[arg(long, env = "TIDEGATE_ENVOY", default_value = "target/tools/envoy")]
+    pub(crate) envoy: PathBuf,
 }
 
 /// Prints the tables that were asked for, or all of them.
 ///
 /// # Errors
 /// When something could not be measured; a missed goal is none.
-pub(crate) fn print(only: &[Topic], scale: Scale) -> anyhow::Result<()> {
+pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Result<()> {
     let whole = Stopwatch::start();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("A {} run on {cores} cores. {}\n", scale.size, load());
@@ -51,7 +71,7 @@ pub(crate) fn print(only: &[Topic], scale: Scale) -> anyhow::Result<()> {
             continue;
         }
         let stopwatch = Stopwatch::start();
-        println!("{}", topic.measure(scale)?);
+        println!("{}", topic.measure(scale, tools)?);
         eprintln!("{topic:?}: {:.0} s", stopwatch.elapsed().as_secs_f64());
     }
     eprintln!("all: {:.0} s", whole.elapsed().as_secs_f64());
@@ -68,7 +88,7 @@ fn load() -> String {
 }
 
 impl Topic {
-    fn measure(self, scale: Scale) -> anyhow::Result<Table> {
+    fn measure(self, scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
         match self {
             Topic::Decision => decision::table(scale),
             Topic::Memory => memory::table(scale),
@@ -78,6 +98,8 @@ impl Topic {
             Topic::Rules => rules::table(scale),
             Topic::Parts => parts::table(),
             Topic::Service => service::table(scale),
+            Topic::Gateway => gateway::table(scale, tools),
+            Topic::OverloadCheck => overload_check::table(scale),
         }
     }
 }

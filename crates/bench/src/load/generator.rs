@@ -14,15 +14,12 @@ use mio::{Events, Poll, Token};
 
 use super::arrivals::Arrivals;
 use super::link::Link;
-use super::{Protocol, Reply};
+use super::{Protocol, Reply, wait_histogram};
 use crate::questions::Questions;
 use crate::stopwatch::Stopwatch;
 
 /// A server that says nothing for so long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Waits up to a minute are told apart, to three digits.
-const WAIT_NANOS_MAX: u64 = 60_000_000_000;
-const DIGITS: u8 = 3;
 
 /// When saturating ends.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +111,7 @@ impl<P: Protocol> Generator<P> {
         per_second: f64,
         time: Duration,
     ) -> anyhow::Result<Histogram<u64>> {
-        let mut waits = Histogram::new_with_bounds(1, WAIT_NANOS_MAX, DIGITS)?;
+        let mut waits = wait_histogram()?;
         let start = self.clock.elapsed();
         let mut arrivals = Arrivals::new(per_second, start, start + time);
         let mut turn = 0;

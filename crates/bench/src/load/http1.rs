@@ -1,4 +1,4 @@
-//! POST requests over HTTP/1.1, one at a time on one connection.
+//! Requests over HTTP/1.1, one at a time on one connection.
 
 use std::time::Duration;
 
@@ -20,6 +20,12 @@ pub(crate) struct Http1 {
 }
 
 impl Http1 {
+    /// Questions that are whole requests.
+    pub(crate) const fn plain() -> Self {
+        Http1 { head: Vec::new(), asked: None }
+    }
+
+    /// Questions are posted.
     pub(crate) fn new(questions: &Questions) -> Self {
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: localhost\r\nuser-agent: tidegate-bench\r\n\
@@ -76,7 +82,7 @@ fn admits(head: &str) -> anyhow::Result<bool> {
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {
         Some("200") => Ok(true),
-        Some("429") => Ok(false),
+        Some("429" | "503") => Ok(false),
         _ => bail!("the server answered {status:?}"),
     }
 }
@@ -121,9 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn too_many_requests_is_a_refusal_and_other_statuses_are_errors() {
+    fn too_many_requests_and_no_service_are_refusals_and_other_statuses_are_errors() {
         let refusal = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
         assert!(!hear(&mut asked(), refusal).unwrap().1[0].admitted);
+        let shed = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+        assert!(!hear(&mut asked(), shed).unwrap().1[0].admitted);
         let failure = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
         let error = hear(&mut asked(), failure).unwrap_err();
         assert_eq!(error.to_string(), "the server answered \"HTTP/1.1 404 Not Found\"");

@@ -32,18 +32,42 @@ impl<P: Protocol> Link<P> {
     /// When nobody listens there.
     pub(super) fn connect(
         address: SocketAddr,
-        mut protocol: P,
+        protocol: P,
         registry: &Registry,
         token: Token,
     ) -> anyhow::Result<Self> {
         let socket = std::net::TcpStream::connect(address).context("cannot connect")?;
-        socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
-        let mut socket = TcpStream::from_std(socket);
+        Link::over(TcpStream::from_std(socket), protocol, INPUT_BYTES, registry, token)
+    }
+
+    /// Begins to connect. Answers may have so many bytes at most.
+    ///
+    /// # Errors
+    /// When the system has no sockets left.
+    pub(super) fn begin(
+        address: SocketAddr,
+        protocol: P,
+        input_bytes: usize,
+        registry: &Registry,
+        token: Token,
+    ) -> anyhow::Result<Self> {
+        let socket = TcpStream::connect(address).context("cannot begin to connect")?;
+        Link::over(socket, protocol, input_bytes, registry, token)
+    }
+
+    fn over(
+        mut socket: TcpStream,
+        mut protocol: P,
+        input_bytes: usize,
+        registry: &Registry,
+        token: Token,
+    ) -> anyhow::Result<Self> {
+        socket.set_nodelay(true)?;
         registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
         let mut output = Vec::new();
         protocol.open(&mut output);
-        let input = vec![0; INPUT_BYTES].into_boxed_slice();
+        let input = vec![0; input_bytes].into_boxed_slice();
         Ok(Link { socket, protocol, input, filled: 0, output, sent: 0 })
     }
 
@@ -110,5 +134,7 @@ impl<P: Protocol> Link<P> {
 }
 
 fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+    // A socket that is not connected yet says so, and later that it can be written to.
+    let kinds = [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::NotConnected];
+    kinds.contains(&error.kind())
 }

@@ -6,33 +6,40 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::stopwatch::Stopwatch;
+
 /// Time spent since each began, as of one moment; or between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) server: Duration,
+    /// This program, and what it needs beside the server.
     generator: Duration,
     /// Whoever ran, on any processor, and time that the machine below took away.
     everybody: Duration,
 }
 
 impl Usage {
-    /// As of now.
+    /// As of now. Helpers are processes that the measurement needs beside the server.
     ///
     /// # Errors
-    /// When the server has ended, or the system does not count.
-    pub(crate) fn now(server: u32) -> anyhow::Result<Self> {
+    /// When a process has ended, or the system does not count.
+    fn now(server: u32, helpers: &[u32]) -> anyhow::Result<Self> {
         let stat = fs::read_to_string("/proc/stat")
             .context("the use of processors can be measured only where /proc is")?;
         let hertz = rustix::param::clock_ticks_per_second();
+        let mut generator = time_of(process::id())?;
+        for helper in helpers {
+            generator += time_of(*helper)?;
+        }
         Ok(Usage {
             server: time_of(server)?,
-            generator: time_of(process::id())?,
+            generator,
             everybody: busy_in(&stat, hertz).context("/proc/stat is not understood")?,
         })
     }
 
     /// What was spent since an earlier moment.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
+    fn since(&self, earlier: &Self) -> Self {
         Usage {
             server: self.server.saturating_sub(earlier.server),
             generator: self.generator.saturating_sub(earlier.generator),
@@ -41,9 +48,39 @@ impl Usage {
     }
 
     /// What neither the server nor this program spent.
-    pub(crate) fn others(&self) -> Duration {
+    fn others(&self) -> Duration {
         self.everybody.saturating_sub(self.server + self.generator)
     }
+}
+
+/// A time, and who used the processors in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spent {
+    pub(crate) time: Duration,
+    pub(crate) usage: Usage,
+}
+
+impl Spent {
+    /// How many processors others kept busy.
+    pub(crate) fn others(&self) -> f64 {
+        self.usage.others().as_secs_f64() / self.time.as_secs_f64()
+    }
+}
+
+/// Runs something and says what was spent meanwhile.
+///
+/// # Errors
+/// When it fails, or a process has ended.
+pub(crate) fn spent<T>(
+    server: u32,
+    helpers: &[u32],
+    run: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Spent)> {
+    let before = Usage::now(server, helpers)?;
+    let stopwatch = Stopwatch::start();
+    let done = run()?;
+    let time = stopwatch.elapsed();
+    Ok((done, Spent { time, usage: Usage::now(server, helpers)?.since(&before) }))
 }
 
 /// The time of all threads of a process. The file of the process itself speaks

@@ -146,12 +146,12 @@ impl Hasher for Bits {
 }
 
 /// Makes sure that a value is made.
-fn ignore<T>(value: T) {
+pub(super) fn ignore<T>(value: T) {
     drop(black_box(value));
 }
 
 /// Nanoseconds per operation in the best of several rounds.
-fn best(mut operation: impl FnMut()) -> f64 {
+pub(super) fn best(mut operation: impl FnMut()) -> f64 {
     let rounds = (0..ROUNDS).map(|_| {
         let begun = on_processor();
         for _ in 0..OPERATIONS {

@@ -7,18 +7,21 @@
 mod contender;
 mod footprint;
 mod programs;
-mod rounds;
 
 use std::time::Duration;
 
 use crate::goal::Goal;
 use crate::processor::Pins;
+use crate::rounds::Rounds;
 use crate::scale::Scale;
 use crate::table::{Table, count};
 
-use contender::{Contender, Saturated, Waits, Who};
+use super::column::{Column, micros, thousands, whole_micros};
+use super::visiting::{Saturated, Waits};
+use contender::{Contender, Who};
 use programs::Programs;
-use rounds::Rounds;
+
+pub(super) use programs::beside;
 
 const RULES: u64 = 10_000;
 
@@ -55,7 +58,8 @@ fn side_by_side(
     let servers = pins.on_server(|| programs.start_all())?;
     let contenders = servers.contenders()?;
     eprintln!("service: {} contenders take turns", contenders.len());
-    let calls = Rounds::run(&contenders, scale.visits, |contender| {
+    let named = contenders.iter().map(|contender| (contender.who, contender));
+    let calls = Rounds::run(named, scale.visits, |contender| {
         pins.on_generator(|| contender.saturate(scale.visit))
     })?;
     let cpu: Column<Saturated> = Column { of: |call| call.cpu_micros, shown: micros };
@@ -96,10 +100,11 @@ fn waits(
     pins: &Pins,
     time: Duration,
     rounds: usize,
-) -> anyhow::Result<Rounds<Waits>> {
+) -> anyhow::Result<Rounds<Who, Waits>> {
     eprintln!("service: callers arrive {per_second:.0} times a second");
     let both = [Who::Tidegate, Who::BareTonic];
     let both = contenders.iter().filter(|contender| both.contains(&contender.who));
+    let both = both.map(|contender| (contender.who, contender));
     Rounds::run(both, rounds, |contender| pins.on_generator(|| contender.arrive(per_second, time)))
 }
 
@@ -122,38 +127,4 @@ fn alone(table: &mut Table, programs: &Programs, pins: &Pins, scale: Scale) -> a
 /// A row about ourselves only.
 fn single(what: String, ours: String, judged: String) -> [String; 6] {
     [what, ours, String::new(), String::new(), String::new(), judged]
-}
-
-/// One figure of a visit, and how it is written.
-struct Column<F> {
-    of: fn(&F) -> f64,
-    shown: fn(f64) -> String,
-}
-
-impl<F> Column<F> {
-    /// A row that compares one with another, if that one could be had.
-    fn row(&self, table: &mut Table, what: &str, rounds: &Rounds<F>, whos: [Who; 2], goal: Goal) {
-        let [who, other] = whos;
-        let ours = (self.shown)(rounds.median(who, self.of));
-        let [theirs, ratio, judged] = if rounds.has(other) {
-            let ratio = rounds.ratio(who, other, self.of);
-            let theirs = (self.shown)(rounds.median(other, self.of));
-            [theirs, ratio.to_string(), goal.judge(ratio.median)]
-        } else {
-            ["could not be had".to_owned(), String::new(), String::new()]
-        };
-        table.row([what.to_owned(), ours, other.to_string(), theirs, ratio, judged]);
-    }
-}
-
-fn micros(micros: f64) -> String {
-    format!("{micros:.2} µs")
-}
-
-fn whole_micros(micros: f64) -> String {
-    format!("{micros:.0} µs")
-}
-
-fn thousands(per_second: f64) -> String {
-    format!("{:.0}k", per_second / 1e3)
 }

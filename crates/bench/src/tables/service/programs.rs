@@ -88,9 +88,9 @@ impl Programs {
         let program = program.map_err(|error| anyhow::anyhow!("{error:#}"))?;
         Server::start_at(Command::new(program), Door::Grpc, |address| {
             let [host, port] = [address.ip().to_string(), address.port().to_string()];
-            ["--grpc", "--grpc-host", &host, "--grpc-port", &port, "--log-level", "warn"]
-                .map(str::to_owned)
-                .into()
+            let arguments =
+                ["--grpc", "--grpc-host", &host, "--grpc-port", &port, "--log-level", "warn"];
+            Ok(arguments.map(str::to_owned).into())
         })
     }
 }
@@ -129,7 +129,7 @@ impl Servers {
 }
 
 /// A program of ours, which is built to where this one is.
-fn beside(this: &Path, name: &str) -> anyhow::Result<PathBuf> {
+pub(in crate::tables) fn beside(this: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let program = this.with_file_name(name);
     ensure!(program.is_file(), "{name} is not built; `make bench` builds everything");
     Ok(program)

@@ -1,0 +1,125 @@
+//! A server that answers every GET with the same kibibyte, for gateways to stand in front of.
+//!
+//! On the bare event queue and one thread, because what it takes is not available to the
+//! generator, which shares its processor: an answer costs one read, one write and a search for
+//! where heads end. It reads no more of a request than that.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+
+use super::ANYWHERE;
+
+/// As long as the answers of the goal.
+const BODY_BYTES: usize = 1024;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+const INPUT_BYTES: usize = 16 * 1024;
+/// More than any gateway opens.
+const CONNECTIONS_MAX: usize = 4096;
+const LISTENER: Token = Token(CONNECTIONS_MAX);
+
+/// One connection. What is left of a head that has not ended is kept in front.
+struct Link {
+    socket: TcpStream,
+    head: Vec<u8>,
+}
+
+pub(super) fn serve(announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {
+    let mut poll = Poll::new()?;
+    let mut listener = TcpListener::bind(ANYWHERE)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    announce("http", listener.local_addr()?);
+    let answer = answer();
+    let mut input = vec![0; INPUT_BYTES].into_boxed_slice();
+    let mut links: Vec<Option<Link>> = Vec::new();
+    let mut events = Events::with_capacity(1024);
+    loop {
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled.context("cannot wait for requests")?,
+        }
+        for event in &events {
+            if event.token() == LISTENER {
+                accept(&listener, &poll, &mut links)?;
+                continue;
+            }
+            let Some(place) = links.get_mut(event.token().0) else { continue };
+            // Who breaks the connection has left.
+            if place.as_mut().is_none_or(|link| link.answer(&mut input, &answer).is_err()) {
+                *place = None;
+            }
+        }
+    }
+}
+
+fn answer() -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nserver: upstream\r\ncontent-type: text/plain\r\ncontent-length: {BODY_BYTES}\r\n\r\n"
+    );
+    let mut answer = head.into_bytes();
+    answer.resize(answer.len() + BODY_BYTES, b'x');
+    answer
+}
+
+fn accept(
+    listener: &TcpListener,
+    poll: &Poll,
+    links: &mut Vec<Option<Link>>,
+) -> anyhow::Result<()> {
+    loop {
+        let mut socket = match listener.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error).context("cannot accept"),
+        };
+        socket.set_nodelay(true)?;
+        let free = links.iter().position(Option::is_none);
+        let place = free.unwrap_or(links.len());
+        if place >= CONNECTIONS_MAX {
+            continue;
+        }
+        poll.registry().register(&mut socket, Token(place), Interest::READABLE)?;
+        let link = Some(Link { socket, head: Vec::new() });
+        match links.get_mut(place) {
+            Some(free) => *free = link,
+            None => links.push(link),
+        }
+    }
+}
+
+impl Link {
+    /// Answers each head that has come.
+    fn answer(&mut self, input: &mut [u8], answer: &[u8]) -> io::Result<()> {
+        loop {
+            let read = match self.socket.read(input) {
+                Ok(0) => return Err(ErrorKind::ConnectionAborted.into()),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let news = input.get(..read).unwrap_or_default();
+            if self.head.is_empty() && news.ends_with(HEAD_END) {
+                // One whole head, as nearly always.
+                self.socket.write_all(answer)?;
+            } else {
+                self.head.extend_from_slice(news);
+                while let Some(end) = ends_at(&self.head) {
+                    self.head.drain(..end);
+                    self.socket.write_all(answer)?;
+                }
+            }
+            // A short read has emptied the socket; asking again would cost a call.
+            if read < input.len() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn ends_at(head: &[u8]) -> Option<usize> {
+    let end = head.windows(HEAD_END.len()).position(|bytes| bytes == HEAD_END)?;
+    Some(end + HEAD_END.len())
+}

@@ -1,0 +1,67 @@
+//! What a visit to one server measures: how much it can do, and how long callers wait.
+
+use std::time::Duration;
+
+use crate::load::{Enough, Generator, Protocol};
+use crate::processor::spent;
+use crate::rounds::Visit;
+
+/// Before a visit counts: long enough for connections to be made and caches to fill.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// What a server does when it is kept full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saturated {
+    pub(super) cpu_micros: f64,
+    pub(super) per_second: f64,
+}
+
+/// How long callers wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub(super) p99_micros: f64,
+}
+
+/// The processes that are watched: the server, and what is needed beside it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched<'a> {
+    pub(super) server: u32,
+    pub(super) helpers: &'a [u32],
+}
+
+/// Keeps a server full for a time.
+///
+/// # Errors
+/// When a call fails or is refused.
+pub(super) fn saturate(
+    generator: &mut Generator<impl Protocol>,
+    watched: Watched<'_>,
+    time: Duration,
+) -> anyhow::Result<Visit<Saturated>> {
+    generator.saturate(Enough::After(WARM_UP))?;
+    let saturate = || generator.saturate(Enough::After(time));
+    let (replies, spent) = spent(watched.server, watched.helpers, saturate)?;
+    let replies = replies as f64;
+    let saturated = Saturated {
+        cpu_micros: spent.usage.server.as_secs_f64() * 1e6 / replies,
+        per_second: replies / spent.time.as_secs_f64(),
+    };
+    Ok(Visit { figures: saturated, others: spent.others() })
+}
+
+/// Lets callers arrive for a time.
+///
+/// # Errors
+/// When a call fails or is refused.
+pub(super) fn arrive(
+    generator: &mut Generator<impl Protocol>,
+    watched: Watched<'_>,
+    per_second: f64,
+    time: Duration,
+) -> anyhow::Result<Visit<Waits>> {
+    generator.arrive(per_second, WARM_UP)?;
+    let arrive = || generator.arrive(per_second, time);
+    let (waits, spent) = spent(watched.server, watched.helpers, arrive)?;
+    let p99_micros = waits.value_at_quantile(0.99) as f64 / 1e3;
+    Ok(Visit { figures: Waits { p99_micros }, others: spent.others() })
+}
