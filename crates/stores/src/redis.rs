@@ -33,7 +33,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_algorithms::Timestamp;
 
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb};
+use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use codec::{Order, Request};
 use courier::Courier;
@@ -109,6 +109,33 @@ impl RedisStore {
     #[doc(hidden)]
     pub fn set_clock(&self, now: Timestamp) {
         self.courier.set_instant((now.as_nanos() / kept::MICRO).to_string().as_bytes());
+    }
+
+    /// The text of the script that every call runs. For benchmarks.
+    #[doc(hidden)]
+    pub const fn script() -> &'static str {
+        script::TEXT
+    }
+
+    /// What the script is told of these checks, as the argument after the
+    /// instant. For benchmarks that call it by themselves.
+    #[doc(hidden)]
+    pub fn question(&self, batch: &Batch<'_>) -> Vec<u8> {
+        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
+        let request = Request {
+            order: Order::of(batch),
+            checks: batch.checks,
+            limits: &limits,
+            expected: self.expected(batch.now),
+            settled: &[],
+        };
+        request.parcel(&self.prefix).body.to_vec()
+    }
+
+    /// What a counter is called in Redis. For benchmarks.
+    #[doc(hidden)]
+    pub fn key_text(&self, key: Key) -> String {
+        String::from_utf8_lossy(&key::text(&self.prefix, key.fingerprint)).into_owned()
     }
 
     /// Lets the slots of a holder live for one time to live from now, if it
