@@ -51,8 +51,7 @@ impl<R: Remote> SharedStore<R> {
 
     /// Gives back what this node holds and leaves the register: it is about to end.
     pub async fn close(&self, now: Timestamp) {
-        let soon = Nanos::MAX;
-        let leaving = Leaving { all: true, soon, within: self.settings.background_within.into() };
+        let leaving = Leaving { all: true, within: self.settings.background_within.into() };
         let errands = self.leases.leaving(now, leaving, 0, 1);
         self.hand_back(errands, now).await;
         self.flush(now, 0).await;
@@ -135,9 +134,7 @@ impl<R: Remote> SharedStore<R> {
         if self.gate.is_shut() {
             return;
         }
-        let soon = Nanos::from(RENEW_BEAT * 9);
-        let within = Nanos::from(self.settings.background_within);
-        let leaving = Leaving { all: false, soon, within };
+        let leaving = Leaving { all: false, within: self.settings.background_within.into() };
         let errands = self.leases.leaving(now, leaving, turn, RENEW_TURNS);
         self.hand_back(errands, now).await;
     }
