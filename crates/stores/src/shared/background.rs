@@ -186,7 +186,12 @@ impl<R: Remote> SharedStore<R> {
                 deltas.iter().for_each(|delta| self.tallies.put_back(delta));
                 return;
             }
+            let full = deltas.len() >= BATCH_MAX;
             self.flush_batch(deltas, now).await;
+            if !full {
+                // What was counted meanwhile is told on the next beat.
+                return;
+            }
         }
     }
 
