@@ -236,7 +236,8 @@ async fn a_request_that_was_held_up_destroys_no_slice_that_was_taken_since() {
     let batch = Batch::new(Verb::Check, Charge::AllOrNothing, earlier, &checks);
     node.store.apply(&batch, &mut answers).await.unwrap();
     assert!(answers[0].decision.is_admitted());
-    assert!(node.metrics().leases.held >= held, "{held} were held");
+    // It may use a unit that was there before it; what came later is not touched.
+    assert!(node.metrics().leases.held + 1 >= held, "{held} were held");
     assert_eq!(node.metrics().leases.lost, 0);
 }
 

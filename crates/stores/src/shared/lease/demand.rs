@@ -50,7 +50,8 @@ impl Demand {
         let judged = JUDGED_BY * lasting;
         let sum = (known * judged).saturating_add(new.saturating_mul(lasting));
         let usual = sum / (judged + passed);
-        let parts = if used.ran_dry && passed < lasting {
+        let more = used.ran_dry || used.units > self.most_in(used.passed);
+        let parts = if more && passed < lasting {
             // At this pace, but no more than double: it may have been a burst.
             let double = known.max(u128::from(PARTS)) * 2;
             usual.max((new.saturating_mul(lasting) / passed).min(double))
@@ -75,6 +76,12 @@ impl Demand {
     /// What is expected to be used in a span.
     pub(super) fn expected_in(self, span: Nanos) -> u64 {
         self.parts_in(span) / PARTS
+    }
+
+    /// More than this is used in a span only if the demand has changed.
+    fn most_in(self, span: Nanos) -> u64 {
+        let parts = self.parts_in(span);
+        parts.saturating_add(root(parts).saturating_mul(4)) / PARTS + 2
     }
 
     #[inline]
@@ -127,10 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn one_burst_does_not_change_much() {
+    fn what_may_be_chance_does_not_change_much() {
         let mut demand = steady(10, 100);
-        demand.follow(used(10, 10));
-        assert!(demand.expected_in(LASTING) <= 12, "{demand:?}");
+        demand.follow(used(6, 10));
+        assert!(demand.expected_in(LASTING) <= 11, "{demand:?}");
+        demand.follow(used(12, 10));
+        assert!(demand.expected_in(LASTING) >= 20, "ten times as much is no chance: {demand:?}");
     }
 
     #[test]
