@@ -163,10 +163,6 @@ impl RedisStore {
 
     /// Remembers what the server's clock showed at `now`.
     fn learn(&self, now: Timestamp, shown: Timestamp) {
-        // Bookkeeping that has no clock of its own asks at the epoch.
-        if now == Timestamp::EPOCH {
-            return;
-        }
         let ahead = i128::from(shown.as_nanos()) - i128::from(now.as_nanos());
         let ahead = i64::try_from(ahead).unwrap_or(0);
         self.ahead.store(ahead, Ordering::Relaxed);

@@ -65,24 +65,28 @@ impl Remote for RedisStore {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> Result<usize, StoreError> {
         let limit = register(lasting);
         let here = Check { holder: holder(node), ..Check::new(key(), &limit, 1) };
-        // The script goes by the server's clock alone for slots.
-        let now = Timestamp::EPOCH;
         if !self.renew(&here, now, Some(within)).await? {
-            self.one(Verb::Check, here, within).await?;
+            self.one(Verb::Check, here, now, within).await?;
         }
-        let seen = self.one(Verb::Peek, Check { cost: 0, ..here }, within).await?;
+        let seen = self.one(Verb::Peek, Check { cost: 0, ..here }, now, within).await?;
         let live = seen.decision.limit.saturating_sub(seen.decision.remaining);
         Ok(usize::try_from(live.max(1)).unwrap_or(usize::MAX))
     }
 
-    async fn leave(&self, node: NodeId, within: Duration) -> Result<(), StoreError> {
+    async fn leave(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        within: Duration,
+    ) -> Result<(), StoreError> {
         let limit = register(within);
         let here = Check { holder: holder(node), ..Check::new(key(), &limit, u64::MAX) };
-        self.one(Verb::Refund, here, within).await.map(|_| ())
+        self.one(Verb::Refund, here, now, within).await.map(|_| ())
     }
 
     async fn keep_held(&self, now: Timestamp) {
@@ -105,7 +109,7 @@ impl RedisStore {
         match self.renew(&check, now, Some(RENEW_WITHIN)).await {
             Ok(true) => self.held.renewed(held, now),
             Ok(false) if self.held.is_held(held) => {
-                let taken = self.one(Verb::Check, check, RENEW_WITHIN).await;
+                let taken = self.one(Verb::Check, check, now, RENEW_WITHIN).await;
                 match taken {
                     Ok(answer) if answer.decision.is_admitted() => self.held.renewed(held, now),
                     Ok(_) => self.held.lost(held),
@@ -121,10 +125,11 @@ impl RedisStore {
         &self,
         verb: Verb,
         check: Check<'_>,
+        now: Timestamp,
         within: Duration,
     ) -> Result<Answer, StoreError> {
         let checks = [check];
-        let batch = Batch::new(verb, Charge::AllOrNothing, Timestamp::EPOCH, &checks);
+        let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
         let mut answers = Answers::new();
         self.apply(&Batch { within: Some(within), ..batch }, &mut answers).await?;
         let none = || super::exchange::unusable("it did not answer".to_owned());
@@ -142,13 +147,19 @@ impl Remote for UpstreamStore {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> Result<usize, StoreError> {
-        self.store().register(node, lasting, within).await
+        self.store().register(node, lasting, now, within).await
     }
 
-    async fn leave(&self, node: NodeId, within: Duration) -> Result<(), StoreError> {
-        self.store().leave(node, within).await
+    async fn leave(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        within: Duration,
+    ) -> Result<(), StoreError> {
+        self.store().leave(node, now, within).await
     }
 
     async fn keep_held(&self, now: Timestamp) {
@@ -189,11 +200,7 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 
 fn register(lasting: Duration) -> Limit {
     let lasting = Period::new(lasting).unwrap_or(Period::MINUTE);
-    match Concurrency::new(CONCURRENCY_MAX, lasting) {
-        Ok(slots) => Limit::new(slots),
-        // Not reached: the maximum is allowed.
-        Err(_) => Limit::new(tidegate_algorithms::TokenBucket::new(1, lasting, 1)),
-    }
+    Limit::new(Concurrency::new(CONCURRENCY_MAX, lasting).expect("the maximum is allowed"))
 }
 
 fn key() -> Key {

@@ -59,7 +59,7 @@ impl<R: Remote> SharedStore<R> {
         self.settle_debts(now).await;
         if !self.gate.is_shut() {
             let within = self.settings.background_within;
-            let leave = self.remote.leave(self.nodes.id(), within);
+            let leave = self.remote.leave(self.nodes.id(), now, within);
             let _ = tokio::time::timeout(within, leave).await;
         }
     }
@@ -302,7 +302,7 @@ impl<R: Remote> SharedStore<R> {
         let within = self.settings.background_within;
         let lasting = self.settings.node_beat * NODE_BEATS;
         let was_shut = self.gate.is_shut();
-        let call = self.remote.register(self.nodes.id(), lasting, within);
+        let call = self.remote.register(self.nodes.id(), lasting, now, within);
         let deadline = Instant::now() + within;
         if let Some(Ok(live)) = self.gate.probe(call, deadline, now, &self.counters).await {
             self.nodes.told(live);

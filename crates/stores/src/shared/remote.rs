@@ -51,6 +51,7 @@ pub trait Remote: CounterStore + Send + Sync {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
@@ -67,6 +68,7 @@ pub trait Remote: CounterStore + Send + Sync {
     fn leave(
         &self,
         node: NodeId,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
@@ -106,9 +108,10 @@ impl<R: Remote> Remote for Arc<R> {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send {
-        (**self).register(node, lasting, within)
+        (**self).register(node, lasting, now, within)
     }
 
     fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
@@ -118,8 +121,9 @@ impl<R: Remote> Remote for Arc<R> {
     fn leave(
         &self,
         node: NodeId,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).leave(node, within)
+        (**self).leave(node, now, within)
     }
 }

@@ -179,6 +179,7 @@ impl Remote for Line {
         &self,
         node: NodeId,
         lasting: Duration,
+        _now: Timestamp,
         _within: Duration,
     ) -> Result<usize, StoreError> {
         let lives = move |server: &Server| {
@@ -191,7 +192,12 @@ impl Remote for Line {
         self.carry(lives).await
     }
 
-    async fn leave(&self, node: NodeId, _within: Duration) -> Result<(), StoreError> {
+    async fn leave(
+        &self,
+        node: NodeId,
+        _now: Timestamp,
+        _within: Duration,
+    ) -> Result<(), StoreError> {
         self.carry(|server| server.nodes.lock().remove(&node)).await?;
         Ok(())
     }
