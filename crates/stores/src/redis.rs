@@ -35,6 +35,7 @@ use tidegate_algorithms::Timestamp;
 
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
+use crate::shared::{Asking, Remote};
 use codec::{Order, Request};
 use courier::Courier;
 use exchange::{Exchange, Limits};
@@ -155,6 +156,26 @@ impl RedisStore {
         Exchange::new(self, &batch, &limits).renew().await
     }
 
+    /// Has a batch decided; says which master it asks.
+    async fn decide(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        let Some(first) = batch.checks.first() else { return Ok(()) };
+        asking.set(self.route(first.key));
+        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
+        let decisions = if self.across && across::is_spread(batch.checks) {
+            across::decide(self, batch, &limits, asking).await?
+        } else {
+            Exchange::new(self, batch, &limits).decide().await?
+        };
+        let exact = |decision| Answer { decision, basis: Basis::Exact };
+        answers.extend(decisions.into_iter().map(exact));
+        Ok(())
+    }
+
     /// What the server's clock is expected to show when a caller's shows `now`.
     fn expected(&self, now: Timestamp) -> Timestamp {
         let ahead = self.ahead.load(Ordering::Relaxed);
@@ -171,18 +192,7 @@ impl RedisStore {
 
 impl CounterStore for RedisStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        if batch.checks.is_empty() {
-            return Ok(());
-        }
-        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
-        let decisions = if self.across && across::is_spread(batch.checks) {
-            across::decide(self, batch, &limits).await?
-        } else {
-            Exchange::new(self, batch, &limits).decide().await?
-        };
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        answers.extend(decisions.into_iter().map(exact));
-        Ok(())
+        self.decide(batch, answers, &Asking::default()).await
     }
 
     fn hold(&self, batch: &Batch<'_>) {

@@ -2,20 +2,18 @@
 //! once, who else is there, slots that live on while they are held.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{CONCURRENCY_MAX, Concurrency, Holder, Limit, Period, Timestamp};
 
 use super::held::Held;
+use super::link::slots::slot_of;
 use super::{HeldCounts, RedisStore, UpstreamStore};
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::Fingerprinter;
-use crate::shared::{NodeId, Remote};
+use crate::shared::{Asking, NodeId, Remote, Route, all};
 
 /// Checks in one parcel: small enough that others are not kept waiting.
 const PARCEL_CHECKS_MAX: usize = 64;
@@ -29,6 +27,28 @@ const RENEW_WITHIN: Duration = Duration::from_millis(500);
 impl Remote for RedisStore {
     fn there(&self, here: Timestamp) -> Timestamp {
         self.expected(here)
+    }
+
+    /// The master that has the key's slot.
+    fn route(&self, key: Key) -> Route {
+        if !self.across {
+            return Route::ONLY;
+        }
+        let slot = slot_of(&super::key::text(&self.prefix, key.fingerprint));
+        self.courier.node_of(slot).map_or(Route::ONLY, Route)
+    }
+
+    fn register_route(&self) -> Route {
+        self.route(key())
+    }
+
+    async fn apply_along(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        self.decide(batch, answers, asking).await
     }
 
     async fn each(&self, batch: &Batch<'_>, results: &mut Vec<Result<Answer, StoreError>>) {
@@ -178,24 +198,6 @@ fn parcels(checks: &[Check<'_>], by_tag: bool) -> Vec<Vec<usize>> {
         .flat_map(|places| places.chunks(PARCEL_CHECKS_MAX))
         .map(<[usize]>::to_vec)
         .collect()
-}
-
-/// Waits for all of them, side by side, so that they meet in one call.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut pending: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
-    let mut done: Vec<Option<F::Output>> = pending.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, done) in pending.iter_mut().zip(&mut done) {
-            if done.is_none()
-                && let Poll::Ready(output) = future.as_mut().poll(context)
-            {
-                *done = Some(output);
-            }
-        }
-        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    done.into_iter().flatten().collect()
 }
 
 fn register(lasting: Duration) -> Limit {

@@ -253,13 +253,15 @@ impl Leases {
         }
     }
 
-    /// What should be given back, from the `turn`th of `turns` parts.
+    /// What should be given back, from the `turn`th of `turns` parts, of keys
+    /// that the remote can be asked for.
     pub(crate) fn leaving(
         &self,
         now: Timestamp,
         leaving: Leaving,
         turn: usize,
         turns: usize,
+        may_ask: impl Fn(Key) -> bool,
     ) -> Vec<Errand> {
         let era = self.era.load(Ordering::Relaxed);
         let mut errands = Vec::new();
@@ -269,6 +271,9 @@ impl Leases {
                 if lease.era != era {
                     self.lose(lease.units());
                     return false;
+                }
+                if lease.units() > 0 && !may_ask(lease.key) {
+                    return true;
                 }
                 let (units, lost) = lease.give_back(now, leaving);
                 self.lose(lost);

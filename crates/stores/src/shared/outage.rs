@@ -146,14 +146,20 @@ impl Outage {
         }
     }
 
-    /// What the remote has to be charged, up to so many keys, once it is back.
+    /// What the remote has to be charged, up to so many keys, once it is back;
+    /// of keys that it can be asked for.
     /// A share is kept until it is unused: should the remote fail again at
     /// once, what was admitted here must not be forgotten.
-    pub(crate) fn settle(&self, keys_max: usize, now: Timestamp) -> Vec<Debt> {
+    pub(crate) fn settle(
+        &self,
+        keys_max: usize,
+        now: Timestamp,
+        may_ask: impl Fn(Key) -> bool,
+    ) -> Vec<Debt> {
         let mut debts = Vec::new();
         for mut part in self.shares.parts_in_turn() {
             part.values.retain(|_, share| {
-                if debts.len() >= keys_max {
+                if debts.len() >= keys_max || !may_ask(share.key) {
                     return true;
                 }
                 debts.extend(share.debt(now));

@@ -13,7 +13,7 @@ use super::super::terms::{Returns, refilled};
 /// How far a clock may step back unseen. Units end that much earlier.
 pub(crate) const SLIP: Nanos = Nanos::from_millis(5);
 /// Enough for all that is taken within a life at the usual pace of renewals.
-const SLICES_MAX: usize = 4;
+const SLICES_HELD_MAX: usize = 4;
 
 /// Units that were taken together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) struct Slice {
 /// What is held of a key, the first to die first. Slices that are used up stay
 /// until their place is needed: units may be put back.
 #[derive(Debug, Default)]
-pub(super) struct Slices([Slice; SLICES_MAX]);
+pub(super) struct Slices([Slice; SLICES_HELD_MAX]);
 
 impl Slices {
     /// All units.
@@ -105,7 +105,7 @@ impl Slices {
     /// Takes in a slice for which there is no place: the two that end closest to
     /// each other become one.
     fn merge(&mut self, slice: Slice) {
-        let mut all: SmallVec<[Slice; SLICES_MAX + 1]> = self.0.iter().copied().collect();
+        let mut all: SmallVec<[Slice; SLICES_HELD_MAX + 1]> = self.0.iter().copied().collect();
         all.push(slice);
         all.sort_unstable_by_key(|slice| slice.dies);
         let gaps = all.windows(2).map(|pair| pair[1].dies.since(pair[0].dies));
