@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 # What is optional and tested nevertheless.
-REDIS = tidegate-stores/redis
+REDIS = tidegate-stores/fleet
 
 .PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
@@ -39,6 +39,7 @@ features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
+	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
 	for door in tower-layer rls http-api debug server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
