@@ -41,7 +41,7 @@ features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
 	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
-	for door in tower-layer rls http-api debug server traces; do \
+	for door in tower-layer protection-layer rls http-api debug gateway server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
 	done
 
