@@ -330,10 +330,10 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn tell(&self, request: &Request<'_>, verdict: &Verdict) {
+    fn tell(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
         if let Some(observer) = &self.observer {
             // An observer that panics changes no verdict.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(request, verdict)));
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verb, request, verdict)));
         }
     }
 }
@@ -360,7 +360,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
             self.give_up(verdict, request, undecided);
         }
-        self.tell(request, verdict);
+        self.tell(verb, request, verdict);
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
@@ -484,7 +484,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         } else if let Err(undecided) = self.try_fill(&mut verdict, verb, request).await {
             self.give_up(&mut verdict, request, undecided);
         }
-        self.tell(request, &verdict);
+        self.tell(verb, request, &verdict);
         verdict
     }
 

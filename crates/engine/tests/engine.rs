@@ -623,7 +623,7 @@ struct Counting {
 }
 
 impl Observer for Counting {
-    fn observe(&self, _: &Request<'_>, verdict: &Verdict) {
+    fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
         assert!(verdict.is_admitted(), "an observer that panics changes no verdict");

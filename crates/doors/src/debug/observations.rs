@@ -15,7 +15,7 @@ mod values;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{
-    Observer, Request, Rule, RuleLimit, Ruling, Snapshot, StoreError, Undecided, Verdict,
+    Observer, Request, Rule, RuleLimit, Ruling, Snapshot, StoreError, Undecided, Verb, Verdict,
 };
 
 use refusals::Refusals;
@@ -153,7 +153,7 @@ impl Default for Observations {
 }
 
 impl Observer for Observations {
-    fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+    fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
         if verdict.is_switched_off() {
             return;
         }
@@ -165,6 +165,11 @@ impl Observer for Observations {
         }
         if !verdict.domain_is_known() {
             return self.unknown.count(request.domain, request.descriptors.len());
+        }
+        match verb {
+            Verb::Check | Verb::Take | Verb::Charge => {}
+            // Who looks or gives back is neither admitted nor refused.
+            Verb::Peek | Verb::Refund | Verb::Reset => return,
         }
         self.refusals.observe(request, verdict);
         if verdict.snapshot().shows_values() {
