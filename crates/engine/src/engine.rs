@@ -63,7 +63,8 @@ pub struct Target<'a> {
     pub domain: &'a str,
     /// The rule's path, as verdicts show it.
     pub path: &'a str,
-    /// One limit by its name; all limits of the rule when not given.
+    /// One limit by its name, or by its place from 1 if it has none; all limits
+    /// of the rule when not given.
     pub limit: Option<&'a str>,
 }
 
@@ -255,9 +256,10 @@ impl<S, C: Clock> Engine<S, C> {
         let mut switched = 0;
         for limit in snapshot.limits() {
             let Some(rule) = snapshot.rule(limit.rule) else { continue };
-            let name = limit.name.map(|name| snapshot.name(name));
-            let named = target.limit.is_none() || target.limit == name;
-            if rule.domain() == target.domain && rule.path() == target.path && named {
+            if rule.domain() != target.domain || rule.path() != target.path {
+                continue;
+            }
+            if target.limit.is_none_or(|name| name == snapshot.limit_name(rule, limit)) {
                 loaded.set_switch(limit, change(&mut set, limit));
                 switched += 1;
             }
