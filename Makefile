@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 # What is optional and tested nevertheless.
-REDIS = tidegate-stores/fleet
+OPTIONAL = tidegate-doors/protection-layer,tidegate-stores/fleet
 
 .PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
@@ -30,10 +30,10 @@ fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
 lint: ## Clippy on everything, warnings are errors
-	$(CARGO) clippy --locked --workspace --all-targets --features $(REDIS) --quiet -- --deny warnings
+	$(CARGO) clippy --locked --workspace --all-targets --features $(OPTIONAL) --quiet -- --deny warnings
 
 docs: ## Build the API docs, warnings are errors
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(REDIS) --quiet
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(OPTIONAL) --quiet
 
 features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores
@@ -46,7 +46,7 @@ features: ## Build what has optional features without them, and with each alone
 	done
 
 unit: tools ## Every test
-	$(CARGO) test --locked --workspace --features $(REDIS) --quiet
+	$(CARGO) test --locked --workspace --features $(OPTIONAL) --quiet
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
