@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
+use serde::Serialize;
 use tidegate_overload::Refusal;
 
 use crate::grpc::{is_grpc, percent_encoded};
@@ -36,23 +37,34 @@ struct Written {
     message: HeaderValue,
 }
 
+/// The body, in the order in which the gateway has it.
+#[derive(Serialize)]
+struct Problem<'w> {
+    r#type: &'w str,
+    title: &'w str,
+    status: u16,
+    code: &'w str,
+    detail: &'w str,
+}
+
 static WRITTEN: LazyLock<Vec<Written>> =
     LazyLock::new(|| Cause::ALL.into_iter().map(Written::of).collect());
 
 impl Written {
     fn of(cause: Cause) -> Self {
         let words = cause.words();
-        let problem = serde_json::json!({
-            "type": words.kind,
-            "title": words.title,
-            "status": words.status.as_u16(),
-            "code": words.code,
-            "detail": words.detail,
-        });
+        let problem = Problem {
+            r#type: words.kind,
+            title: words.title,
+            status: words.status.as_u16(),
+            code: words.code,
+            detail: &words.detail,
+        };
         let message = HeaderValue::from_maybe_shared(percent_encoded(&words.detail));
         Written {
             status: words.status,
-            problem: Bytes::from(problem.to_string()),
+            // Strings and numbers always serialize.
+            problem: serde_json::to_vec(&problem).unwrap_or_default().into(),
             grpc_code: grpc_status::code(words.status),
             message: message.unwrap_or(HeaderValue::from_static("")),
         }
