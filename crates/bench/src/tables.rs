@@ -9,6 +9,7 @@ pub(crate) mod growth;
 pub(crate) mod memory;
 mod overload_check;
 mod parts;
+mod redis;
 mod rules;
 mod service;
 mod visiting;
@@ -41,6 +42,8 @@ pub(crate) enum Topic {
     Parts,
     /// The decision service over the network.
     Service,
+    /// Limits that are shared over a Redis.
+    Redis,
     /// The gateway beside other reverse proxies.
     Gateway,
     /// An API of fixed capacity under overload, with the gateway in front of it and without.
@@ -98,6 +101,7 @@ impl Topic {
             Topic::Rules => rules::table(scale),
             Topic::Parts => parts::table(),
             Topic::Service => service::table(scale),
+            Topic::Redis => redis::table(scale),
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
         }

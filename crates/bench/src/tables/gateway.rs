@@ -41,7 +41,7 @@ const CHECK: Goal = Goal::at_most_of(100.0, " ns");
 
 pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     let columns = ["what", "tidegate", "against", "its figure", "ratio", "goal"];
-    let mut table = Table::new("9. The gateway (`gateway`)", &columns);
+    let mut table = Table::new("10. The gateway (`gateway`)", &columns);
     let pins = Pins::new()?;
     let proxies = Proxies::start(tools, &pins)?;
     side_by_side(&mut table, &proxies, &pins, scale)?;

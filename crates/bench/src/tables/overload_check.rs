@@ -52,7 +52,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         "refused",
         "gave up",
     ];
-    let mut table = Table::new("10. Overload of a real API (`overload-check`)", &columns);
+    let mut table = Table::new("11. Overload of a real API (`overload-check`)", &columns);
     let pins = Pins::new()?;
     let mut noise: f64 = 0.0;
     for (load, factor) in LOADS {
