@@ -5,6 +5,7 @@
 //!
 //! | Room | Does |
 //! |---|---|
+//! | `document`, `settings` | what an operator says: as written, as plain values |
 //! | `head` | is this a request that one can safely pass on? |
 //! | `client_address` | for whom is it, whatever it claims? |
 //! | `route` | where does it go? |
@@ -25,6 +26,7 @@
 //!
 //! Not here: caching, compression, WebSockets over HTTP/2, HTTP/3.
 
+mod document;
 mod settings;
 
 mod category;
@@ -53,6 +55,7 @@ mod tally;
 mod door;
 
 pub use body::{GatewayBody, GatewayBodyError};
+pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
 pub use settings::{

@@ -232,6 +232,9 @@ fn compile_routes(
     }
     for (index, route) in settings.routes.iter().enumerate() {
         let place = format!("routes[{index}]");
+        if settings.routes.iter().take(index).any(|other| other.name == route.name) {
+            problems.add(format!("{place}.name"), format_args!("`{}` is there twice", route.name));
+        }
         let group = upstreams.iter().position(|group| *group.name == *route.upstreams);
         let timeouts = group.and_then(|group| upstreams.get(group)).map(Upstreams::timeouts);
         if group.is_none() && !settings.upstreams.iter().any(|other| other.name == route.upstreams)
