@@ -18,7 +18,7 @@
 //! | `upstream` | which server, over which connection, for how long |
 //! | `errand` | the part of the way that waits, to the last byte of the answer |
 //! | `answers` | what is said in place of an upstream |
-//! | `access_log`, `tally` | what is remembered |
+//! | `access_log`, `samples`, `tally` | what is remembered |
 //!
 //! It owns no socket towards clients: [`server`](crate::server) does. What runs beside requests
 //! (health checks, forgetting idle connections) is [`Gateway::tend`], and files are read again
@@ -50,6 +50,7 @@ mod errand;
 mod answers;
 
 mod access_log;
+mod samples;
 mod tally;
 
 mod door;
@@ -58,6 +59,7 @@ pub use body::{GatewayBody, GatewayBodyError};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use samples::RefusedRequest;
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
     CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,

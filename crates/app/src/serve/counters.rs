@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_doors::{RemoteReading, StoreReading};
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
+use tidegate_overload::{Protection, SteadyClock};
 use tidegate_stores::{
     CourierFigures, LinkState, Login, NameCheck, Password, RedisSettings, RedisStore, RedisTls,
     Remote, Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
@@ -34,6 +35,18 @@ pub(super) trait Counters: CounterStore + Send + Sync + 'static {
 
     /// Begins what it does between requests.
     fn begin(_engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Takes part in the fleet: reports to a board that nodes share, and takes its grants. A store
+    /// that has no such board leaves the node alone with its own capacity.
+    fn join_fleet(
+        _engine: &Arc<Engine<Self>>,
+        _protection: &Arc<Protection<SteadyClock>>,
+    ) -> Option<JoinHandle<()>>
     where
         Self: Sized,
     {

@@ -16,6 +16,8 @@ pub(super) enum Page {
     SwitchOn,
     SwitchLimit,
     SwitchLimitBack,
+    SwitchLimiter,
+    SwitchLimiterBack,
     LogLevel,
     SetLogLevel,
     Reload,
@@ -71,6 +73,10 @@ routes! {
         "switch limits: {\"domain\", \"path\", \"limit\"?, \"mode\", \"enforce_percent\"?}";
     DELETE "/switches/limit" SwitchLimitBack Change
         "let the rule file decide again: {\"domain\", \"path\", \"limit\"?}";
+    PUT "/switches/limiter" SwitchLimiter Change
+        "switch a limiter: {\"limiter\", \"mode\": \"off\", \"dark\", \"enforce\" or \"enforce 10%\"}";
+    DELETE "/switches/limiter" SwitchLimiterBack Change
+        "let the configuration decide again: {\"limiter\"}";
     GET "/top" Top Private "who is refused most, or as JSON with ?format=json";
     DELETE "/top" ClearTop Change "begin to count them anew";
 }
@@ -129,6 +135,6 @@ mod tests {
     fn pages_are_listed_by_path() {
         let paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         assert!(paths.is_sorted(), "{paths:?}");
-        assert!(index().contains("PUT    /switches/kill   switch everything off or on"));
+        assert!(index().contains("PUT    /switches/kill     switch everything off or on"));
     }
 }
