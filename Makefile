@@ -10,8 +10,8 @@ REDIS = tidegate-stores/redis
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Serve decisions on the quickstart rules, and say what to try
-	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+run: ## Serve decisions, and the gateway in front of a small API; say what to try
+	$(CARGO) run --locked --release --quiet -p tidegate -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
 
 run-redis: ## Two servers that share their limits over a Redis, and a look at it
 	$(CARGO) build --locked --release --quiet -p tidegate
@@ -40,7 +40,7 @@ features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
-	for door in tower-layer rls http-api debug server traces; do \
+	for door in tower-layer rls http-api debug gateway server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
 	done
 

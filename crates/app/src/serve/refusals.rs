@@ -106,7 +106,7 @@ fn sums(reading: &GatewayReading, protection: Option<&Protection<SteadyClock>>) 
 fn write(sum: &Sum, count: u64) {
     match sum {
         Sum::Told { route, code } => {
-            tracing::info!(route, code, count, "requests were refused");
+            tracing::info!(route, code, count, "requests were not served");
         }
         Sum::Would { limiter, category } => {
             tracing::info!(limiter, category, count, "requests would have been refused");

@@ -19,7 +19,7 @@ use crate::config::LimiterSwitches;
 /// The largest file: six lines and some remarks.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// The key that switches everything off.
-const OFF: &str = "off";
+const KILL: &str = "kill";
 
 /// Keeps the switches as they should be.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Switches {
 /// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
-    off: Option<bool>,
+    kill: Option<bool>,
     modes: BTreeMap<&'static str, LimiterMode>,
 }
 
@@ -76,7 +76,7 @@ impl Switches {
     }
 
     fn apply(&self, said: &Said) {
-        self.board.switch_off(said.off.unwrap_or(self.configured.off));
+        self.board.switch_off(said.kill.unwrap_or(self.configured.kill));
         for limiter in LimiterName::ALL {
             let mode = said.modes.get(limiter.as_str()).copied();
             self.board.configure(limiter, mode.unwrap_or_else(|| self.configured.mode(limiter)));
@@ -129,13 +129,13 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
                         problems.error(yaml.spot(value), fault);
                     }
                 },
-                (None, OFF, Some(Plain::Bool(off))) => said.off = Some(off),
-                (None, OFF, _) => {
-                    let fault = Fault::new("wrong_type", "`off` takes `true` or `false`");
+                (None, KILL, Some(Plain::Bool(kill))) => said.kill = Some(kill),
+                (None, KILL, _) => {
+                    let fault = Fault::new("wrong_type", "`kill` takes `true` or `false`");
                     problems.error(yaml.spot(value), fault);
                 }
                 (None, other, _) => {
-                    let known = ["off", "rate", "concurrency", "worker", "fleet", "gate"];
+                    let known = [KILL, "rate", "concurrency", "worker", "fleet", "gate"];
                     let hint = match closest(other, known) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => format!("it knows {}", one_of(&known)),
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_file_says_what_limiters_do_in_the_words_of_the_configuration() {
-        let told = said("f", "off: true\nrate: enforce 5%\ngate: off\n").unwrap();
-        assert_eq!(told.off, Some(true));
+        let told = said("f", "kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
+        assert_eq!(told.kill, Some(true));
         assert_eq!(told.modes["rate"], LimiterMode::Enforce(5));
         assert_eq!(told.modes["gate"], LimiterMode::Off);
         assert_eq!(said("f", "# nothing\n").unwrap(), Said::default());
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_with_a_file_is_told() {
-        let problems = said("f", "rat: off\nworker: on\noff: maybe\n").unwrap_err();
-        for part in ["did you mean `rate`?", "this is no mode", "`off` takes", "f:3:6"] {
+        let problems = said("f", "rat: off\nworker: on\nkill: maybe\n").unwrap_err();
+        for part in ["did you mean `rate`?", "this is no mode", "`kill` takes", "f:3:7"] {
             assert!(problems.contains(part), "{part}: {problems}");
         }
         assert!(said("f", "[1]").is_err());
@@ -193,7 +193,7 @@ mod tests {
         let rate = || board.mode(LimiterName::Rate).unwrap();
         assert_eq!(rate(), LimiterMode::Dark);
 
-        fs::write(&path, "rate: off\noff: true\n").unwrap();
+        fs::write(&path, "rate: off\nkill: true\n").unwrap();
         switches.look();
         assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();

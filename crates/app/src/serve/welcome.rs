@@ -55,12 +55,12 @@ fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<(
     writeln!(out, "  # Five at once: over the requests in flight, three get a 429.")?;
     writeln!(
         out,
-        "  curl -sZ --parallel-immediate '{at}/reports/[1-5]?ms=500' -H 'X-User: bob' {codes}\n"
+        "  curl -sZ --no-progress-meter --parallel-immediate '{at}/reports/[1-5]?ms=500' -H 'X-User: bob' {codes}\n"
     )?;
     writeln!(out, "  # Too much: tests get 503s, and what is critical passes meanwhile.")?;
     writeln!(
         out,
-        "  (curl -sZ --parallel-immediate --parallel-max 60 '{at}/sandbox/[1-600]' {codes} | sort | uniq -c) &"
+        "  (curl -sZ --no-progress-meter --parallel-immediate --parallel-max 60 '{at}/sandbox/[1-6000]' {codes} | sort | uniq -c) &"
     )?;
     writeln!(out, "  curl -s '{at}/checkout/[1-5]' {codes}; wait\n")?;
     writeln!(out, "  # Who decided what.")?;

@@ -109,7 +109,7 @@ section! {
     /// What each limiter does, and what stops them all.
     LimiterSwitches {
         /// Whether everything is switched off: every request passes.
-        off: bool = "false",
+        kill: bool = "false",
         /// Limits of requests over time.
         rate: LimiterMode = "enforce",
         /// Limits of requests in flight.
