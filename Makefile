@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 # What is optional and tested nevertheless.
-REDIS = tidegate-stores/redis
+OPTIONAL = tidegate-doors/protection-layer,tidegate-stores/fleet
 
 .PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
@@ -30,22 +30,23 @@ fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
 lint: ## Clippy on everything, warnings are errors
-	$(CARGO) clippy --locked --workspace --all-targets --features $(REDIS) --quiet -- --deny warnings
+	$(CARGO) clippy --locked --workspace --all-targets --features $(OPTIONAL) --quiet -- --deny warnings
 
 docs: ## Build the API docs, warnings are errors
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(REDIS) --quiet
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(OPTIONAL) --quiet
 
 features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
+	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
 	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
-	for door in tower-layer rls http-api debug gateway server traces; do \
+	for door in tower-layer protection-layer rls http-api debug gateway server traces; do \
 		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
 	done
 
 unit: tools ## Every test
-	$(CARGO) test --locked --workspace --features $(REDIS) --quiet
+	$(CARGO) test --locked --workspace --features $(OPTIONAL) --quiet
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const EDGES: &[(&str, &[&str])] = &[
     ("algorithms", &[]),
     ("rules", &["algorithms"]),
-    ("stores", &["algorithms"]),
+    ("stores", &["algorithms", "overload"]),
     ("overload", &["algorithms"]),
     ("engine", &["algorithms", "overload", "rules", "stores"]),
     ("doors", &["engine", "overload", "rules"]),

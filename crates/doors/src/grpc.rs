@@ -4,6 +4,9 @@
 //! The pushback field keeps clients with a retry policy from asking too early
 //! (gRFC A6).
 
+#[cfg(any(feature = "gateway", feature = "protection-layer", feature = "rls"))]
+pub(crate) mod timeout;
+
 use std::fmt::Write;
 
 use bytes::{Bytes, BytesMut};

@@ -3,7 +3,8 @@
 //! [`Notice`] is what a client is told of a verdict; [`HeaderSet`] puts it into
 //! header fields, [`problem_answer`] into an HTTP answer and [`grpc_answer`]
 //! into one of gRPC. [`RateLimitLayer`] is the door for services that run in
-//! the same process: any tower service of HTTP requests. Those that ask over a
+//! the same process: any tower service of HTTP requests; `ProtectionLayer` protects the same
+//! services from overload. Those that ask over a
 //! network come through `rls` (gRPC, as Envoy asks) or `HttpApi` (JSON);
 //! operators come through `DebugDoor`. `gateway` is a reverse proxy in front of an API that knows
 //! nothing of limits. `server` puts doors behind sockets. Each
@@ -23,6 +24,8 @@ mod headers;
 
 mod grpc;
 mod problem;
+#[cfg(any(feature = "gateway", feature = "protection-layer"))]
+mod refusals;
 
 #[cfg(feature = "debug")]
 mod debug;
@@ -58,6 +61,10 @@ pub use http_api::{
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;
+#[cfg(feature = "protection-layer")]
+pub use tower_layer::{
+    Arriving, Protected, ProtectedFuture, ProtectionLayer, Screened, ScreeningLayer,
+};
 #[cfg(feature = "tower-layer")]
 pub use tower_layer::{LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer};
 #[cfg(feature = "traces")]

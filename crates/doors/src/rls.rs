@@ -17,14 +17,13 @@
 //! | what is asked → the engine's request | `asked` |
 //! | verdict → answer | `answer`, `metadata` |
 //! | answer → bytes | `encode`; `json` |
-//! | calls, deadlines, errors | `service`, `deadline`, `failure`, `body` |
+//! | calls, deadlines, errors | `service`, `failure`, `body` |
 //!
 //! Sockets, TLS and limits on connections are the server's.
 
 mod answer;
 mod asked;
 mod body;
-mod deadline;
 mod decode;
 mod encode;
 mod failure;

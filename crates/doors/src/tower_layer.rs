@@ -7,16 +7,25 @@
 //! the way: an error, a panic, a client that goes away.
 //!
 //! Rules, counters and switches belong to the engine, which the layer shares
-//! with everyone who has a handle to it.
+//! with everyone who has a handle to it. What a rule says under `when_over` is for the
+//! gateway: here, who is over a limit is refused.
+//!
+//! `protection` is another layer, for what the service itself can take.
 
 mod settings;
 
 mod answer;
 mod body;
 mod future;
+#[cfg(feature = "protection-layer")]
+mod protection;
 mod service;
 
 pub use body::LimitedBody;
 pub use future::RateLimitFuture;
+#[cfg(feature = "protection-layer")]
+pub use protection::{
+    Arriving, Protected, ProtectedFuture, ProtectionLayer, Screened, ScreeningLayer,
+};
 pub use service::RateLimit;
 pub use settings::{LimitError, RateLimitLayer};

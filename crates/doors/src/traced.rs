@@ -18,7 +18,7 @@ use opentelemetry::propagation::Extractor;
 use opentelemetry::trace::{SpanKind, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use pin_project_lite::pin_project;
-use tidegate_engine::{Observer, Outcome, Verdict};
+use tidegate_engine::{Observer, Outcome, Verb, Verdict};
 
 /// A door whose requests are traced.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ where
 pub struct SpanNotes;
 
 impl Observer for SpanNotes {
-    fn observe(&self, request: &tidegate_engine::Request<'_>, verdict: &Verdict) {
+    fn observe(&self, _: Verb, request: &tidegate_engine::Request<'_>, verdict: &Verdict) {
         Context::map_current(|context| {
             let span = context.span();
             if !span.is_recording() {

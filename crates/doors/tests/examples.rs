@@ -5,6 +5,10 @@
 mod axum_service;
 
 #[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/protected_service.rs"]
+mod protected_service;
+
+#[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../examples/tonic_service.rs"]
 mod tonic_service;
 
@@ -54,4 +58,21 @@ async fn the_tonic_service_refuses_with_a_status_that_clients_understand() {
                    The limit \"hourly\" allows 3 per 3600s. Try again in ";
     assert!(answers[3].starts_with(refused), "{}", answers[3]);
     assert_eq!(answers[4], "bob: serving, 2 left");
+}
+
+#[tokio::test]
+async fn the_protected_service_serves_payments_and_sheds_the_rest_while_it_is_full() {
+    let answers = protected_service::demo().await.unwrap();
+    let (shed, head, health) = (&answers[0], &answers[1], &answers[2]);
+    assert!(shed.contains("HTTP/1.1 503 Service Unavailable"), "{shed}");
+    for part in ["x-tidegate-shed: get", "\nretry-after: ", "application/problem+json"] {
+        assert!(shed.contains(part) && head.contains(part), "{shed}\n{head}");
+    }
+    assert!(shed.contains("\"code\":\"queue_") && shed.ends_with('}'), "{shed}");
+    assert!(head.ends_with("\n\n"), "a body after HEAD: {head}");
+    assert!(health.contains("HTTP/1.1 200 OK"), "{health}");
+    for served in &answers[3..] {
+        assert!(served.contains("HTTP/1.1 200 OK") && served.ends_with("done\n"), "{served}");
+    }
+    assert_eq!(answers.len(), 8);
 }

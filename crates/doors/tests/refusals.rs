@@ -184,3 +184,16 @@ async fn a_described_request_need_not_be_wrapped_in_an_option() {
     );
     assert_eq!(send(&layer.layer(hello()), get("/")).await.status, 429);
 }
+
+#[tokio::test]
+async fn who_is_over_a_limit_is_refused_whatever_the_rule_says_for_the_gateway() {
+    for when_over in ["refuse", "delay", "queue"] {
+        let limit = format!(
+            "{{algorithm: token_bucket, unit: minute, requests_per_unit: 1, when_over: {when_over}}}"
+        );
+        let service = layer(&user_limits(&limit)).layer(hello());
+        assert_eq!(send(&service, get("/")).await.status, 200);
+        let refused = send(&service, get("/")).await;
+        assert_eq!((refused.status, refused.field("retry-after")), (429, Some("60")));
+    }
+}

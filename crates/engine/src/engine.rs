@@ -63,7 +63,8 @@ pub struct Target<'a> {
     pub domain: &'a str,
     /// The rule's path, as verdicts show it.
     pub path: &'a str,
-    /// One limit by its name; all limits of the rule when not given.
+    /// One limit by its name, or by its place from 1 if it has none; all limits
+    /// of the rule when not given.
     pub limit: Option<&'a str>,
 }
 
@@ -269,9 +270,10 @@ impl<S, C: Clock> Engine<S, C> {
         let mut switched = 0;
         for limit in snapshot.limits() {
             let Some(rule) = snapshot.rule(limit.rule) else { continue };
-            let name = limit.name.map(|name| snapshot.name(name));
-            let named = target.limit.is_none() || target.limit == name;
-            if rule.domain() == target.domain && rule.path() == target.path && named {
+            if rule.domain() != target.domain || rule.path() != target.path {
+                continue;
+            }
+            if target.limit.is_none_or(|name| name == snapshot.limit_name(rule, limit)) {
                 change(&mut set, limit);
                 loaded.set_switch(limit, set.of(limit));
                 switched += 1;
@@ -345,10 +347,10 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn tell(&self, request: &Request<'_>, verdict: &Verdict) {
+    fn tell(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
         if let Some(observer) = &self.observer {
             // An observer that panics changes no verdict.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(request, verdict)));
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verb, request, verdict)));
         }
     }
 }
@@ -375,7 +377,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
             self.give_up(verdict, request, undecided);
         }
-        self.tell(request, verdict);
+        self.tell(verb, request, verdict);
     }
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
@@ -499,7 +501,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         } else if let Err(undecided) = self.try_fill(&mut verdict, verb, request).await {
             self.give_up(&mut verdict, request, undecided);
         }
-        self.tell(request, &verdict);
+        self.tell(verb, request, &verdict);
         verdict
     }
 

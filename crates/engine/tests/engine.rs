@@ -311,6 +311,27 @@ fn one_limit_is_switched_by_its_name_and_an_unknown_one_is_an_error() {
 }
 
 #[test]
+fn a_limit_without_a_name_is_switched_by_its_place() {
+    let (engine, _clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {requests_per_unit: 2, unit: minute}
+      - {requests_per_unit: 4, unit: hour}
+",
+    );
+    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    let first = Target { domain: "api", path: "user", limit: Some("1") };
+    assert_eq!(engine.set_switch(first, off), Ok(1));
+    assert_eq!(admitted(&engine, 9, &[("user", "ada")]), 4);
+    for unknown in ["0", "3", "01", ""] {
+        assert!(engine.set_switch(Target { limit: Some(unknown), ..first }, off).is_err());
+    }
+}
+
+#[test]
 fn a_percentage_enforces_for_the_same_keys_each_time_and_for_that_share_of_them() {
     let text = "
 domain: api
@@ -665,7 +686,7 @@ struct Counting {
 }
 
 impl Observer for Counting {
-    fn observe(&self, _: &Request<'_>, verdict: &Verdict) {
+    fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
         assert!(verdict.is_admitted(), "an observer that panics changes no verdict");

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_algorithms::Nanos;
 
 use crate::category::Category;
+use crate::histogram::{Histogram, HistogramCell};
 use crate::mode::Limiter;
 use crate::shards::{SHARDS, shard};
 use crate::worker_shedder::Acting;
@@ -148,42 +149,12 @@ pub const LATENCY_BUCKETS: [Nanos; 12] = [
     Nanos::MAX,
 ];
 
-/// How long requests of one category took that were done in time. Refusals are not in it:
-/// they are quick, and would make the others look good.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
-    /// Requests in each bucket of [`LATENCY_BUCKETS`]; not summed up.
-    pub counts: [u64; 12],
-    /// All of their time together.
-    pub sum: Nanos,
-}
-
-impl Latency {
-    /// How many were done in time.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-}
+/// How long requests of one category took that were done in time, by [`LATENCY_BUCKETS`].
+/// Refusals are not in it: they are quick, and would make the others look good.
+pub type Latency = Histogram<12>;
 
 /// Counts latencies of one category.
-#[derive(Debug, Default)]
-pub(crate) struct LatencyCell {
-    counts: [AtomicU64; 12],
-    sum: AtomicU64,
-}
-
-impl LatencyCell {
-    pub(crate) fn take_in(&self, time: Nanos) {
-        let bucket = LATENCY_BUCKETS.partition_point(|end| *end < time);
-        self.counts[bucket.min(LATENCY_BUCKETS.len() - 1)].fetch_add(1, Relaxed);
-        self.sum.fetch_add(time.get(), Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> Latency {
-        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
-        Latency { counts, sum: Nanos::new(self.sum.load(Relaxed)) }
-    }
-}
+pub(crate) type LatencyCell = HistogramCell<12>;
 
 #[cfg(test)]
 mod tests {
@@ -201,16 +172,5 @@ mod tests {
         }
         let counts: Vec<u64> = decisions.read().iter().map(|kind| kind.count).collect();
         assert_eq!(counts, (1..=96).collect::<Vec<u64>>());
-    }
-
-    #[test]
-    fn latencies_fall_into_their_buckets() {
-        let cell = LatencyCell::default();
-        for time in [Nanos::ZERO, Nanos::from_millis(15), Nanos::from_secs(60)] {
-            cell.take_in(time);
-        }
-        let read = cell.read();
-        assert_eq!((read.counts[0], read.counts[4], read.counts[11]), (1, 1, 1));
-        assert_eq!(read.count(), 3);
     }
 }

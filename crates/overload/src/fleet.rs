@@ -72,7 +72,7 @@ pub struct Report {
     /// What it could have used since the last beat: the most at once and what was
     /// refused.
     pub demand: u64,
-    /// The grant by which it decides at present.
+    /// By what it decides at present: below how many in flight it admits.
     pub held: u64,
 }
 

@@ -18,6 +18,7 @@
 //! | `adaptive_limit` | a gate's limit that finds itself: [`AdaptiveLimit`] |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
 //! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
+//! | `histogram` | times in buckets: [`Histogram`] |
 //! | `protection` | all of them in order: [`Protection`] |
 //! | `run`, `steady_clock` | at the edge: who calls the loops on tokio, a clock that never steps |
 //!
@@ -54,6 +55,7 @@
 //! # }
 //! ```
 
+mod histogram;
 mod mix;
 mod shards;
 
@@ -93,6 +95,7 @@ pub use gate::{
     Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
     SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
 };
+pub use histogram::Histogram;
 pub use mode::{Limiter, Mode, Percent};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;

@@ -10,6 +10,13 @@ const START: Timestamp = Timestamp::from_secs(1_000);
 const CAPACITIES: [u64; 4] = [100, 60, 20, 1];
 const BEAT: Nanos = Nanos::from_millis(200);
 
+/// Whether the board's answer reaches the node.
+#[derive(Clone, Copy)]
+enum Heard {
+    Yes,
+    No,
+}
+
 struct Fleet {
     board: Board,
     nodes: Vec<Arc<FleetShedder>>,
@@ -30,10 +37,17 @@ impl Fleet {
     }
 
     fn beat(&mut self, node: usize) {
+        self.beat_and(node, Heard::Yes);
+    }
+
+    fn beat_and(&mut self, node: usize, heard: Heard) {
         let shedder = &self.nodes[node];
         let report = shedder.report(node as u64, self.now);
         let grant = self.board.beat(self.now, &report).expect("a small fleet");
-        shedder.accept(self.now, &grant);
+        match heard {
+            Heard::Yes => shedder.accept(self.now, &grant),
+            Heard::No => shedder.miss_beat(),
+        }
     }
 
     /// Every node beats, a fifth of a second later.
@@ -142,5 +156,30 @@ proptest! {
         }
         fleet.held.clear();
         prop_assert_eq!(fleet.in_flight(), 0);
+    }
+
+    #[test]
+    fn nodes_stay_within_the_pool_though_answers_are_lost(
+        steps in prop::collection::vec((0usize..4, 0usize..60, 0usize..60, any::<[bool; 4]>()), 1..300),
+    ) {
+        let mut fleet = Fleet::new();
+        fleet.round();
+        let mut silent = [0; 4];
+        for (step, (node, come, go, lost)) in steps.into_iter().enumerate() {
+            fleet.leave(node, go);
+            fleet.enter(node, Category::Post, come);
+            if step % 2 == 1 {
+                fleet.now = fleet.now.after(BEAT);
+                for node in 0..4 {
+                    // Fewer in a row than a grant lasts: what then is said elsewhere.
+                    let heard = if lost[node] && silent[node] < 6 { Heard::No } else { Heard::Yes };
+                    silent[node] = match heard { Heard::Yes => 0, Heard::No => silent[node] + 1 };
+                    fleet.beat_and(node, heard);
+                }
+            }
+            let goes_by: u64 = fleet.nodes.iter().map(|node| node.admit_below(fleet.now)).sum();
+            prop_assert!(goes_by <= POOL, "{goes_by}");
+            prop_assert!(fleet.in_flight() <= POOL, "{}", fleet.in_flight());
+        }
     }
 }

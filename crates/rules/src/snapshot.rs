@@ -1,5 +1,6 @@
 //! All rules, compiled: immutable, and cheap to ask.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -93,6 +94,15 @@ impl Snapshot {
     /// The text of a limit's name.
     pub fn name(&self, id: NameId) -> &str {
         self.names.get(id.index()).map_or("", |name| name)
+    }
+
+    /// What a limit is called within its rule: its name, or else its place, from 1.
+    pub fn limit_name(&self, rule: &Rule, limit: &RuleLimit) -> Cow<'_, str> {
+        if let Some(name) = limit.name {
+            return Cow::Borrowed(self.name(name));
+        }
+        let place = rule.limits().iter().position(|id| *id == limit.id).unwrap_or(0);
+        Cow::Owned((place + 1).to_string())
     }
 
     /// Whether the metrics of any rule show values of requests.

@@ -1,6 +1,6 @@
 //! `overload` on the command line: from words to options, from a report to files.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::overload::{
@@ -68,7 +68,6 @@ impl OverloadArguments {
     /// When the tables or the files cannot be written.
     pub fn run(&self, out: &mut impl Write) -> io::Result<()> {
         let report = run(&self.options(), &show);
-        eprintln!();
         writeln!(out, "{}", report.render(self.format))?;
         let Some(folder) = &self.out else { return Ok(()) };
         let named = |error: io::Error| {
@@ -100,9 +99,17 @@ impl OverloadArguments {
     }
 }
 
+/// One line that changes on a terminal, one for each scenario elsewhere.
 fn show(progress: Progress) {
     let Progress { scenario, done, of } = progress;
-    eprint!("\r{}: {done} of {of}   ", scenario.name());
+    if io::stderr().is_terminal() {
+        eprint!("\r{}: {done} of {of}   ", scenario.name());
+    } else if done == of {
+        eprint!("{}: {of} episodes played", scenario.name());
+    }
+    if done == of {
+        eprintln!();
+    }
 }
 
 fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {

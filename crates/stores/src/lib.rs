@@ -5,7 +5,8 @@
 //! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
 //! in this process. With the feature `redis`, `RedisStore` keeps it where many
 //! processes share it, and with `shared`, `SharedStore` stands before such a
-//! store and asks it less often.
+//! store and asks it less often. With `fleet`, `RedisBoard` divides a fleet's
+//! capacity between its nodes there.
 
 mod fingerprint;
 
@@ -26,6 +27,8 @@ pub use batch::{
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+#[cfg(feature = "fleet")]
+pub use redis::RedisBoard;
 #[cfg(feature = "redis")]
 pub use redis::{
     CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, RedisAddress,

@@ -12,6 +12,8 @@
 //! are not here.
 
 mod across;
+#[cfg(feature = "fleet")]
+mod board;
 mod codec;
 mod courier;
 mod exchange;
@@ -40,6 +42,8 @@ use courier::Courier;
 use exchange::{Exchange, Limits};
 use held::HeldSlots;
 
+#[cfg(feature = "fleet")]
+pub use board::RedisBoard;
 pub use courier::{CourierFigures, Histogram};
 pub use held::HeldCounts;
 pub use link::LinkState;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_doors::{Health, Meter, Observations, ObservationsConfig, SpanNotes};
-use tidegate_engine::{NearLimit, Observer, Request, Verdict};
+use tidegate_engine::{NearLimit, Observer, Request, Verb, Verdict};
 
 use super::SharedEngine;
 use super::counters::{Counters, budget_bytes};
@@ -58,10 +58,10 @@ struct Watching {
 }
 
 impl Observer for Watching {
-    fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
-        self.observations.observe(request, verdict);
+    fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
+        self.observations.observe(verb, request, verdict);
         if self.traced {
-            SpanNotes.observe(request, verdict);
+            SpanNotes.observe(verb, request, verdict);
         }
     }
 }

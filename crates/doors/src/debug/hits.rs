@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_engine::{Clock, Engine, Tally};
 
-use super::observations::{OTHERS, limit_name};
+use super::observations::OTHERS;
 
 /// The limit that hits belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ impl HitsReading {
                 HitLimit {
                     domain: rule.domain().to_owned(),
                     rule: rule.path().to_owned(),
-                    limit: limit_name(snapshot, rule, limit),
+                    limit: snapshot.limit_name(rule, limit).into_owned(),
                 }
             } else {
                 HitLimit {

@@ -14,9 +14,7 @@ mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::{
-    Observer, Request, Rule, RuleLimit, Ruling, Snapshot, StoreError, Undecided, Verdict,
-};
+use tidegate_engine::{Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict};
 
 use refusals::Refusals;
 use unknown::UnknownDomains;
@@ -153,7 +151,7 @@ impl Default for Observations {
 }
 
 impl Observer for Observations {
-    fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+    fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
         if verdict.is_switched_off() {
             return;
         }
@@ -165,6 +163,11 @@ impl Observer for Observations {
         }
         if !verdict.domain_is_known() {
             return self.unknown.count(request.domain, request.descriptors.len());
+        }
+        match verb {
+            Verb::Check | Verb::Take | Verb::Charge => {}
+            // Who looks or gives back is neither admitted nor refused.
+            Verb::Peek | Verb::Refund | Verb::Reset => return,
         }
         self.refusals.observe(request, verdict);
         if verdict.snapshot().shows_values() {
@@ -181,19 +184,8 @@ fn rule_label<'v>(verdict: &'v Verdict, ruling: &Ruling) -> &'v str {
 /// What a ruling's limit is called.
 fn limit_label(verdict: &Verdict, ruling: &Ruling) -> String {
     match (verdict.rule(ruling), verdict.limit(ruling)) {
-        (Some(rule), Some(limit)) => limit_name(verdict.snapshot(), rule, limit),
+        (Some(rule), Some(limit)) => verdict.snapshot().limit_name(rule, limit).into_owned(),
         _ => String::new(),
-    }
-}
-
-/// What a limit is called within its rule: its name, or else its place.
-pub(super) fn limit_name(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
-    match limit.name {
-        Some(name) => snapshot.name(name).to_owned(),
-        None => {
-            let place = rule.limits().iter().position(|id| *id == limit.id).unwrap_or(0);
-            (place + 1).to_string()
-        }
     }
 }
 

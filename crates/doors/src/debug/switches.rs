@@ -25,8 +25,8 @@ pub(super) struct SwitchesReading {
 struct SwitchedLimit {
     domain: String,
     path: String,
-    /// Its name, if it has one.
-    limit: Option<String>,
+    /// Its name, or its place in the rule.
+    limit: String,
     mode: &'static str,
     enforce_percent: u8,
     /// What the rule file says.
@@ -45,7 +45,7 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
         limits.push(SwitchedLimit {
             domain: rule.domain().to_owned(),
             path: rule.path().to_owned(),
-            limit: limit.name.map(|name| snapshot.name(name).to_owned()),
+            limit: snapshot.limit_name(rule, limit).into_owned(),
             mode: switch.mode.as_str(),
             enforce_percent: switch.enforce_percent,
             written: Written { mode: limit.mode.as_str(), enforce_percent: limit.enforce_percent },

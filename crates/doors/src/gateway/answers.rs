@@ -1,16 +1,13 @@
 //! What is said in place of an upstream.
 //!
-//! The words for each cause are fixed (`words`), so every answer that needs no number of its
+//! The words for each cause are fixed (`refusals`), so every answer that needs no number of its
 //! own is written when its route is made, in each form; the same answer again costs a shared
 //! pointer. The answer of a limit is written when the limit first refuses. What differs each
 //! time stands in fields: when to ask again, and what is left.
 
 mod fault;
-mod grpc;
-mod retry;
 mod shape;
 mod template;
-mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,12 +23,11 @@ use parking_lot::RwLock;
 use super::body::GatewayBody;
 use super::settings::AnswerSettings;
 use crate::notice::Notice;
+pub(super) use crate::refusals::{Cause, Retry};
+use crate::refusals::{Words, grpc_status, retry};
 pub(super) use fault::Fault;
-pub(super) use retry::Retry;
 pub(super) use shape::{Asker, Shape};
 use template::{Template, TemplateError};
-pub(super) use words::Cause;
-use words::Words;
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -178,7 +174,7 @@ impl Written {
             status: words.status,
             json: json.write(words),
             html: html.write(words),
-            grpc_code: grpc::code(words.status),
+            grpc_code: grpc_status::code(words.status),
             message: HeaderValue::from_maybe_shared(message)
                 .unwrap_or(HeaderValue::from_static("")),
         }
@@ -198,7 +194,7 @@ impl Written {
             }
             Some(Retry::After(seconds)) => {
                 headers.insert(GRPC_PUSHBACK, retry::millis(seconds));
-                let details = grpc::details(self.grpc_code, &self.message, seconds);
+                let details = grpc_status::details(self.grpc_code, &self.message, seconds);
                 headers.insert(GRPC_DETAILS, details);
             }
         }

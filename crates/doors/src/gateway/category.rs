@@ -11,8 +11,7 @@ use tidegate_overload::{Caller, Category};
 
 use super::describe::{Needs, Seen, value_of};
 use super::settings::{CategoryRule, CategorySettings, Problems, RouteSettings, ValueFrom};
-
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+use crate::grpc;
 
 /// How requests are told apart.
 #[derive(Debug)]
@@ -80,7 +79,7 @@ impl Categories {
             let text = head.headers.get(field)?.to_str().ok()?;
             text.trim().parse().ok().map(Duration::from_millis)
         };
-        let grpc = || grpc_timeout(head.headers.get(GRPC_TIMEOUT)?.to_str().ok()?);
+        let grpc = || grpc::timeout::of(&head.headers);
         self.settings.timeout_field.as_ref().and_then(millis).or_else(grpc)
     }
 
@@ -118,38 +117,4 @@ fn usual(head: &Parts) -> Category {
 fn named(value: &HeaderValue) -> Option<Category> {
     let name = value.to_str().ok()?;
     Category::ALL.into_iter().find(|category| category.name().eq_ignore_ascii_case(name))
-}
-
-/// Up to eight digits and a unit.
-fn grpc_timeout(text: &str) -> Option<Duration> {
-    let unit = text.chars().next_back()?;
-    let number = text.strip_suffix(unit)?;
-    if number.len() > 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        'H' => Duration::from_secs(number.saturating_mul(3_600)),
-        'M' => Duration::from_secs(number.saturating_mul(60)),
-        'S' => Duration::from_secs(number),
-        'm' => Duration::from_millis(number),
-        'u' => Duration::from_micros(number),
-        'n' => Duration::from_nanos(number),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grpc_timeouts_are_read_in_every_unit() {
-        assert_eq!(grpc_timeout("2H"), Some(Duration::from_secs(7_200)));
-        assert_eq!(grpc_timeout("99999999S"), Some(Duration::from_secs(99_999_999)));
-        assert_eq!(grpc_timeout("250m"), Some(Duration::from_millis(250)));
-        for text in ["", "S", "-1S", "1", "999999999S", "1s", "1é"] {
-            assert_eq!(grpc_timeout(text), None, "{text}");
-        }
-    }
 }

@@ -201,13 +201,7 @@ where
 
     /// The answer to a request that we are too busy for.
     pub(super) fn shed(&self, passport: Passport, refusal: &Refusal) -> Answer {
-        let cause = match refusal.cause {
-            tidegate_overload::Cause::ShedWorker => Cause::Worker,
-            tidegate_overload::Cause::ShedFleet => Cause::Fleet,
-            tidegate_overload::Cause::QueueFull => Cause::QueueFull,
-            tidegate_overload::Cause::QueueTimeout => Cause::QueueTimeout,
-            tidegate_overload::Cause::Deadline => Cause::Deadline,
-        };
+        let cause = Cause::from(refusal.cause);
         let retry = Retry::After(refusal.retry_after.as_secs_ceil().max(1));
         let answers = self.answers_of(passport.place);
         let mut answer = answers.refused(cause, retry, &passport.asker);

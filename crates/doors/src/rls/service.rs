@@ -23,7 +23,6 @@ use tower_service::Service as _;
 use super::answer::{Answer, Code};
 use super::asked::{Asked, OwnLimits, RefusedHits};
 use super::body::RlsBody;
-use super::deadline;
 use super::decode::decode;
 use super::encode::encode;
 use super::failure::{Failure, GRPC, refuse};
@@ -32,10 +31,10 @@ use super::health::HealthHandle;
 use super::json;
 use super::routes::routes;
 use super::settings::RlsSettings;
+use crate::grpc::timeout;
 use crate::meter::{Answered, Meter};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// Says whether rules were loaded, also those of no domain.
@@ -254,7 +253,7 @@ where
     fn limit<B>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
         let started = self.shared.engine.clock().now();
         let headers = request.headers();
-        let deadline = match headers.get(TIMEOUT).map(deadline::parse) {
+        let deadline = match headers.get(timeout::FIELD).map(timeout::parse) {
             None => Ok(None),
             // There is no time to decide: nothing must be charged either.
             Some(Some(Duration::ZERO)) => Err(Failure::late()),

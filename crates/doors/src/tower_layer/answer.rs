@@ -28,7 +28,7 @@ pub(super) fn refuse<T, C>(
 }
 
 /// The same answer without its body, whose length it still tells.
-fn without_body(mut answer: Response<Bytes>) -> Response<Bytes> {
+pub(super) fn without_body(mut answer: Response<Bytes>) -> Response<Bytes> {
     let length = std::mem::take(answer.body_mut()).len();
     answer.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
     answer

@@ -9,8 +9,34 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tidegate_engine::{Clock, CounterStore, Permit};
 
-/// The slots of a request, if it has any, whatever the store and the clock. Dropping gives them back.
-pub(super) struct Held(Option<Box<dyn Send + Sync>>);
+/// How an answer's body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// To its last byte.
+    Whole,
+    /// With an error.
+    Broken,
+    /// Nobody wanted the rest.
+    Dropped,
+}
+
+/// What a request holds until its answer has ended.
+pub(super) trait Holding: Send + Sync {
+    /// Gives it back.
+    fn end(self: Box<Self>, end: End);
+}
+
+impl<S, C> Holding for Permit<S, C>
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    /// Slots come back however it ended.
+    fn end(self: Box<Self>, _end: End) {}
+}
+
+/// What a request holds, if anything, whatever it is. Dropping gives it back.
+pub(super) struct Held(Option<Box<dyn Holding>>);
 
 impl Held {
     /// Nothing is boxed for requests that hold nothing, which are most.
@@ -19,17 +45,27 @@ impl Held {
         S: CounterStore + Send + Sync + 'static,
         C: Clock + Send + Sync + 'static,
     {
-        let permit: Option<Box<dyn Send + Sync>> =
-            if permit.is_empty() { None } else { Some(Box::new(permit)) };
-        Held(permit)
+        if permit.is_empty() { Held::nothing() } else { Held::holding(permit) }
+    }
+
+    pub(super) fn holding(holding: impl Holding + 'static) -> Self {
+        Held(Some(Box::new(holding)))
     }
 
     pub(super) const fn nothing() -> Self {
         Held(None)
     }
 
-    fn give_back(&mut self) {
-        self.0 = None;
+    fn give_back(&mut self, end: End) {
+        if let Some(held) = self.0.take() {
+            held.end(end);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(End::Dropped);
     }
 }
 
@@ -40,7 +76,7 @@ impl fmt::Debug for Held {
 }
 
 pin_project! {
-    /// The service's body or that of a refusal. The request's slots are given
+    /// The service's body or that of a refusal. What the request holds is given
     /// back when it has ended or is dropped.
     #[derive(Debug)]
     pub struct LimitedBody<B> {
@@ -64,7 +100,7 @@ impl<B: Body> LimitedBody<B> {
     pub(super) fn of_service(body: B, mut held: Held) -> Self {
         // Nobody polls a body that says that it is empty.
         if body.is_end_stream() {
-            held.give_back();
+            held.give_back(End::Whole);
         }
         LimitedBody { source: Source::Service { body }, held }
     }
@@ -99,8 +135,11 @@ where
             }
         };
         let frame = ready!(body.as_mut().poll_frame(context));
-        if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-            this.held.give_back();
+        match &frame {
+            Some(Err(_)) => this.held.give_back(End::Broken),
+            None => this.held.give_back(End::Whole),
+            Some(Ok(_)) if body.is_end_stream() => this.held.give_back(End::Whole),
+            Some(Ok(_)) => {}
         }
         Poll::Ready(frame)
     }

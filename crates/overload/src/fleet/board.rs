@@ -4,6 +4,9 @@
 //! What always holds: no beat raises the sum of the grants above the pool. It can
 //! lie above it only after capacity has left, and then falls with every beat.
 //!
+//! A grant shrinks in two beats: the first tells the node, and only when the node
+//! says that it goes by it do others get the difference. An answer may be lost.
+//!
 //! What nobody wants is handed out too, by capacity. Otherwise a burst between two
 //! beats would be refused while the fleet is idle.
 
@@ -52,7 +55,7 @@ impl Board {
     /// # Errors
     /// When there are [`NODES_MAX`] live nodes, and this is another one.
     pub fn beat(&mut self, now: Timestamp, report: &Report) -> Result<Grant, BoardError> {
-        self.rows.retain(|_, row| row.expires > now);
+        self.settle(now);
         let before = self.rows.get(&report.node).copied();
         if before.is_none() && self.rows.len() >= NODES_MAX {
             return Err(BoardError::Full);
@@ -63,8 +66,9 @@ impl Board {
         let row = Row { capacity, in_flight, demand, grant, expires, growing };
         self.rows.insert(report.node, row);
         let fits = self.wanted(now, report, before.is_some()).min(self.available(report.node));
-        // What is running cannot be taken away, but nothing is added to it.
-        let grant = fits.max(in_flight.min(grant));
+        // What runs cannot be taken away, and what the node still goes by is not
+        // for others. Nothing is added to it.
+        let grant = fits.max(in_flight.max(report.held).min(grant));
         if let Some(row) = self.rows.get_mut(&report.node) {
             row.grant = grant;
         }
@@ -91,6 +95,18 @@ impl Board {
     /// How many nodes are alive, as of the last beat.
     pub fn nodes(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Drops nodes that were not heard of. If the clock was put back, nothing lasts longer
+    /// than what begins now.
+    fn settle(&mut self, now: Timestamp) {
+        let latest = now.after(self.settings.lease);
+        self.learning_until = self.learning_until.min(latest);
+        self.rows.retain(|_, row| {
+            row.expires = row.expires.min(latest);
+            row.growing = row.growing.min(now);
+            row.expires > now
+        });
     }
 
     fn capacity(&self) -> u64 {

@@ -26,7 +26,6 @@ pub struct FleetShedder {
     /// Refused since the last report.
     refused: AtomicU64,
     admit_below: AtomicU64,
-    granted: AtomicU64,
     /// When the grant is not used any more. The end of time while there was none: the
     /// node is alone.
     usable_until: AtomicU64,
@@ -66,7 +65,6 @@ impl FleetShedder {
             peak: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             admit_below: AtomicU64::new(0),
-            granted: AtomicU64::new(0),
             usable_until: AtomicU64::new(u64::MAX),
             renewed: AtomicU64::new(0),
             pool: AtomicU64::new(0),
@@ -124,8 +122,7 @@ impl FleetShedder {
         let in_flight = self.in_flight.load(Relaxed);
         let peak = self.peak.swap(in_flight, Relaxed).max(in_flight);
         let refused = self.refused.swap(0, Relaxed);
-        let fallback = now.as_nanos() >= self.usable_until.load(Relaxed);
-        let held = if fallback { self.safe_share() } else { self.granted.load(Relaxed) };
+        let held = self.admit_below(now);
         let capacity = self.capacity.load(Relaxed);
         Report { node, capacity, in_flight, demand: peak.saturating_add(refused), held }
     }
@@ -135,7 +132,6 @@ impl FleetShedder {
         self.pool.store(grant.pool, Relaxed);
         self.fleet_capacity.store(grant.fleet_capacity, Relaxed);
         self.fleet_used.store(grant.fleet_used, Relaxed);
-        self.granted.store(grant.grant, Relaxed);
         self.admit_below.store(grant.admit_below, Relaxed);
         self.renewed.store(sent.as_nanos(), Relaxed);
         let usable = Nanos::new(self.settings.lease.get() / 5 * 4);
@@ -155,7 +151,6 @@ impl FleetShedder {
             let own = self.settings.pool(capacity).max(1);
             self.pool.store(own, Relaxed);
             self.fleet_capacity.store(capacity, Relaxed);
-            self.granted.store(own, Relaxed);
             self.admit_below.store(own, Relaxed);
         }
     }

@@ -3,6 +3,7 @@
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::category::Category;
+use crate::histogram::Histogram;
 
 /// The last so many requests make the mean service time.
 const SERVICES: u64 = 128;
@@ -22,14 +23,9 @@ pub const WAIT_BUCKETS: [Nanos; 9] = [
     Nanos::MAX,
 ];
 
-/// How long requests of one category waited at the gate before they came in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
-    /// Requests in each bucket of [`WAIT_BUCKETS`]; not summed up.
-    pub counts: [u64; 9],
-    /// All waits together.
-    pub sum: Nanos,
-}
+/// How long requests of one category waited at the gate before they came in, by
+/// [`WAIT_BUCKETS`].
+pub type Waits = Histogram<9>;
 
 /// A number whose mean over time is wanted.
 #[derive(Debug)]
@@ -112,10 +108,7 @@ impl WaitTimes {
     }
 
     pub(super) fn take_in(&mut self, category: Category, wait: Nanos) {
-        let waits = &mut self.by_category[category.rank()];
-        let bucket = WAIT_BUCKETS.partition_point(|end| *end < wait);
-        waits.counts[bucket.min(WAIT_BUCKETS.len() - 1)] += 1;
-        waits.sum = Nanos::new(waits.sum.get().saturating_add(wait.get()));
+        self.by_category[category.rank()].take_in(&WAIT_BUCKETS, wait);
         self.window_sum = self.window_sum.saturating_add(wait.get());
         self.window_count += 1;
     }

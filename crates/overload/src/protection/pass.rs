@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_algorithms::{Clock, Timestamp};
 
 use crate::category::{Category, Level};
-use crate::decisions::LatencyCell;
+use crate::decisions::{LATENCY_BUCKETS, LatencyCell};
 use crate::fleet::Credit;
 use crate::gate::{Ending, Slot};
 use crate::worker_shedder::WorkerShedder;
@@ -80,7 +80,7 @@ impl<C: Clock> Pass<C> {
             other => other,
         };
         if ending == Ending::Succeeded {
-            work.latencies[work.category.rank()].take_in(now.since(work.since));
+            work.latencies[work.category.rank()].take_in(&LATENCY_BUCKETS, now.since(work.since));
         }
         if let Some(slot) = self.slot.take() {
             slot.finish(ending);

@@ -10,6 +10,8 @@ mod reply;
 mod request;
 mod state;
 
+#[cfg(feature = "fleet")]
+pub(super) use bytes::{Body, Reader, put};
 pub(super) use reply::{Reply, told_state};
 pub(super) use request::{Order, Request, Settled};
 pub(super) use state::{decode as decode_state, encode as encode_state};

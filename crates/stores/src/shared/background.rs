@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::SharedStore;
 use super::clock_watch::ClockWatch;
 use super::lease::{Errand, Leaving};
-use super::metrics::{add, count};
+use super::metrics::count;
 use super::region::flushed;
 use super::remote::Remote;
 use super::tally::Delta;
@@ -283,15 +283,20 @@ impl<R: Remote> SharedStore<R> {
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
         let deadline = Instant::now() + within;
         let results = self.gate.each(&self.remote, &batch, deadline, &self.counters).await;
-        let mut unsure = 0;
         for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
             match result {
-                Ok(answer) => self.outage.learn(check, &answer.decision, there),
-                Err(error) if error.may_have_run() => unsure += 1,
-                Err(_) => self.outage.owe(debt, self.nodes.live(), there),
+                Ok(answer) => {
+                    self.outage.learn(check, &answer.decision, there);
+                    self.outage.paid(debt);
+                }
+                // Charging it again could count it twice.
+                Err(error) if error.may_have_run() => {
+                    count(&self.counters.unsure);
+                    self.outage.paid(debt);
+                }
+                Err(_) => self.outage.unpaid(debt),
             }
         }
-        add(&self.counters.unsure, unsure);
     }
 
     /// Says that this node lives, and learns how many do. While the remote is

@@ -37,6 +37,8 @@ struct Share {
     state: State,
     /// Admitted here, and not charged at the remote.
     owed: u64,
+    /// Owed too, and on its way to the remote.
+    paying: u64,
     /// The remote was back since: it may know more than this share does.
     settled: bool,
 }
@@ -146,9 +148,10 @@ impl Outage {
         }
     }
 
-    /// What the remote has to be charged, up to so many keys, once it is back.
-    /// A share is kept until it is unused: should the remote fail again at
-    /// once, what was admitted here must not be forgotten.
+    /// What the remote has to be charged, up to so many keys, once it is back;
+    /// each of them is [`Self::paid`] or [`Self::unpaid`] afterwards. A share is
+    /// kept until it is unused: should the remote fail again at once, what was
+    /// admitted here must not be forgotten.
     pub(crate) fn settle(&self, keys_max: usize, now: Timestamp) -> Vec<Debt> {
         let mut debts = Vec::new();
         for mut part in self.shares.parts_in_turn() {
@@ -158,31 +161,36 @@ impl Outage {
                 }
                 debts.extend(share.debt(now));
                 share.settled = true;
-                share.state.idle_at() > now
+                share.paying > 0 || share.state.idle_at() > now
             });
         }
         debts
     }
 
-    /// The remote was not charged after all.
-    pub(crate) fn owe(&self, debt: &Debt, nodes: usize, now: Timestamp) {
-        let mut part = self.shares.lock(debt.key.fingerprint);
-        let room = part.has_room();
-        let check = Check::new(debt.key, &debt.limit, debt.units);
-        let share = match part.values.get_mut(&debt.key.fingerprint) {
-            Some(share) => share,
-            None if room => {
-                let share = Share::new(&check, State::Unused, nodes, now);
-                part.values.entry(debt.key.fingerprint).or_insert(share)
-            }
-            None => return,
-        };
-        share.apply(Verb::Charge, &check, now, Afterwards::Charge);
+    /// The remote was charged, or it may have been.
+    pub(crate) fn paid(&self, debt: &Debt) {
+        self.with_share(debt, |share| share.paying = 0);
+    }
+
+    /// The remote was not charged.
+    pub(crate) fn unpaid(&self, debt: &Debt) {
+        self.with_share(debt, |share| {
+            share.owed = share.owed.saturating_add(std::mem::take(&mut share.paying));
+        });
+    }
+
+    fn with_share(&self, debt: &Debt, act: impl FnOnce(&mut Share)) {
+        // A key that was reset meanwhile owes nothing.
+        if let Some(share) =
+            self.shares.lock(debt.key.fingerprint).values.get_mut(&debt.key.fingerprint)
+        {
+            act(share);
+        }
     }
 
     /// How many keys still have to be charged.
     pub(crate) fn owing(&self) -> usize {
-        let owing = |share: &&Share| share.owed > 0;
+        let owing = |share: &&Share| share.owed > 0 || share.paying > 0;
         self.shares.parts().map(|part| part.values.values().filter(owing).count()).sum()
     }
 }
@@ -191,7 +199,8 @@ impl Share {
     fn new(check: &Check<'_>, mut known: State, nodes: usize, now: Timestamp) -> Self {
         let share = share(check.limit, nodes);
         let state = share_of_state(check.limit, &mut known, &share, nodes, now);
-        Share { key: check.key, limit: check.limit.clone(), share, state, owed: 0, settled: false }
+        let (key, limit) = (check.key, check.limit.clone());
+        Share { key, limit, share, state, owed: 0, paying: 0, settled: false }
     }
 
     /// Goes on from what the remote told since, or from what was admitted here,
@@ -247,7 +256,10 @@ impl Share {
     fn debt(&mut self, now: Timestamp) -> Option<Debt> {
         let slots = matches!(self.limit.algorithm(), Algorithm::Concurrency(_));
         let units = std::mem::take(&mut self.owed).min(used(&self.share, &mut self.state, now));
-        let owes = units > 0 && !slots;
-        owes.then(|| Debt { key: self.key, limit: self.limit.clone(), units })
+        if units == 0 || slots {
+            return None;
+        }
+        self.paying = units;
+        Some(Debt { key: self.key, limit: self.limit.clone(), units })
     }
 }

@@ -35,6 +35,17 @@ pub(crate) struct Region<R> {
 struct Pending {
     key: Key,
     limit: Limit,
+    /// To be told.
+    units: u64,
+    /// On its way there.
+    telling: u64,
+}
+
+/// What the region is told of a key.
+#[derive(Debug)]
+struct Told {
+    key: Key,
+    limit: Limit,
     units: u64,
 }
 
@@ -53,7 +64,8 @@ impl<R: Remote> Region<R> {
                 count(&counters.dropped);
                 continue;
             }
-            let new = || Pending { key: delta.key, limit: delta.limit.clone(), units: 0 };
+            let new =
+                || Pending { key: delta.key, limit: delta.limit.clone(), units: 0, telling: 0 };
             let kept = pending.entry(key).or_insert_with(new);
             kept.limit.clone_from(&delta.limit);
             kept.units = kept.units.saturating_add(delta.outward);
@@ -83,16 +95,16 @@ impl<R: Remote> Region<R> {
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
         let results = self.gate.each(&self.remote, &batch, deadline, counters).await;
         let mut pending = self.pending.lock();
-        for (told, result) in told.into_iter().zip(results) {
+        for (told, result) in told.iter().zip(results) {
+            let Some(kept) = pending.get_mut(&told.key.fingerprint) else { continue };
+            kept.telling = 0;
             match result {
                 Ok(_) => {}
                 Err(error) if error.may_have_run() => count(&counters.unsure),
-                Err(_) => {
-                    let units = told.units;
-                    let kept =
-                        pending.entry(told.key.fingerprint).or_insert(Pending { units: 0, ..told });
-                    kept.units = kept.units.saturating_add(units);
-                }
+                Err(_) => kept.units = kept.units.saturating_add(told.units),
+            }
+            if kept.units == 0 {
+                pending.remove(&told.key.fingerprint);
             }
         }
     }
@@ -114,15 +126,21 @@ impl<R: Remote> Region<R> {
         }
     }
 
-    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<Pending> {
-        let mut pending = self.pending.lock();
-        let keys: Vec<Fingerprint> = pending.keys().take(BATCH_MAX).copied().collect();
-        let taken = keys.into_iter().filter_map(|key| pending.remove(&key));
-        let counting = taken.filter_map(|mut taken| {
-            taken.units = tallies.still_counts(taken.key.fingerprint, taken.units, now);
-            (taken.units > 0).then_some(taken)
+    /// What still counts, for one batch; it stays pending until there is an answer.
+    fn take(&self, tallies: &Tallies, now: Timestamp) -> Vec<Told> {
+        let mut told = Vec::new();
+        self.pending.lock().retain(|key, kept| {
+            if told.len() < BATCH_MAX {
+                let units = std::mem::take(&mut kept.units);
+                kept.telling = tallies.still_counts(*key, units, now);
+                if kept.telling > 0 {
+                    let limit = kept.limit.clone();
+                    told.push(Told { key: kept.key, limit, units: kept.telling });
+                }
+            }
+            kept.units > 0 || kept.telling > 0
         });
-        counting.collect()
+        told
     }
 
     fn drop_what_is_over(&self, tallies: &Tallies, now: Timestamp) {

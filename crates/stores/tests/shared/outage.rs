@@ -150,6 +150,45 @@ async fn what_was_admitted_meanwhile_is_charged_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_owed_is_shown_until_the_remote_has_it() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = hourly(100);
+    cut(&node, Condition::Refusing).await;
+    assert_eq!(node.burst(local("a", &limit), 25).await, 25);
+    node.line.slow(Duration::from_millis(40));
+    node.line.set(Condition::Well);
+    while world.left("a", &limit) == 100 {
+        assert_eq!(node.metrics().owing, 1);
+        pass(1).await;
+    }
+    pass(100).await;
+    assert_eq!((node.metrics().owing, world.left("a", &limit)), (0, 75));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_failed_is_owed_once() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = hourly(100);
+    cut(&node, Condition::Refusing).await;
+    assert_eq!(node.burst(local("a", &limit), 25).await, 25);
+    node.line.slow(Duration::from_millis(40));
+    node.line.set(Condition::Well);
+    while node.store.is_degraded() {
+        pass(1).await;
+    }
+    // Away again before anything could be charged, and for a while.
+    node.line.set(Condition::Refusing);
+    pass(3_000).await;
+    assert_eq!((node.metrics().owing, world.left("a", &limit)), (1, 100));
+    assert_eq!(node.burst(local("a", &limit), 100).await, 75, "what was admitted counts once");
+    node.line.set(Condition::Well);
+    pass(4_000).await;
+    assert_eq!((node.metrics().owing, world.left("a", &limit)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_put_back_does_not_put_off_what_is_owed() {
     let mut owing = 0;
     for seed in 1..=8 {

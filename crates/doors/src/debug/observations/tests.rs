@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options,
-    Source, Timestamp, compile,
+    Source, Tally, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch, FailureKind};
 
@@ -72,6 +72,22 @@ fn what_shadow_would_refuse_is_listed_as_let_through() {
 }
 
 #[test]
+fn who_only_looks_or_gives_back_is_not_listed() {
+    let rules = one_a_day(", detailed_metric: true");
+    let (engine, observations) = watched(&rules, ObservationsConfig::default());
+    check(&engine, "7");
+    let entries = [Entry { key: "user", value: "7" }];
+    let descriptors = [Descriptor::new(&entries)];
+    let peeked = engine.apply_now(Verb::Peek, &Request::new("api", &descriptors));
+    assert!(!peeked.is_admitted());
+    for verb in [Verb::Refund, Verb::Reset] {
+        engine.apply_now(verb, &Request::new("api", &descriptors));
+    }
+    assert_eq!(observations.top().refusals, 0);
+    assert_eq!(observations.values()[0].tally, Tally { within: 1, near: 1, ..Tally::default() });
+}
+
+#[test]
 fn what_is_switched_off_is_not_observed() {
     let (engine, observations) = watched(&one_a_day(""), ObservationsConfig::default());
     engine.switch_off(true);
@@ -125,7 +141,11 @@ fn the_most_refused_are_found_in_a_flood_of_callers() {
             format!("light-{number}")
         };
         let entries = [Entry { key: "user", value: &user }];
-        observations.observe(&Request::new("api", &[Descriptor::new(&entries)]), &refused);
+        observations.observe(
+            Verb::Check,
+            &Request::new("api", &[Descriptor::new(&entries)]),
+            &refused,
+        );
         *truly.entry(format!("user={user:?}")).or_default() += 1;
     }
     let reading = observations.top();
@@ -190,7 +210,11 @@ fn a_million_values_stay_within_the_maximum_of_series_and_add_up() {
         value.clear();
         let _ = std::fmt::Write::write_fmt(&mut value, format_args!("{number}"));
         let entries = [Entry { key: "user", value: &value }];
-        observations.observe(&Request::new("api", &[Descriptor::new(&entries)]), &admitted);
+        observations.observe(
+            Verb::Check,
+            &Request::new("api", &[Descriptor::new(&entries)]),
+            &admitted,
+        );
     }
     let series = observations.values();
     assert_eq!(series.len(), 101);

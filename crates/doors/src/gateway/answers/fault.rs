@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::words::Words;
+use crate::refusals::Words;
 
 macro_rules! faults {
     ($($name:ident $status:ident $code:literal $detail:literal;)+) => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::words::Words;
+use crate::refusals::Words;
 
 /// A problem, as RFC 9457 has it, with the members of the IETF's draft on rate limits.
 pub(super) const PROBLEM: &str = concat!(

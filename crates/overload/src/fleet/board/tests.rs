@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 use tidegate_algorithms::Nanos;
 
@@ -13,18 +15,23 @@ fn ms(millis: u64) -> Nanos {
 struct Bench {
     board: Board,
     now: Timestamp,
+    /// What each node goes by: what it heard last.
+    held: HashMap<u64, u64>,
 }
 
 impl Bench {
     fn new() -> Self {
         let board = Board::new(FleetSettings::default(), START);
-        Bench { board, now: START.after(ms(2_000)) }
+        Bench { board, now: START.after(ms(2_000)), held: HashMap::new() }
     }
 
     fn beat(&mut self, node: u64, capacity: u64, in_flight: u64, demand: u64) -> Grant {
-        let held = self.board.settings.pool(capacity);
+        let own = self.board.settings.pool(capacity);
+        let held = self.held.get(&node).copied().unwrap_or(own);
         let report = Report { node, capacity, in_flight, demand, held };
-        self.board.beat(self.now, &report).unwrap()
+        let grant = self.board.beat(self.now, &report).unwrap();
+        self.held.insert(node, grant.admit_below);
+        grant
     }
 
     /// Each node beats, so many times, with the same demand and what it may have of it in
@@ -106,10 +113,40 @@ fn running_requests_keep_their_grant_but_nothing_is_admitted_above_the_target() 
     bench.now = bench.now.after(ms(1_000));
     bench.beat(0, 100, 100, 100);
     bench.now = bench.now.after(ms(1_001));
+    let grant = bench.beat(0, 100, 97, 100);
+    assert_eq!((grant.grant, grant.admit_below, grant.pool), (100, 80, 80), "not heard yet");
     let grant = bench.beat(0, 100, 95, 100);
     assert_eq!((grant.grant, grant.admit_below, grant.pool), (95, 80, 80));
     let grant = bench.beat(0, 100, 60, 100);
     assert_eq!((grant.grant, grant.admit_below), (80, 80));
+}
+
+#[test]
+fn others_get_what_a_node_had_only_when_it_has_heard_that_it_lost_it() {
+    let mut bench = Bench::new();
+    bench.rounds(100, &[100, 0]);
+    // The answers that take its grant away do not reach the first node.
+    let deaf = Report { node: 0, capacity: 100, in_flight: 20, demand: 20, held: 100 };
+    for _ in 0..20 {
+        bench.now = bench.now.after(ms(200));
+        let lost = bench.board.beat(bench.now, &deaf).unwrap();
+        assert!(lost.admit_below < 100 && lost.grant == 100, "{lost:?}");
+        assert!(bench.beat(1, 100, 60, 100).admit_below <= 60);
+    }
+    assert_eq!(bench.beat(1, 100, 60, 100).admit_below, 60);
+    assert!(bench.rounds(20, &[20, 100])[1] > 60, "it has heard");
+}
+
+#[test]
+fn a_clock_that_is_put_back_makes_no_lease_longer() {
+    let mut bench = Bench::new();
+    bench.rounds(10, &[100, 100]);
+    bench.now = START;
+    assert_eq!(bench.beat(0, 100, 80, 100).pool, 160);
+    bench.now = bench.now.after(ms(1_999));
+    assert_eq!(bench.beat(0, 100, 80, 100).pool, 160);
+    bench.now = bench.now.after(ms(1));
+    assert_eq!(bench.beat(0, 100, 80, 100).pool, 80);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_grant_is_used_for_four_fifths_of_its_lease_and_then_the_safe_share() {
     assert_eq!(node.admit_below(START.after(ms(1_600))), 80);
     let view = node.view(START.after(ms(1_600)));
     assert_eq!((view.lease_age, view.fallback), (Some(ms(1_600)), true));
-    assert_eq!(node.report(1, START).held, 120);
+    assert_eq!(node.report(1, START).held, 110);
     assert_eq!(node.report(1, START.after(ms(1_700))).held, 80);
     node.accept(START.after(ms(5_000)), &grant);
     assert_eq!(node.admit_below(START.after(ms(5_001))), 110);

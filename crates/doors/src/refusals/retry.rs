@@ -15,16 +15,18 @@ static MILLIS: LazyLock<Vec<HeaderValue>> =
     LazyLock::new(|| (0..=READY_MAX).map(|secs| HeaderValue::from(secs * 1_000)).collect());
 
 /// When to ask again.
+#[cfg(feature = "gateway")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Retry {
+pub(crate) enum Retry {
     /// After so many seconds.
     After(u64),
     /// It would be refused again.
     Never,
 }
 
+#[cfg(feature = "gateway")]
 impl Retry {
-    pub(super) const fn seconds(self) -> Option<u64> {
+    pub(crate) const fn seconds(self) -> Option<u64> {
         match self {
             Retry::After(seconds) => Some(seconds),
             Retry::Never => None,
@@ -33,12 +35,12 @@ impl Retry {
 }
 
 /// A number as a field has it.
-pub(super) fn number(number: u64) -> HeaderValue {
+pub(crate) fn number(number: u64) -> HeaderValue {
     ready(&NUMBERS, number).unwrap_or_else(|| HeaderValue::from(number))
 }
 
 /// Seconds as milliseconds.
-pub(super) fn millis(seconds: u64) -> HeaderValue {
+pub(crate) fn millis(seconds: u64) -> HeaderValue {
     ready(&MILLIS, seconds).unwrap_or_else(|| HeaderValue::from(seconds.saturating_mul(1_000)))
 }
 

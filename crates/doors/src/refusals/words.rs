@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::StatusCode;
 
+#[cfg(feature = "gateway")]
 use super::retry::Retry;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -11,19 +12,20 @@ const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// What an answer says, whatever its form.
-pub(super) struct Words<'w> {
-    pub(super) status: StatusCode,
-    pub(super) code: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) title: &'static str,
-    pub(super) detail: Cow<'w, str>,
+pub(crate) struct Words<'w> {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) detail: Cow<'w, str>,
     /// The name of the quota, if one is meant.
-    pub(super) quota: &'w str,
+    #[cfg_attr(not(feature = "gateway"), expect(dead_code, reason = "only limits have one"))]
+    pub(crate) quota: &'w str,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::gateway) enum Cause {
+pub(crate) enum Cause {
     /// It came too early.
     Rate,
     /// The caller has too many under way.
@@ -44,7 +46,7 @@ pub(in crate::gateway) enum Cause {
 
 impl Cause {
     /// All of them, in their order.
-    pub(in crate::gateway) const ALL: [Cause; 8] = [
+    pub(crate) const ALL: [Cause; 8] = [
         Cause::Rate,
         Cause::Concurrency,
         Cause::Undecided,
@@ -56,7 +58,7 @@ impl Cause {
     ];
 
     /// The stable code.
-    pub(in crate::gateway) const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> &'static str {
         match self {
             Cause::Rate => "rate_limited",
             Cause::Concurrency => "concurrency_limited",
@@ -70,14 +72,14 @@ impl Cause {
     }
 
     /// The caller's fault is 429, ours 503.
-    pub(super) const fn status(self) -> StatusCode {
+    pub(crate) const fn status(self) -> StatusCode {
         match self {
             Cause::Rate | Cause::Concurrency => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
-    pub(super) fn words(self) -> Words<'static> {
+    pub(crate) fn words(self) -> Words<'static> {
         let detail = match self {
             Cause::Rate => "Too many requests. Wait for the time in Retry-After, then try again.",
             Cause::Concurrency => {
@@ -107,7 +109,8 @@ impl Cause {
     }
 
     /// The words for one limit, described as in `The limit "x" allows 5 per second`.
-    pub(super) fn words_of<'w>(self, quota: &'w str, limit: &str, retry: Retry) -> Words<'w> {
+    #[cfg(feature = "gateway")]
+    pub(crate) fn words_of<'w>(self, quota: &'w str, limit: &str, retry: Retry) -> Words<'w> {
         let advice = match (self, retry) {
             (_, Retry::Never) => "The request asks for more than it can ever admit.",
             (Cause::Concurrency, _) => "Let some requests finish, then try again.",
@@ -123,5 +126,17 @@ impl Cause {
             _ => (REDUCED_CAPACITY, "Temporary Reduced Capacity"),
         };
         Words { status: self.status(), code: self.code(), kind, title, detail, quota }
+    }
+}
+
+impl From<tidegate_overload::Cause> for Cause {
+    fn from(cause: tidegate_overload::Cause) -> Self {
+        match cause {
+            tidegate_overload::Cause::ShedWorker => Cause::Worker,
+            tidegate_overload::Cause::ShedFleet => Cause::Fleet,
+            tidegate_overload::Cause::QueueFull => Cause::QueueFull,
+            tidegate_overload::Cause::QueueTimeout => Cause::QueueTimeout,
+            tidegate_overload::Cause::Deadline => Cause::Deadline,
+        }
     }
 }

@@ -12,7 +12,7 @@ const RETRY_INFO: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
 const LENGTH_DELIMITED: u8 = 2;
 
 /// The code for an HTTP status, as gRPC maps them, but for refusals by a limit.
-pub(super) fn code(status: StatusCode) -> u8 {
+pub(crate) fn code(status: StatusCode) -> u8 {
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => 8,
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => 12,
@@ -25,7 +25,7 @@ pub(super) fn code(status: StatusCode) -> u8 {
 }
 
 /// The details, as `grpc-status-details-bin` has them.
-pub(super) fn details(code: u8, message: &HeaderValue, retry_seconds: u64) -> HeaderValue {
+pub(crate) fn details(code: u8, message: &HeaderValue, retry_seconds: u64) -> HeaderValue {
     let mut duration = vec![8];
     varint(&mut duration, retry_seconds);
     let mut retry_info = Vec::new();

@@ -2,10 +2,21 @@
 
 use std::time::Duration;
 
-use http::HeaderValue;
+#[cfg(any(feature = "gateway", feature = "protection-layer"))]
+use http::header::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+
+/// Where it stands.
+pub(crate) const FIELD: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// What the client of a call says; nothing if it makes no sense.
+#[cfg(any(feature = "gateway", feature = "protection-layer"))]
+pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
+    parse(headers.get(FIELD)?)
+}
 
 /// Reads up to eight digits and a unit.
-pub(super) fn parse(field: &HeaderValue) -> Option<Duration> {
+pub(crate) fn parse(field: &HeaderValue) -> Option<Duration> {
     const DIGITS_MAX: usize = 8;
     let (unit, digits) = field.as_bytes().split_last()?;
     if digits.is_empty() || digits.len() > DIGITS_MAX {
