@@ -1,6 +1,7 @@
 //! The gateway: made from its document, protected, and looked after while it serves.
 
 use std::fs::OpenOptions;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use tidegate_doors::gateway::{
     AccessLogFormat, AccessLogSettings, Gateway, GatewayParts, GatewaySettings,
 };
 use tidegate_doors::{Health, Meter};
-use tidegate_overload::{Protection, SteadyClock};
+use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
 use tokio::task::JoinHandle;
 
-use super::counters::Counters;
+use super::counters::{self, Counters};
 use super::limiting::Limiting;
 use super::protection;
 use super::refusals::{REPORT_EVERY, Refusals};
@@ -58,7 +59,8 @@ impl<S: Counters> Front<S> {
             beside.push(tokio::spawn(async move {
                 tidegate_overload::run(looped).await;
             }));
-            beside.extend(S::join_fleet(&limiting.engine, protection));
+            let board = counters::board(config, *protection.fleet().settings())?;
+            beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
         }
         let refusals = Refusals::new();
         Ok(Some(Front { gateway, protection, meter, refusals, beside }))
@@ -89,6 +91,13 @@ impl<S: Counters> Front<S> {
     pub(super) fn stop(self) {
         self.beside.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// Takes part in the fleet, for ever. Another node after each start: what the one before held is
+/// not this one's.
+async fn beats(protection: Arc<Protection<SteadyClock>>, board: impl FleetBoard) {
+    let node = RandomState::new().hash_one("node");
+    run_beats(protection, board, node).await;
 }
 
 /// The document's settings with those of the configuration.

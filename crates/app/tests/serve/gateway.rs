@@ -199,6 +199,46 @@ fn limits_and_switches_work_on_redis_and_without_it() {
     assert_eq!(first.join().expect("answered").status, 200);
 }
 
+/// The value of a metric without labels.
+fn metric(serving: &mut Serving, name: &str) -> Option<f64> {
+    let metrics = serving.get("debug", "/metrics").body;
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn nodes_on_one_redis_are_one_fleet() {
+    let redis = Server::redis();
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    // A long lease, so that nothing depends on how busy the machine is.
+    let settings = [
+        "--redis",
+        &redis.url(),
+        "--set",
+        "store.redis.deadline=10s",
+        "--set",
+        "overload.capacity=10",
+        "--set",
+        "overload.fleet.lease=30s",
+        "--set",
+        "overload.fleet.beat=1s",
+    ];
+    let mut one = start(&folder).args(settings).serving();
+    let mut other = start(&folder).args(settings).serving();
+    let pool = |serving: &mut Serving, pool: f64| {
+        (metric(serving, "tidegate_fleet_pool") == Some(pool)).then_some(())
+    };
+    one.until(|serving| pool(serving, 16.0));
+    other.until(|serving| pool(serving, 16.0));
+    assert!(metric(&mut one, "tidegate_fleet_lease_age_seconds").is_some());
+    let elsewhere = [&settings[..], &["--set", "overload.fleet.name=elsewhere"]].concat();
+    let mut stranger = start(&folder).args(elsewhere).serving();
+    stranger.until(|serving| {
+        metric(serving, "tidegate_fleet_lease_age_seconds").and(pool(serving, 8.0))
+    });
+}
+
 #[test]
 fn a_request_that_is_with_its_upstream_is_finished_before_it_stops() {
     let upstream = Upstream::start();

@@ -96,6 +96,9 @@ section! {
 section! {
     /// The fleet usage shedder.
     Fleet {
+        /// Which nodes are one fleet: those of this name that share a Redis. Without one a node is
+        /// alone.
+        name: String = "gateway",
         /// The part of the fleet's capacity that is kept for critical requests.
         reserved: Percent = "20",
         /// How long a grant of the fleet holds without being renewed.
@@ -116,7 +119,7 @@ section! {
         concurrency: LimiterMode = "enforce",
         /// The worker utilization shedder.
         worker: LimiterMode = "enforce",
-        /// The fleet usage shedder. A node that is alone keeps its reserve in the gate.
+        /// The fleet usage shedder. Enforce it where nodes share a Redis.
         fleet: LimiterMode = "dark",
         /// The gate.
         gate: LimiterMode = "enforce",
