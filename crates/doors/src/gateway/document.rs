@@ -83,7 +83,12 @@ impl GatewayDocument {
     fn place(&self, place: &str) -> Spot {
         let mut place = place;
         loop {
-            if let Some(spot) = self.places.get(place) {
+            // A path is written as a prefix or as a template.
+            let otherwise = || {
+                let route = place.strip_suffix(".path")?;
+                self.places.get(&format!("{route}.template"))
+            };
+            if let Some(spot) = self.places.get(place).or_else(otherwise) {
                 return *spot;
             }
             match place.rfind(['.', '[']) {

@@ -223,6 +223,7 @@ fn what_only_the_gateway_knows_is_told_at_its_place() {
         "routes:
 - name: all
   upstreams: apo
+- {name: other, upstreams: api, template: /a}
 upstreams:
 - name: api
   hosts: [ftp://x]
@@ -240,6 +241,7 @@ categories:
             problem("upstreams[0].hosts[0]", "`ftp://x` is no address"),
             problem("categories.rules[0].routes", "there is no route `al`"),
             problem("routes[0].rewrite.deeper[3]", "odd"),
+            problem("routes[1].path", "no such template"),
             problem("nowhere", "odder"),
         ],
     };
@@ -247,8 +249,9 @@ categories:
     for part in [
         "gateway.yaml:3:14",
         "did you mean `api`?",
-        "gateway.yaml:6:11",
-        "gateway.yaml:8:36",
+        "gateway.yaml:7:11",
+        "gateway.yaml:9:36",
+        "gateway.yaml:4:43",
         "did you mean `all`?",
         "gateway.yaml:2:3",
         "gateway.yaml:1:1",
