@@ -25,6 +25,7 @@ const LINES_MAX: usize = 64;
 pub(crate) enum Door {
     Grpc,
     Http,
+    Redis,
 }
 
 impl Door {
@@ -32,6 +33,7 @@ impl Door {
         match self {
             Door::Grpc => "grpc",
             Door::Http => "http",
+            Door::Redis => "redis",
         }
     }
 }

@@ -6,6 +6,7 @@ mod engine;
 pub(crate) mod growth;
 pub(crate) mod memory;
 mod parts;
+mod redis;
 mod rules;
 mod service;
 
@@ -36,6 +37,8 @@ pub(crate) enum Topic {
     Parts,
     /// The decision service over the network.
     Service,
+    /// Limits that are shared over a Redis.
+    Redis,
 }
 
 /// Prints the tables that were asked for, or all of them.
@@ -78,6 +81,7 @@ impl Topic {
             Topic::Rules => rules::table(scale),
             Topic::Parts => parts::table(),
             Topic::Service => service::table(scale),
+            Topic::Redis => redis::table(scale),
         }
     }
 }

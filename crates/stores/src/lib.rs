@@ -37,5 +37,6 @@ pub use redis::{
 };
 #[cfg(feature = "shared")]
 pub use shared::{
-    LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, SharedSettings, SharedStore,
+    Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SharedSettings,
+    SharedStore,
 };

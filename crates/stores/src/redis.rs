@@ -35,8 +35,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_algorithms::Timestamp;
 
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Verb};
+use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
+use crate::shared::{Asking, Remote};
 use codec::{Order, Request};
 use courier::Courier;
 use exchange::{Exchange, Limits};
@@ -115,6 +116,33 @@ impl RedisStore {
         self.courier.set_instant((now.as_nanos() / kept::MICRO).to_string().as_bytes());
     }
 
+    /// The text of the script that every call runs. For benchmarks.
+    #[doc(hidden)]
+    pub const fn script() -> &'static str {
+        script::TEXT
+    }
+
+    /// What the script is told of these checks, as the argument after the
+    /// instant. For benchmarks that call it by themselves.
+    #[doc(hidden)]
+    pub fn question(&self, batch: &Batch<'_>) -> Vec<u8> {
+        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
+        let request = Request {
+            order: Order::of(batch),
+            checks: batch.checks,
+            limits: &limits,
+            expected: self.expected(batch.now),
+            settled: &[],
+        };
+        request.parcel(&self.prefix).body.to_vec()
+    }
+
+    /// What a counter is called in Redis. For benchmarks.
+    #[doc(hidden)]
+    pub fn key_text(&self, key: Key) -> String {
+        String::from_utf8_lossy(&key::text(&self.prefix, key.fingerprint)).into_owned()
+    }
+
     /// Lets the slots of a holder live for one time to live from now, if it
     /// still has them; only forward. Says whether it has.
     ///
@@ -132,6 +160,26 @@ impl RedisStore {
         Exchange::new(self, &batch, &limits).renew().await
     }
 
+    /// Has a batch decided; says which master it asks.
+    async fn decide(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        let Some(first) = batch.checks.first() else { return Ok(()) };
+        asking.set(self.route(first.key));
+        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
+        let decisions = if self.across && across::is_spread(batch.checks) {
+            across::decide(self, batch, &limits, asking).await?
+        } else {
+            Exchange::new(self, batch, &limits).decide().await?
+        };
+        let exact = |decision| Answer { decision, basis: Basis::Exact };
+        answers.extend(decisions.into_iter().map(exact));
+        Ok(())
+    }
+
     /// What the server's clock is expected to show when a caller's shows `now`.
     fn expected(&self, now: Timestamp) -> Timestamp {
         let ahead = self.ahead.load(Ordering::Relaxed);
@@ -140,10 +188,6 @@ impl RedisStore {
 
     /// Remembers what the server's clock showed at `now`.
     fn learn(&self, now: Timestamp, shown: Timestamp) {
-        // Bookkeeping that has no clock of its own asks at the epoch.
-        if now == Timestamp::EPOCH {
-            return;
-        }
         let ahead = i128::from(shown.as_nanos()) - i128::from(now.as_nanos());
         let ahead = i64::try_from(ahead).unwrap_or(0);
         self.ahead.store(ahead, Ordering::Relaxed);
@@ -152,18 +196,7 @@ impl RedisStore {
 
 impl CounterStore for RedisStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        if batch.checks.is_empty() {
-            return Ok(());
-        }
-        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
-        let decisions = if self.across && across::is_spread(batch.checks) {
-            across::decide(self, batch, &limits).await?
-        } else {
-            Exchange::new(self, batch, &limits).decide().await?
-        };
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        answers.extend(decisions.into_iter().map(exact));
-        Ok(())
+        self.decide(batch, answers, &Asking::default()).await
     }
 
     fn hold(&self, batch: &Batch<'_>) {

@@ -17,6 +17,7 @@ mod clock_watch;
 mod decide;
 mod draw;
 mod gate;
+mod gates;
 mod keyed;
 mod known;
 mod lease;
@@ -26,6 +27,7 @@ mod outage;
 mod over_limit;
 mod region;
 mod remote;
+mod side_by_side;
 mod tally;
 mod terms;
 mod verbs;
@@ -40,6 +42,7 @@ use crate::counter_store::{CounterStore, StoreError};
 use crate::memory::ConfigError;
 use draw::Draw;
 use gate::Gate;
+use gates::Gates;
 use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
@@ -50,7 +53,9 @@ use tally::Tallies;
 
 pub use lease::LeaseCounts;
 pub use metrics::{Metrics, OVERSHOOT_BOUNDS};
-pub use remote::{NodeId, Remote};
+pub use remote::{Asking, NodeId, Remote, Route};
+#[cfg(feature = "redis")]
+pub(crate) use side_by_side::all;
 
 /// How a [`SharedStore`] is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +109,7 @@ impl Default for SharedSettings {
 #[derive(Debug)]
 pub struct SharedStore<R> {
     remote: R,
-    gate: Gate,
+    gates: Gates,
     settings: SharedSettings,
     nodes: Nodes,
     over_limit: OverLimit,
@@ -127,7 +132,7 @@ impl<R: Remote> SharedStore<R> {
         let refusals_for = Nanos::from(settings.refusals_for);
         Ok(SharedStore {
             remote,
-            gate: Gate::new("this region".to_owned(), Draw::new(Some(draw.next()))),
+            gates: Gates::new("this region", Draw::new(Some(draw.next()))),
             nodes: Nodes::new(NodeId(draw.next()), settings.nodes_expected),
             over_limit: OverLimit::new(refusals_for),
             leases: Leases::new(settings.keys_max, refusals_for),
@@ -155,17 +160,18 @@ impl<R: Remote> SharedStore<R> {
         &self.remote
     }
 
-    /// Whether the remote is not asked at present, because it does not answer.
+    /// Whether the remote, or a part of it, is not asked at present, because it
+    /// does not answer.
     pub fn is_degraded(&self) -> bool {
-        self.gate.is_shut()
+        self.gates.any_shut()
     }
 
     /// What the store did since it began, and holds now; looks at every key.
     pub fn metrics(&self, now: Timestamp) -> Metrics {
         let read = self.counters.read();
         Metrics {
-            degraded: self.gate.is_shut(),
-            degraded_for: read.degraded_for + Duration::from(self.gate.shut_for(now)),
+            degraded: self.gates.any_shut(),
+            degraded_for: read.degraded_for + Duration::from(self.gates.shut_for(now)),
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
             owing: self.outage.owing(),

@@ -22,6 +22,7 @@ use super::exchange::Exchange;
 use super::replay::Decisions;
 use crate::batch::{Batch, Charge, Check, Role, Verb, passes};
 use crate::counter_store::StoreError;
+use crate::shared::{Asking, Remote};
 
 /// The checks of a batch that lie in one slot.
 struct Group<'a> {
@@ -37,11 +38,12 @@ pub(super) fn is_spread(checks: &[Check<'_>]) -> bool {
     checks.windows(2).any(|pair| tag(&pair[0]) != tag(&pair[1]))
 }
 
-/// Decides a batch slot by slot.
+/// Decides a batch slot by slot; says whose slot it asks for.
 pub(super) async fn decide(
     store: &RedisStore,
     batch: &Batch<'_>,
     limits: &[Cow<'_, Limit>],
+    asking: &Asking,
 ) -> Result<Decisions, StoreError> {
     let groups = groups(batch.checks, limits);
     let together = batch.verb == Verb::Check && batch.charge == Charge::AllOrNothing;
@@ -49,6 +51,9 @@ pub(super) async fn decide(
     let mut refused = false;
     let mut charged = 0;
     for group in &groups {
+        if let Some(check) = group.checks.first() {
+            asking.set(store.route(check.key));
+        }
         let order = if together && refused { Some(Order::Nobody) } else { None };
         let decisions = match ask(store, batch, group, order).await {
             Ok(decisions) => decisions,

@@ -145,6 +145,12 @@ impl Courier {
         failure(FailureKind::Overloaded, format!("{} checks wait for it already", self.open_max))
     }
 
+    /// The number of the cluster's node that has a slot, as far as is known.
+    pub(crate) fn node_of(&self, slot: u16) -> Option<u16> {
+        let node = self.published.borrow().map.as_ref()?.node_of(slot)?;
+        u16::try_from(node).ok()
+    }
+
     /// How the connections are.
     pub(crate) fn state(&self) -> LinkState {
         self.published.borrow().at_age(now())

@@ -2,20 +2,18 @@
 //! once, who else is there, slots that live on while they are held.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{CONCURRENCY_MAX, Concurrency, Holder, Limit, Period, Timestamp};
 
 use super::held::Held;
+use super::link::slots::slot_of;
 use super::{HeldCounts, RedisStore, UpstreamStore};
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::Fingerprinter;
-use crate::shared::{NodeId, Remote};
+use crate::shared::{Asking, NodeId, Remote, Route, all};
 
 /// Checks in one parcel: small enough that others are not kept waiting.
 const PARCEL_CHECKS_MAX: usize = 64;
@@ -29,6 +27,28 @@ const RENEW_WITHIN: Duration = Duration::from_millis(500);
 impl Remote for RedisStore {
     fn there(&self, here: Timestamp) -> Timestamp {
         self.expected(here)
+    }
+
+    /// The master that has the key's slot.
+    fn route(&self, key: Key) -> Route {
+        if !self.across {
+            return Route::ONLY;
+        }
+        let slot = slot_of(&super::key::text(&self.prefix, key.fingerprint));
+        self.courier.node_of(slot).map_or(Route::ONLY, Route)
+    }
+
+    fn register_route(&self) -> Route {
+        self.route(key())
+    }
+
+    async fn apply_along(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        self.decide(batch, answers, asking).await
     }
 
     async fn each(&self, batch: &Batch<'_>, results: &mut Vec<Result<Answer, StoreError>>) {
@@ -65,24 +85,28 @@ impl Remote for RedisStore {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> Result<usize, StoreError> {
         let limit = register(lasting);
         let here = Check { holder: holder(node), ..Check::new(key(), &limit, 1) };
-        // The script goes by the server's clock alone for slots.
-        let now = Timestamp::EPOCH;
         if !self.renew(&here, now, Some(within)).await? {
-            self.one(Verb::Check, here, within).await?;
+            self.one(Verb::Check, here, now, within).await?;
         }
-        let seen = self.one(Verb::Peek, Check { cost: 0, ..here }, within).await?;
+        let seen = self.one(Verb::Peek, Check { cost: 0, ..here }, now, within).await?;
         let live = seen.decision.limit.saturating_sub(seen.decision.remaining);
         Ok(usize::try_from(live.max(1)).unwrap_or(usize::MAX))
     }
 
-    async fn leave(&self, node: NodeId, within: Duration) -> Result<(), StoreError> {
+    async fn leave(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        within: Duration,
+    ) -> Result<(), StoreError> {
         let limit = register(within);
         let here = Check { holder: holder(node), ..Check::new(key(), &limit, u64::MAX) };
-        self.one(Verb::Refund, here, within).await.map(|_| ())
+        self.one(Verb::Refund, here, now, within).await.map(|_| ())
     }
 
     async fn keep_held(&self, now: Timestamp) {
@@ -105,7 +129,7 @@ impl RedisStore {
         match self.renew(&check, now, Some(RENEW_WITHIN)).await {
             Ok(true) => self.held.renewed(held, now),
             Ok(false) if self.held.is_held(held) => {
-                let taken = self.one(Verb::Check, check, RENEW_WITHIN).await;
+                let taken = self.one(Verb::Check, check, now, RENEW_WITHIN).await;
                 match taken {
                     Ok(answer) if answer.decision.is_admitted() => self.held.renewed(held, now),
                     Ok(_) => self.held.lost(held),
@@ -121,10 +145,11 @@ impl RedisStore {
         &self,
         verb: Verb,
         check: Check<'_>,
+        now: Timestamp,
         within: Duration,
     ) -> Result<Answer, StoreError> {
         let checks = [check];
-        let batch = Batch::new(verb, Charge::AllOrNothing, Timestamp::EPOCH, &checks);
+        let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
         let mut answers = Answers::new();
         self.apply(&Batch { within: Some(within), ..batch }, &mut answers).await?;
         let none = || super::exchange::unusable("it did not answer".to_owned());
@@ -142,13 +167,19 @@ impl Remote for UpstreamStore {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> Result<usize, StoreError> {
-        self.store().register(node, lasting, within).await
+        self.store().register(node, lasting, now, within).await
     }
 
-    async fn leave(&self, node: NodeId, within: Duration) -> Result<(), StoreError> {
-        self.store().leave(node, within).await
+    async fn leave(
+        &self,
+        node: NodeId,
+        now: Timestamp,
+        within: Duration,
+    ) -> Result<(), StoreError> {
+        self.store().leave(node, now, within).await
     }
 
     async fn keep_held(&self, now: Timestamp) {
@@ -169,31 +200,9 @@ fn parcels(checks: &[Check<'_>], by_tag: bool) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Waits for all of them, side by side, so that they meet in one call.
-async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut pending: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
-    let mut done: Vec<Option<F::Output>> = pending.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, done) in pending.iter_mut().zip(&mut done) {
-            if done.is_none()
-                && let Poll::Ready(output) = future.as_mut().poll(context)
-            {
-                *done = Some(output);
-            }
-        }
-        if done.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    done.into_iter().flatten().collect()
-}
-
 fn register(lasting: Duration) -> Limit {
     let lasting = Period::new(lasting).unwrap_or(Period::MINUTE);
-    match Concurrency::new(CONCURRENCY_MAX, lasting) {
-        Ok(slots) => Limit::new(slots),
-        // Not reached: the maximum is allowed.
-        Err(_) => Limit::new(tidegate_algorithms::TokenBucket::new(1, lasting, 1)),
-    }
+    Limit::new(Concurrency::new(CONCURRENCY_MAX, lasting).expect("the maximum is allowed"))
 }
 
 fn key() -> Key {

@@ -18,7 +18,7 @@ use super::metrics::count;
 use super::region::flushed;
 use super::remote::Remote;
 use super::tally::Delta;
-use crate::batch::{Answer, Batch, Charge, Check, Verb};
+use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::StoreError;
 
 /// How often leases are looked after.
@@ -51,16 +51,15 @@ impl<R: Remote> SharedStore<R> {
 
     /// Gives back what this node holds and leaves the register: it is about to end.
     pub async fn close(&self, now: Timestamp) {
-        let soon = Nanos::MAX;
-        let leaving = Leaving { all: true, soon, within: self.settings.background_within.into() };
-        let errands = self.leases.leaving(now, leaving, 0, 1);
+        let leaving = Leaving { all: true, within: self.settings.background_within.into() };
+        let errands = self.leases.leaving(now, leaving, 0, 1, |_| true);
         self.hand_back(errands, now).await;
         self.flush(now, 0).await;
         self.tell_regions(now).await;
         self.settle_debts(now).await;
-        if !self.gate.is_shut() {
+        if !self.gates.is_shut(self.remote.register_route()) {
             let within = self.settings.background_within;
-            let leave = self.remote.leave(self.nodes.id(), within);
+            let leave = self.remote.leave(self.nodes.id(), now, within);
             let _ = tokio::time::timeout(within, leave).await;
         }
     }
@@ -95,7 +94,7 @@ impl<R: Remote> SharedStore<R> {
         let mut ticks = every(HELD_BEAT);
         loop {
             ticks.tick().await;
-            if !self.gate.is_shut() {
+            if !self.gates.all_shut() {
                 self.remote.keep_held(clock.now()).await;
             }
         }
@@ -106,15 +105,18 @@ impl<R: Remote> SharedStore<R> {
         let mut ticks = every(self.settings.node_beat / 10);
         for turn in 0_u64.. {
             ticks.tick().await;
-            if turn % 10 == 0 || self.gate.is_shut() {
+            if turn % 10 == 0 || self.gates.is_shut(self.remote.register_route()) {
                 self.register(clock.now()).await;
+            }
+            if self.gates.any_shut() {
+                self.probe(clock.now()).await;
             }
         }
     }
 
     /// Takes the slices that are due, in one batch.
     pub async fn renew(&self, now: Timestamp) {
-        if self.gate.is_shut() {
+        if self.gates.all_shut() {
             return;
         }
         let errands = self.leases.due(BATCH_MAX, now);
@@ -132,13 +134,11 @@ impl<R: Remote> SharedStore<R> {
 
     /// Gives back units that nobody uses, from one of the parts in turn.
     pub async fn return_unused(&self, now: Timestamp, turn: usize) {
-        if self.gate.is_shut() {
+        if self.gates.all_shut() {
             return;
         }
-        let soon = Nanos::from(RENEW_BEAT * 9);
-        let within = Nanos::from(self.settings.background_within);
-        let leaving = Leaving { all: false, soon, within };
-        let errands = self.leases.leaving(now, leaving, turn, RENEW_TURNS);
+        let leaving = Leaving { all: false, within: self.settings.background_within.into() };
+        let errands = self.leases.leaving(now, leaving, turn, RENEW_TURNS, |key| self.may_ask(key));
         self.hand_back(errands, now).await;
     }
 
@@ -170,14 +170,14 @@ impl<R: Remote> SharedStore<R> {
             .collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
+        self.gates.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
     /// Tells the remote what was counted here since the last beat, and learns the totals.
     pub async fn flush(&self, now: Timestamp, turn: usize) {
         let there = self.remote.there(now);
         self.tallies.sweep(there, turn, SWEEP_TURNS);
-        if self.gate.is_shut() {
+        if self.gates.all_shut() {
             return;
         }
         for _ in 0..BATCHES_MAX {
@@ -185,11 +185,16 @@ impl<R: Remote> SharedStore<R> {
             for region in &self.regions {
                 region.add(&deltas, &self.counters);
             }
-            if deltas.is_empty() || self.gate.is_shut() {
+            if deltas.is_empty() || self.gates.all_shut() {
                 deltas.iter().for_each(|delta| self.tallies.put_back(delta));
                 return;
             }
+            let full = deltas.len() >= BATCH_MAX;
             self.flush_batch(deltas, now).await;
+            if !full {
+                // What was counted meanwhile is told on the next beat.
+                return;
+            }
         }
     }
 
@@ -216,7 +221,7 @@ impl<R: Remote> SharedStore<R> {
             deltas.iter().map(|delta| Check::new(delta.key, &delta.limit, delta.units)).collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.gate.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
+        self.gates.each(&self.remote, &batch, Instant::now() + within, &self.counters).await
     }
 
     /// Takes in the totals; gives what was beyond the limit.
@@ -269,11 +274,11 @@ impl<R: Remote> SharedStore<R> {
         // Further off than the spread: the clock was put back since.
         let wait = self.settle_from().since(now);
         let is_early = wait > Nanos::ZERO && wait <= SETTLE_SPREAD;
-        if self.gate.is_shut() || is_early {
+        if self.gates.all_shut() || is_early {
             return;
         }
         let there = self.remote.there(now);
-        let debts = self.outage.settle(BATCH_MAX, there);
+        let debts = self.outage.settle(BATCH_MAX, there, |key| self.may_ask(key));
         if debts.is_empty() {
             return;
         }
@@ -282,7 +287,7 @@ impl<R: Remote> SharedStore<R> {
         let within = self.settings.background_within;
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
         let deadline = Instant::now() + within;
-        let results = self.gate.each(&self.remote, &batch, deadline, &self.counters).await;
+        let results = self.gates.each(&self.remote, &batch, deadline, &self.counters).await;
         for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
             match result {
                 Ok(answer) => {
@@ -304,18 +309,37 @@ impl<R: Remote> SharedStore<R> {
     pub async fn register(&self, now: Timestamp) {
         let within = self.settings.background_within;
         let lasting = self.settings.node_beat * NODE_BEATS;
-        let was_shut = self.gate.is_shut();
-        let call = self.remote.register(self.nodes.id(), lasting, within);
+        let gate = self.gates.of(self.remote.register_route());
+        let was_shut = gate.is_shut();
+        let call = self.remote.register(self.nodes.id(), lasting, now, within);
         let deadline = Instant::now() + within;
-        if let Some(Ok(live)) = self.gate.probe(call, deadline, now, &self.counters).await {
+        if let Some(Ok(live)) = gate.probe(call, deadline, now, &self.counters).await {
             self.nodes.told(live);
             if was_shut {
-                // Not all nodes at once.
-                let wait = self.nodes.id().0 % SETTLE_SPREAD.get();
-                let from = now.after(Nanos::new(wait)).as_nanos();
-                self.settle_from.store(from, Ordering::Relaxed);
+                self.settle_later(now);
             }
         }
+    }
+
+    /// Finds out whether parts of the remote are back that nobody registers with.
+    async fn probe(&self, now: Timestamp) {
+        let (register, within) = (self.remote.register_route(), self.settings.background_within);
+        let (remote, counters) = (&self.remote, &self.counters);
+        if self.gates.probe_all_but(register, remote, within, now, counters).await {
+            self.settle_later(now);
+        }
+    }
+
+    /// Whether the remote can be asked for a key.
+    fn may_ask(&self, key: Key) -> bool {
+        !self.gates.is_shut(self.remote.route(key))
+    }
+
+    /// Lets debts wait for a moment: not all nodes at once.
+    fn settle_later(&self, now: Timestamp) {
+        let wait = self.nodes.id().0 % SETTLE_SPREAD.get();
+        let from = now.after(Nanos::new(wait)).as_nanos();
+        self.settle_from.store(from, Ordering::Relaxed);
     }
 }
 

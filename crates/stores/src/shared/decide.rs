@@ -120,7 +120,7 @@ impl<R: Remote> SharedStore<R> {
                 }
                 Spend::Short => None,
             },
-            Consistency::Eventual if self.gate.is_shut() => None,
+            Consistency::Eventual if self.is_shut(check) => None,
             Consistency::Eventual if mode(check) != Consistency::Eventual => None,
             Consistency::Eventual => {
                 let decision = self.tallies.check(check, self.remote.there(now))?;
@@ -128,6 +128,12 @@ impl<R: Remote> SharedStore<R> {
                 Some(Settled { answer: Answer { decision, basis: Basis::Eventual }, undo })
             }
         }
+    }
+
+    /// Whether the remote cannot be asked for this key.
+    #[inline]
+    pub(super) fn is_shut(&self, check: &Check<'_>) -> bool {
+        self.gates.is_shut(self.remote.route(check.key))
     }
 
     /// Takes slices for leased checks that could not be paid. Gives the
@@ -162,7 +168,7 @@ impl<R: Remote> SharedStore<R> {
         let life = Nanos::new(shortest.saturating_sub(SLIP.get()));
         let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
         let asked = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
-        let results = self.gate.each(&self.remote, &asked, deadline, &self.counters).await;
+        let results = self.gates.each(&self.remote, &asked, deadline, &self.counters).await;
         for ((at, check, terms), result) in wanted.iter().zip(results) {
             let settled = match result {
                 Ok(told) => self.settle_taken(check, terms, &told.decision, now),
@@ -234,7 +240,7 @@ impl<R: Remote> SharedStore<R> {
             asks.iter().filter_map(|at| batch.names.get(*at)).cloned().collect();
         let asked = Batch { verb, checks: &checks, names: &names, ..*batch };
         let mut told = Answers::new();
-        let result = self.gate.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
+        let result = self.gates.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
         if let Err(error) = result.await {
             for (at, check) in asks.iter().zip(&checks) {
                 let settled = self.fall_back(verb, check, batch.now, error.clone())?;
@@ -294,7 +300,7 @@ impl<R: Remote> SharedStore<R> {
                     self.take_back(check, settled.undo, there);
                 }
             }
-            return result.and_then(|()| Err(self.gate.error()));
+            return result.and_then(|()| Err(self.gates.error()));
         }
         let told = answers.get_mut(first..).unwrap_or_default();
         if !is_charged(batch, told) {

@@ -4,25 +4,27 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_algorithms::{Limit, Nanos, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::Breaker;
 use super::draw::Draw;
 use super::metrics::{Counters, add, count};
 use super::remote::Remote;
-use crate::batch::{Answer, Answers, Batch};
+use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{FailureKind, StoreError};
 
-/// The way to one remote.
+/// The way to one remote, or to a part of it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// What logs call the remote.
+    /// What logs call it.
     name: String,
     breaker: Mutex<Breaker>,
     /// The same as the breaker says, for those who only want to know.
     open: AtomicBool,
     last_error: Mutex<Option<StoreError>>,
+    /// A key that was asked for in vain, to probe with.
+    missed: Mutex<Option<(Key, Limit)>>,
 }
 
 impl Gate {
@@ -33,6 +35,7 @@ impl Gate {
             breaker: Mutex::new(Breaker::new(draw)),
             open: AtomicBool::new(false),
             last_error: Mutex::new(None),
+            missed: Mutex::new(None),
         }
     }
 
@@ -61,35 +64,6 @@ impl Gate {
             kind => kind,
         };
         StoreError::Unavailable { kind, reason }
-    }
-
-    /// Has a batch decided in one step.
-    pub(crate) async fn apply(
-        &self,
-        remote: &impl Remote,
-        batch: &Batch<'_>,
-        answers: &mut Answers,
-        deadline: Instant,
-        counters: &Counters,
-    ) -> Result<(), StoreError> {
-        if self.is_shut() {
-            return Err(self.error());
-        }
-        let begun = answers.len();
-        let batch = &until(batch, deadline);
-        let asked = async {
-            remote.apply(batch, answers).await?;
-            if answers.len() - begun == batch.checks.len() {
-                return Ok(());
-            }
-            Err(incomplete())
-        };
-        let result = in_time(asked, deadline).await;
-        self.note(result.as_ref().err(), batch.now, counters);
-        if result.is_err() {
-            answers.truncate(begun);
-        }
-        result
     }
 
     /// Whether a probe should be sent now; whoever is told so sends one.
@@ -132,14 +106,17 @@ impl Gate {
                 let failures = results.iter().filter_map(|result| result.as_ref().err());
                 let all_failed = failures.clone().count() == results.len();
                 let error = failures.clone().next_back().filter(|_| all_failed);
-                self.note(error, batch.now, counters);
+                match error {
+                    Some(error) => self.failed(error, batch.checks.first(), batch.now, counters),
+                    None => self.answered(batch.now, counters),
+                }
                 if error.is_none() && self.is_shut() {
                     self.open_again(batch.now, counters);
                 }
                 results
             }
             Err(error) => {
-                self.note(Some(&error), batch.now, counters);
+                self.failed(&error, batch.checks.first(), batch.now, counters);
                 failed(&error)
             }
         }
@@ -158,22 +135,55 @@ impl Gate {
             return None;
         }
         let result = in_time(call, deadline).await;
-        self.note(result.as_ref().err(), now, counters);
-        if result.is_ok() {
-            self.open_again(now, counters);
+        match &result {
+            Ok(_) => {
+                self.answered(now, counters);
+                self.open_again(now, counters);
+            }
+            Err(error) => self.failed(error, None, now, counters),
         }
         Some(result)
     }
 
-    /// Notes how a call ended.
-    fn note(&self, error: Option<&StoreError>, now: Timestamp, counters: &Counters) {
-        count(&counters.commands);
-        let Some(error) = error else {
-            self.breaker.lock().succeeded(now);
-            return;
+    /// Probes with a key that was asked for in vain, by a peek: a probe may be
+    /// lost, and what it carries with it.
+    pub(crate) async fn probe_known(
+        &self,
+        remote: &impl Remote,
+        deadline: Instant,
+        now: Timestamp,
+        counters: &Counters,
+    ) {
+        let missed = self.missed.lock().clone();
+        let Some((key, limit)) = missed else {
+            // The next request finds out.
+            return self.open_again(now, counters);
         };
+        let checks = [Check::new(key, &limit, 0)];
+        let batch = Batch::new(Verb::Peek, Charge::Always, now, &checks);
+        self.probe_each(remote, &batch, deadline, counters).await;
+    }
+
+    /// Notes that a call was answered.
+    pub(crate) fn answered(&self, now: Timestamp, counters: &Counters) {
+        count(&counters.commands);
+        self.breaker.lock().succeeded(now);
+    }
+
+    /// Notes that a call failed, and a check that it was about.
+    pub(crate) fn failed(
+        &self,
+        error: &StoreError,
+        check: Option<&Check<'_>>,
+        now: Timestamp,
+        counters: &Counters,
+    ) {
+        count(&counters.commands);
         count(&counters.failures);
         *self.last_error.lock() = Some(error.clone());
+        if let Some(check) = check {
+            *self.missed.lock() = Some((check.key, check.limit.clone()));
+        }
         let opened = {
             let mut breaker = self.breaker.lock();
             let opened = breaker.failed(now);
@@ -201,20 +211,20 @@ impl Gate {
 }
 
 /// The remote answered, but not everything: what it executed is anyone's guess.
-fn incomplete() -> StoreError {
+pub(super) fn incomplete() -> StoreError {
     let reason = "it did not answer every check".to_owned();
     StoreError::Unavailable { kind: FailureKind::Protocol, reason }
 }
 
 /// The batch with the time that it has: a remote may know a deadline of its
 /// own, which is not the one that counts here.
-fn until<'a>(batch: &Batch<'a>, deadline: Instant) -> Batch<'a> {
+pub(super) fn until<'a>(batch: &Batch<'a>, deadline: Instant) -> Batch<'a> {
     let within = deadline.saturating_duration_since(Instant::now());
     Batch { within: Some(within), ..*batch }
 }
 
 /// Waits for a call until the deadline.
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     call: impl Future<Output = Result<T, StoreError>>,
     deadline: Instant,
 ) -> Result<T, StoreError> {

@@ -5,12 +5,15 @@
 //! takes unused units with it, and nobody uses them. The price is a limit that
 //! is a little tighter; [`super::terms`] says by how much.
 //!
-//! Renewing and giving back happen in the background, many keys at a time. A
-//! request waits only when its slice is used up. Slices follow the demand: they
-//! double while they last less than a tenth of a second, and shrink when they
-//! last long or little is left at the remote.
+//! Renewing and giving back happen in the background, many keys at a time:
+//! when few units are left, and before the last slice ends. A request waits only
+//! when its slice is used up. Slices follow the demand, and shrink when little
+//! is left at the remote.
 
-mod slice;
+mod demand;
+mod ends;
+mod one_key;
+mod slices;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,13 +23,16 @@ use super::keyed::Keyed;
 use super::terms::Terms;
 use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
-use slice::Lease;
-pub(crate) use slice::{Leaving, SLIP, Spend};
+use ends::Ends;
+use one_key::Lease;
+pub(crate) use one_key::{Leaving, Spend};
+pub(crate) use slices::SLIP;
 
 /// What this node holds of every leased key.
 #[derive(Debug)]
 pub(crate) struct Leases {
     held: Keyed<Lease>,
+    ends: Ends,
     /// Counts how often the clock turned out not to go on by itself; slices of
     /// another era are worth nothing.
     era: AtomicU64,
@@ -66,6 +72,8 @@ impl Leases {
     pub(crate) fn new(keys_max: usize, empty: Nanos) -> Self {
         Leases {
             held: Keyed::new(keys_max),
+            // Keys that were forgotten may still stand there for a life.
+            ends: Ends::new(keys_max.saturating_mul(2)),
             era: AtomicU64::new(0),
             empty,
             renewed: AtomicU64::new(0),
@@ -132,6 +140,7 @@ impl Leases {
         let fresh = || Lease::new(check.key, check.limit.clone(), terms.clone(), era);
         let mut passing = fresh();
         let room = part.has_room();
+        let kept = room || part.values.contains_key(&key);
         let lease = match part.values.get_mut(&key) {
             Some(lease) => lease,
             None if room => part.values.entry(key).or_insert_with(fresh),
@@ -144,6 +153,9 @@ impl Leases {
         }
         self.lose(lease.bury(sent));
         lease.grant(told, sent, to_u64(nodes), self.empty);
+        if kept {
+            self.watch(lease);
+        }
         let (decision, dies) = match lease.spend(check.cost, sent) {
             Spend::Paid { decision, dies, .. } => (decision, dies),
             Spend::Refused(decision) => (decision, Timestamp::EPOCH),
@@ -177,6 +189,7 @@ impl Leases {
 
     /// Slices that are due, up to so many keys.
     pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<Errand> {
+        self.mark_ending(keys_max, now);
         let mut errands = Vec::new();
         for mut part in self.held.parts_in_turn() {
             let part = &mut *part;
@@ -189,6 +202,32 @@ impl Leases {
         }
         errands.retain(|errand| errand.units > 0);
         errands
+    }
+
+    /// Marks keys whose last slice is about to end, if they are in use.
+    fn mark_ending(&self, keys_max: usize, now: Timestamp) {
+        for key in self.ends.due(keys_max, now) {
+            let mut part = self.held.lock(key);
+            let part = &mut *part;
+            let Some(lease) = part.values.get_mut(&key) else { continue };
+            lease.watched = false;
+            if lease.look_at().is_some_and(|at| at > now) {
+                self.watch(lease);
+            } else if lease.is_wanted(now) {
+                lease.marked = true;
+                part.marked.push(key);
+            }
+        }
+    }
+
+    /// Has somebody look at a key before its last slice ends.
+    fn watch(&self, lease: &mut Lease) {
+        if lease.watched {
+            return;
+        }
+        if let Some(at) = lease.look_at() {
+            lease.watched = self.ends.note(lease.key.fingerprint, at);
+        }
     }
 
     /// Takes in what the remote gave for an errand.
@@ -208,18 +247,21 @@ impl Leases {
                 self.renewed.fetch_add(u64::from(told.taken > 0), Ordering::Relaxed);
                 self.lose(lease.bury(now));
                 lease.grant(told, sent, to_u64(nodes), self.empty);
+                self.watch(lease);
             }
             _ => self.lose(told.taken),
         }
     }
 
-    /// What should be given back, from the `turn`th of `turns` parts.
+    /// What should be given back, from the `turn`th of `turns` parts, of keys
+    /// that the remote can be asked for.
     pub(crate) fn leaving(
         &self,
         now: Timestamp,
         leaving: Leaving,
         turn: usize,
         turns: usize,
+        may_ask: impl Fn(Key) -> bool,
     ) -> Vec<Errand> {
         let era = self.era.load(Ordering::Relaxed);
         let mut errands = Vec::new();
@@ -229,6 +271,9 @@ impl Leases {
                 if lease.era != era {
                     self.lose(lease.units());
                     return false;
+                }
+                if lease.units() > 0 && !may_ask(lease.key) {
+                    return true;
                 }
                 let (units, lost) = lease.give_back(now, leaving);
                 self.lose(lost);
@@ -259,6 +304,7 @@ impl Leases {
     /// The clock was put back: nobody knows how old slices are.
     pub(crate) fn void(&self) {
         self.era.fetch_add(1, Ordering::Relaxed);
+        self.ends.clear();
     }
 
     /// What it has come to; looks at every part in turn.

@@ -149,14 +149,20 @@ impl Outage {
     }
 
     /// What the remote has to be charged, up to so many keys, once it is back;
-    /// each of them is [`Self::paid`] or [`Self::unpaid`] afterwards. A share is
-    /// kept until it is unused: should the remote fail again at once, what was
-    /// admitted here must not be forgotten.
-    pub(crate) fn settle(&self, keys_max: usize, now: Timestamp) -> Vec<Debt> {
+    /// of keys that it can be asked for. Each of them is [`Self::paid`] or
+    /// [`Self::unpaid`] afterwards. A share is kept until it is unused: should
+    /// the remote fail again at once, what was admitted here must not be
+    /// forgotten.
+    pub(crate) fn settle(
+        &self,
+        keys_max: usize,
+        now: Timestamp,
+        may_ask: impl Fn(Key) -> bool,
+    ) -> Vec<Debt> {
         let mut debts = Vec::new();
         for mut part in self.shares.parts_in_turn() {
             part.values.retain(|_, share| {
-                if debts.len() >= keys_max {
+                if debts.len() >= keys_max || !may_ask(share.key) {
                     return true;
                 }
                 debts.extend(share.debt(now));

@@ -1,16 +1,43 @@
 //! What the shared store needs of the store behind it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tidegate_algorithms::Timestamp;
 
-use crate::batch::{Answer, Answers, Batch};
+use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
 
 /// Tells the processes that share a store apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(pub u64);
+
+/// Where a remote keeps a key: keys of one route can be asked for or not
+/// together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route(pub u16);
+
+impl Route {
+    /// The one of a remote that keeps everything in one place.
+    pub const ONLY: Route = Route(0);
+}
+
+/// Says which route is being asked, to those who may wait in vain.
+#[derive(Debug, Default)]
+pub struct Asking(AtomicU16);
+
+impl Asking {
+    /// From now on this route is asked.
+    pub fn set(&self, route: Route) {
+        self.0.store(route.0, Ordering::Relaxed);
+    }
+
+    /// The route that was asked last.
+    pub fn route(&self) -> Route {
+        Route(self.0.load(Ordering::Relaxed))
+    }
+}
 
 /// A store of counters that many processes share.
 ///
@@ -21,6 +48,31 @@ pub trait Remote: CounterStore + Send + Sync {
     /// its answers have told.
     fn there(&self, here: Timestamp) -> Timestamp {
         here
+    }
+
+    /// Where a key is kept, as far as is known. A route that fails says nothing
+    /// of the others.
+    fn route(&self, key: Key) -> Route {
+        let _ = key;
+        Route::ONLY
+    }
+
+    /// Where nodes register.
+    fn register_route(&self) -> Route {
+        Route::ONLY
+    }
+
+    /// Applies a batch as [`CounterStore::apply`] does, and says which route it
+    /// asks. A remote that asks one after the other has to say so of each.
+    fn apply_along(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let first = batch.checks.first();
+        asking.set(first.map_or(Route::ONLY, |check| self.route(check.key)));
+        self.apply(batch, answers)
     }
 
     /// Applies a verb that concerns each key by itself to many keys at once;
@@ -51,6 +103,7 @@ pub trait Remote: CounterStore + Send + Sync {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
@@ -67,6 +120,7 @@ pub trait Remote: CounterStore + Send + Sync {
     fn leave(
         &self,
         node: NodeId,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
@@ -94,6 +148,23 @@ impl<R: Remote> Remote for Arc<R> {
         (**self).there(here)
     }
 
+    fn route(&self, key: Key) -> Route {
+        (**self).route(key)
+    }
+
+    fn register_route(&self) -> Route {
+        (**self).register_route()
+    }
+
+    fn apply_along(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        (**self).apply_along(batch, answers, asking)
+    }
+
     fn each(
         &self,
         batch: &Batch<'_>,
@@ -106,9 +177,10 @@ impl<R: Remote> Remote for Arc<R> {
         &self,
         node: NodeId,
         lasting: Duration,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send {
-        (**self).register(node, lasting, within)
+        (**self).register(node, lasting, now, within)
     }
 
     fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
@@ -118,8 +190,9 @@ impl<R: Remote> Remote for Arc<R> {
     fn leave(
         &self,
         node: NodeId,
+        now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).leave(node, within)
+        (**self).leave(node, now, within)
     }
 }

@@ -45,7 +45,7 @@ impl<R: Remote> SharedStore<R> {
         let deadline = Instant::now() + batch.within.unwrap_or(self.settings.within);
         let asked = Batch { checks: &checks, ..*batch };
         let mut told = Answers::new();
-        let result = self.gate.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
+        let result = self.gates.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
         if let Err(error) = result.await {
             for check in batch.checks {
                 answers.push(self.fall_back_acting(batch.verb, check, batch.now, error.clone())?);
@@ -60,7 +60,7 @@ impl<R: Remote> SharedStore<R> {
 
     /// Peeks at keys that are all counted here; says whether they were.
     fn peek_here(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
-        if self.gate.is_shut() {
+        if batch.checks.iter().any(|check| self.is_shut(check)) {
             return false;
         }
         let there = self.remote.there(batch.now);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_algorithms::Timestamp;
 use tidegate_stores::{
     Answers, Batch, CounterStore, MemoryConfig, MemoryStore, NodeId, Remote, SharedSettings,
     SharedStore, StoreError,
@@ -26,12 +27,18 @@ impl Remote for Beside {
         &self,
         _node: NodeId,
         _lasting: Duration,
+        _now: Timestamp,
         _within: Duration,
     ) -> Result<usize, StoreError> {
         Ok(1)
     }
 
-    async fn leave(&self, _node: NodeId, _within: Duration) -> Result<(), StoreError> {
+    async fn leave(
+        &self,
+        _node: NodeId,
+        _now: Timestamp,
+        _within: Duration,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 }

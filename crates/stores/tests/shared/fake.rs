@@ -2,15 +2,16 @@
 //! be slow, cut, silent or refused.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, FailureKind, MemoryConfig, MemoryStore, NodeId, Remote,
-    StoreError,
+    Answers, Asking, Batch, CounterStore, FailureKind, Key, MemoryConfig, MemoryStore, NodeId,
+    Remote, Route, StoreError,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -66,6 +67,10 @@ pub(crate) struct Server {
     pub(crate) calls: AtomicU64,
     pub(crate) checks: AtomicU64,
     nodes: Mutex<HashMap<NodeId, Timestamp>>,
+    /// Keys lie on so many routes.
+    routes: AtomicU16,
+    /// One that does not answer, of several.
+    lost: Mutex<Option<Route>>,
 }
 
 impl Server {
@@ -78,11 +83,38 @@ impl Server {
             calls: AtomicU64::new(0),
             checks: AtomicU64::new(0),
             nodes: Mutex::new(HashMap::new()),
+            routes: AtomicU16::new(1),
+            lost: Mutex::new(None),
         })
     }
 
     pub(crate) fn set(&self, condition: Condition) {
         *self.condition.lock() = condition;
+    }
+
+    /// Keeps keys in so many places from now on.
+    pub(crate) fn spread(&self, routes: u16) {
+        self.routes.store(routes, Ordering::Relaxed);
+    }
+
+    /// Loses one of its places, or none any more.
+    pub(crate) fn lose(&self, route: Option<Route>) {
+        *self.lost.lock() = route;
+    }
+
+    /// Where it keeps a key.
+    pub(crate) fn route(&self, key: Key) -> Route {
+        let mut hasher = DefaultHasher::new();
+        key.fingerprint.hash(&mut hasher);
+        let routes = u64::from(self.routes.load(Ordering::Relaxed));
+        Route(u16::try_from(hasher.finish() % routes).expect("no more than routes"))
+    }
+
+    fn has_lost(&self, route: Route) -> Result<(), StoreError> {
+        if *self.lost.lock() != Some(route) {
+            return Ok(());
+        }
+        Err(StoreError::Unavailable { kind: FailureKind::Refused, reason: "lost".to_owned() })
     }
 
     /// Decides at once, by the server's own clock.
@@ -153,18 +185,24 @@ impl Line {
 
 impl CounterStore for Line {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        // As a real client has it, unless it is told otherwise.
-        let within = batch.within.unwrap_or(OWN_DEADLINE);
-        let late = |_| StoreError::Timeout { waited: within };
-        let told = timeout(within, self.carry(|server| server.apply_now(batch)));
-        answers.extend(told.await.map_err(late)??);
-        Ok(())
+        self.apply_along(batch, answers, &Asking::default()).await
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
         if *self.condition.lock() == Condition::Well {
             self.server.apply_now(batch);
         }
+    }
+}
+
+impl Line {
+    async fn decide(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        // As a real client has it, unless it is told otherwise.
+        let within = batch.within.unwrap_or(OWN_DEADLINE);
+        let late = |_| StoreError::Timeout { waited: within };
+        let told = timeout(within, self.carry(|server| server.apply_now(batch)));
+        answers.extend(told.await.map_err(late)??);
+        Ok(())
     }
 }
 
@@ -175,12 +213,31 @@ impl Remote for Line {
         Timestamp::from_nanos(here.as_nanos().saturating_add_signed(ahead))
     }
 
+    fn route(&self, key: Key) -> Route {
+        self.server.route(key)
+    }
+
+    async fn apply_along(
+        &self,
+        batch: &Batch<'_>,
+        answers: &mut Answers,
+        asking: &Asking,
+    ) -> Result<(), StoreError> {
+        for check in batch.checks {
+            asking.set(self.route(check.key));
+            self.server.has_lost(asking.route())?;
+        }
+        self.decide(batch, answers).await
+    }
+
     async fn register(
         &self,
         node: NodeId,
         lasting: Duration,
+        _now: Timestamp,
         _within: Duration,
     ) -> Result<usize, StoreError> {
+        self.server.has_lost(self.register_route())?;
         let lives = move |server: &Server| {
             let now = server.clock.now();
             let mut nodes = server.nodes.lock();
@@ -191,7 +248,12 @@ impl Remote for Line {
         self.carry(lives).await
     }
 
-    async fn leave(&self, node: NodeId, _within: Duration) -> Result<(), StoreError> {
+    async fn leave(
+        &self,
+        node: NodeId,
+        _now: Timestamp,
+        _within: Duration,
+    ) -> Result<(), StoreError> {
         self.carry(|server| server.nodes.lock().remove(&node)).await?;
         Ok(())
     }

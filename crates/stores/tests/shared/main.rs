@@ -9,6 +9,7 @@ mod fake;
 mod leased;
 mod outage;
 mod regions;
+mod routes;
 mod simulation;
 mod world;
 

@@ -2,16 +2,25 @@
 
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
-use crate::support::server::{Server, Setup};
+use crate::support::server::{Flavour, Server, Setup};
 
 /// What was answered is with the system before, so a crash loses none of it.
-fn durable() -> Server {
-    Setup::redis().with("appendonly", &["yes"]).with("appendfsync", &["no"]).start()
+fn durable(flavour: Flavour) -> Server {
+    Setup::new(flavour).with("appendonly", &["yes"]).with("appendfsync", &["no"]).start()
 }
 
 #[test]
 fn a_server_that_is_killed_under_load_and_comes_back_is_not_charged_twice() {
-    let mut server = durable();
+    killed_and_restarted(Flavour::Redis);
+}
+
+#[test]
+fn a_valkey_that_is_killed_under_load_and_comes_back_is_not_charged_twice() {
+    killed_and_restarted(Flavour::Valkey);
+}
+
+fn killed_and_restarted(flavour: Flavour) {
+    let mut server = durable(flavour);
     let fleet = Plan::new(3, &server.url()).start();
     let load = fleet.load(every_mode());
     for _ in 0..2 {
@@ -32,7 +41,7 @@ fn a_server_that_is_killed_under_load_and_comes_back_is_not_charged_twice() {
 
 #[test]
 fn nodes_that_start_without_a_server_enforce_their_shares_and_heal() {
-    let mut server = durable();
+    let mut server = durable(Flavour::Redis);
     server.kill();
     let mut plan = Plan::new(3, &server.url());
     plan.settings.nodes_expected = 3;

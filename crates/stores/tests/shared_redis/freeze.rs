@@ -5,14 +5,22 @@ use std::time::Duration;
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
 use crate::support::eventually;
-use crate::support::server::Server;
+use crate::support::server::{Flavour, Server, Setup};
 
 /// Longer than the breaker counts calls together.
 const FROZEN: Duration = Duration::from_millis(1_500);
 
 #[test]
 fn a_server_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
-    let server = Server::redis();
+    frozen_and_thawed(&Setup::new(Flavour::Redis).start());
+}
+
+#[test]
+fn a_valkey_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
+    frozen_and_thawed(&Setup::new(Flavour::Valkey).start());
+}
+
+fn frozen_and_thawed(server: &Server) {
     let fleet = Plan::new(3, &server.url()).start();
     let load = fleet.load(every_mode());
     load.wait_for(Rests::OnTheStore, 10);

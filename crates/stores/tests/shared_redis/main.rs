@@ -22,6 +22,7 @@ mod crash;
 mod failover;
 mod freeze;
 mod killed;
+mod lost_master;
 mod migration;
 mod refusals;
 mod regions;

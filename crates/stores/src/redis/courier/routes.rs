@@ -5,6 +5,7 @@
 //! map is there, single slots follow what the nodes themselves say.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{ServerError, cmd};
@@ -40,7 +41,7 @@ pub(super) enum Routes {
 
 pub(super) struct ClusterRoutes {
     seeds: Vec<RedisAddress>,
-    map: Option<SlotMap>,
+    map: Option<Arc<SlotMap>>,
     /// Jobs that came before the first map.
     unrouted: VecDeque<Job>,
     /// When to ask for the map; not while it is asked for.
@@ -65,6 +66,13 @@ impl Routes {
                 failures: 0,
                 failure: None,
             })),
+        }
+    }
+
+    pub(super) fn map(&self) -> Option<Arc<SlotMap>> {
+        match self {
+            Routes::Single => None,
+            Routes::Cluster(cluster) => cluster.map.clone(),
         }
     }
 
@@ -149,7 +157,8 @@ impl Worker {
             if let Routes::Cluster(cluster) = &mut self.routes
                 && let Some(map) = &mut cluster.map
             {
-                map.set(slot, slot, target);
+                Arc::make_mut(map).set(slot, slot, target);
+                self.changed = true;
             }
             self.routes.doubt(self.now);
         }
@@ -243,7 +252,7 @@ impl Worker {
             }
         }
         let Routes::Cluster(cluster) = &mut self.routes else { return };
-        cluster.map = Some(map);
+        cluster.map = Some(Arc::new(map));
         let mut stranded: Vec<Job> = cluster.unrouted.drain(..).collect();
         for node in self.nodes.iter_mut().filter(|node| node.retired) {
             stranded.extend(node.waiting.drain(..));

@@ -18,7 +18,7 @@ use crate::counter_store::{FailureKind, StoreError};
 use crate::redis::failure::{self, failure};
 use crate::redis::link::LinkState;
 use crate::redis::link::dial::{Dialer, Wire};
-use crate::redis::link::slots::Stretch;
+use crate::redis::link::slots::{SlotMap, Stretch};
 use crate::redis::settings::{Password, RedisServers, Secret};
 
 /// How many notes are taken before answers are looked at again.
@@ -29,13 +29,15 @@ const NOTES_MAX: usize = 1_024;
 pub(super) struct Published {
     pub(super) state: LinkState,
     changed: Instant,
+    /// Which node has which slot, in a cluster.
+    pub(super) map: Option<Arc<SlotMap>>,
 }
 
 impl Published {
     pub(super) fn at(changed: Instant) -> Self {
         let state =
             LinkState { connected: 0, wanted: 1, since: Duration::ZERO, last_failure: None };
-        Published { state, changed }
+        Published { state, changed, map: None }
     }
 
     pub(super) fn at_age(&self, now: Instant) -> LinkState {
@@ -310,7 +312,7 @@ impl Worker {
         if connected >= wanted {
             self.failure = None;
         }
-        let (failure, now) = (self.failure.clone(), self.now);
+        let (failure, now, map) = (self.failure.clone(), self.now, self.routes.map());
         self.publish.send_modify(|published| {
             let state = &mut published.state;
             if state.is_connected() != (wanted > 0 && connected >= wanted) {
@@ -319,6 +321,7 @@ impl Worker {
             state.connected = connected;
             state.wanted = wanted;
             state.last_failure = failure;
+            published.map = map;
         });
     }
 }

@@ -1,37 +1,24 @@
 //! What one node holds of one key: units taken ahead, and how many to take next.
 //!
-//! Two slices at the most, the older spent first, so that the next one can be
-//! there before this one is used up. Every unit has an end: it is spent before
-//! that, given back, or lost.
+//! How long units live is in [`super::slices`], how many are needed in
+//! [`super::demand`].
 
 use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Outcome, Retry, Timestamp};
 
-use super::super::terms::{Returns, Terms, refilled};
+use super::super::terms::{Returns, Terms};
+use super::demand::{Demand, Used};
+use super::slices::{SLIP, Slice, Slices};
 use crate::batch::Key;
 
 /// A slice is meant to last about this long, or seven eighths of its life if that is shorter.
 const LASTING: Nanos = Nanos::from_millis(250);
 /// More is taken when what is held lasts about this long: two beats of the
-/// renewal, and the remote's answer.
+/// renewal, and the remote's answer. Half a life if that is shorter.
 const LEAD: Nanos = Nanos::from_millis(25);
-/// Demand is not judged by less than this.
-const JUDGED_MIN: u64 = 1_000_000;
-/// How far a clock may step back unseen. Units end that much earlier.
-pub(crate) const SLIP: Nanos = Nanos::from_millis(5);
 /// An answer that has not come by then does not come any more.
 const ASKING_MAX: Nanos = Nanos::from_millis(200);
-
-/// Units that were taken together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slice {
-    units: u64,
-    /// Not after they were taken.
-    born: Timestamp,
-    /// From when on they may not be used.
-    dies: Timestamp,
-    /// Not after the window that they belong to ends.
-    resets: Timestamp,
-}
+/// Nobody uses a key any more that should have been used so often meanwhile.
+const MISSED_MIN: u64 = 3;
 
 /// What one node holds of one key.
 #[derive(Debug)]
@@ -39,12 +26,13 @@ pub(crate) struct Lease {
     pub(crate) key: Key,
     pub(crate) limit: Limit,
     pub(crate) terms: Terms,
-    older: Slice,
-    newer: Slice,
-    /// How many units to hold after asking.
-    size: u64,
-    /// Units used since the remote was asked last.
+    slices: Slices,
+    demand: Demand,
+    /// No more is held than this, for the sake of other nodes.
+    share: u64,
+    /// Units used since the demand was judged last, and when that was.
     spent: u64,
+    judged: Timestamp,
     /// What the remote had left when it was asked last, and when it is unused again.
     left: u64,
     resets: Timestamp,
@@ -55,6 +43,8 @@ pub(crate) struct Lease {
     empty_until: Timestamp,
     /// Whether the key is on the list of those to renew.
     pub(crate) marked: bool,
+    /// Whether somebody looks at the key before its last slice ends.
+    pub(crate) watched: bool,
     /// Which reading of the clock the slices count by.
     pub(crate) era: u64,
 }
@@ -80,14 +70,16 @@ pub(crate) enum Spend {
 impl Lease {
     /// Nothing yet of this limit.
     pub(crate) fn new(key: Key, limit: Limit, terms: Terms, era: u64) -> Self {
+        let lasting = LASTING.min(Nanos::new(terms.life.get() / 8 * 7));
         Lease {
             key,
             limit,
             terms,
-            older: Slice::default(),
-            newer: Slice::default(),
-            size: 1,
+            slices: Slices::default(),
+            demand: Demand::new(lasting),
+            share: u64::MAX,
             spent: 0,
+            judged: Timestamp::EPOCH,
             left: 0,
             resets: Timestamp::EPOCH,
             granted: Timestamp::EPOCH,
@@ -95,48 +87,37 @@ impl Lease {
             used: Timestamp::EPOCH,
             empty_until: Timestamp::EPOCH,
             marked: false,
+            watched: false,
             era,
         }
     }
 
     /// What could be spent if it were now.
-    pub(crate) const fn units(&self) -> u64 {
-        self.older.units.saturating_add(self.newer.units)
-    }
-
-    /// What a request of this moment may spend. A slice that was born later says
-    /// that the clock was put back, or that the request was held up since it
-    /// read the clock. Nobody can tell, so the slice is left alone: in the first
-    /// case all slices are void soon.
     #[inline]
-    fn usable(&self, now: Timestamp) -> u64 {
-        self.older.usable(now).saturating_add(self.newer.usable(now))
+    pub(crate) fn units(&self) -> u64 {
+        self.slices.units()
     }
 
     /// What could still be spent at `then`, if nothing is spent before; what
     /// is spent first must live as long.
     #[inline]
     pub(crate) fn lives_at(&self, then: Timestamp) -> u64 {
-        let lives = |slice: &Slice| slice.units == 0 || slice.dies > then;
-        if lives(&self.older) && lives(&self.newer) { self.units() } else { 0 }
+        match self.slices.first_end() {
+            Some(dies) if dies > then => self.units(),
+            Some(_) | None => 0,
+        }
     }
 
     /// Drops what has died; says how much.
+    #[inline]
     pub(crate) fn bury(&mut self, now: Timestamp) -> u64 {
-        let mut lost = 0;
-        for slice in [&mut self.older, &mut self.newer] {
-            if slice.units > 0 && slice.dies <= now {
-                lost += slice.units;
-                slice.units = 0;
-            }
-        }
-        lost
+        self.slices.bury(now)
     }
 
-    /// Pays a cost from the slices, the older first.
+    /// Pays a cost from the slices, the first to die first.
     #[inline]
     pub(crate) fn spend(&mut self, cost: u64, now: Timestamp) -> Spend {
-        if self.usable(now) < cost {
+        if self.slices.usable(now) < cost {
             let known_empty = now < self.empty_until && now.after(SLIP) >= self.granted;
             return if known_empty {
                 Spend::Refused(self.refused(cost, now))
@@ -144,59 +125,72 @@ impl Lease {
                 Spend::Short
             };
         }
-        let from_older = cost.min(self.older.usable(now));
-        let from_newer = cost - from_older;
-        self.older.units -= from_older;
-        self.newer.units -= from_newer;
+        let dies = self.slices.spend(cost, now);
         self.spent = self.spent.saturating_add(cost);
         self.used = now;
-        let dies = if from_older > 0 { self.older.dies } else { self.newer.dies };
         let low = self.is_low(now);
         Spend::Paid { decision: self.admitted(cost, now), dies, low }
     }
 
     /// Puts back what [`Lease::spend`] paid, where it cannot live longer than it would have.
     pub(crate) fn put_back(&mut self, units: u64, dies: Timestamp) -> bool {
-        let slices = [&mut self.older, &mut self.newer].into_iter();
-        let fits = slices.filter(|slice| slice.born < slice.dies && slice.dies <= dies);
-        let Some(slice) = fits.max_by_key(|slice| slice.dies) else { return false };
-        slice.units = slice.units.saturating_add(units);
-        self.spent = self.spent.saturating_sub(units);
-        true
+        let fits = self.slices.put_back(units, dies);
+        if fits {
+            self.spent = self.spent.saturating_sub(units);
+        }
+        fits
     }
 
     /// How much to ask the remote for, so that `cost` can be paid: up to what
     /// the demand calls for, or only what is missing when somebody asks already.
     pub(crate) fn ask(&mut self, cost: u64, now: Timestamp) -> u64 {
-        let missing = cost.saturating_sub(self.usable(now));
+        let missing = cost.saturating_sub(self.slices.usable(now));
         if self.asking.is_some_and(|at| at <= now && now.since(at) < ASKING_MAX) {
             return missing;
         }
-        self.asking = Some(now);
-        self.follow_demand(now);
-        missing.max(self.size.saturating_sub(self.units()))
-    }
-
-    /// Judges by what was used since the last time how much is needed next.
-    fn follow_demand(&mut self, now: Timestamp) {
-        let lasting = u128::from(self.lasting().get());
-        let passed = now.since(self.granted).get().max(JUDGED_MIN);
-        let demand = u128::from(self.spent) * lasting / u128::from(passed);
-        let demand = u64::try_from(demand).unwrap_or(u64::MAX);
-        let ran_dry = self.units() == 0 && u128::from(passed) < lasting;
-        self.size = if ran_dry {
-            // Nobody knows how much more would have been used: double.
-            demand.min(self.size.saturating_mul(2))
+        self.judge(now);
+        let units = missing.max(self.size(now).saturating_sub(self.lasting(now)));
+        if units > 0 {
+            self.asking = Some(now);
         } else {
-            // A little more than it was, halfway from what was thought before.
-            demand.saturating_add(demand / 8).saturating_add(self.size) / 2
-        };
-        self.size = self.size.min(self.terms.tightened.algorithm().capacity()).max(1);
+            self.marked = false;
+        }
+        units
     }
 
-    /// How long a slice is meant to last.
-    fn lasting(&self) -> Nanos {
-        LASTING.min(Nanos::new(self.terms.life.get() / 8 * 7))
+    fn judge(&mut self, now: Timestamp) {
+        let passed = now.since(self.judged);
+        self.demand.follow(Used { units: self.spent, passed, ran_dry: self.units() == 0 });
+        (self.spent, self.judged) = (0, now);
+    }
+
+    /// How many units to hold after asking.
+    fn size(&self, now: Timestamp) -> u64 {
+        let most = self.share.min(self.terms.tightened.algorithm().capacity());
+        let most = match self.terms.returns {
+            // What is taken now ends with the window.
+            Returns::InWindow if self.resets > now => {
+                most.min(self.demand.likely_in(self.resets.since(now)))
+            }
+            Returns::InWindow | Returns::Never | Returns::LessRefill { .. } => most,
+        };
+        self.demand.size().min(most).max(1)
+    }
+
+    /// What a renewal need not replace, because it outlasts the next one. In a
+    /// window that is everything: the renewal lets it live on.
+    fn lasting(&self, now: Timestamp) -> u64 {
+        match self.terms.returns {
+            Returns::InWindow => self.units(),
+            Returns::Never | Returns::LessRefill { .. } => {
+                self.slices.left_at(now.after(self.lead()))
+            }
+        }
+    }
+
+    /// How long before it is needed more is taken.
+    fn lead(&self) -> Nanos {
+        LEAD.min(Nanos::new(self.terms.life.get() / 2))
     }
 
     /// Takes in what the remote gave when it was asked at `sent`. `nodes` share
@@ -207,30 +201,19 @@ impl Lease {
         self.left = decision.remaining;
         self.resets = sent.after(decision.reset_after);
         self.granted = sent;
-        self.spent = 0;
-        self.size = self.size.min(decision.remaining / nodes.saturating_mul(2).max(1)).max(1);
+        self.share = decision.remaining / nodes.saturating_mul(2).max(1);
         if let Some(span) = self.pause(decision, nodes) {
             self.empty_until = sent.after(span.min(empty));
         }
-        let slice = self.slice(decision, sent);
-        if slice.units == 0 || slice.dies <= sent {
+        let mut slice = self.slice(decision, sent);
+        if slice.dies <= sent {
             return;
         }
-        if self.newer.units == 0 {
-            self.newer = slice;
-        } else if self.older.units == 0 {
-            (self.older, self.newer) = (self.newer, slice);
-        } else {
-            // As old as the older of the two: no unit may live longer for it.
-            self.newer = Slice {
-                units: self.newer.units.saturating_add(slice.units),
-                born: self.newer.born.min(slice.born),
-                dies: self.newer.dies.min(slice.dies),
-                resets: self.newer.resets.min(slice.resets),
-            };
+        if self.terms.returns == Returns::InWindow {
+            self.slices.renew(&mut slice, self.terms.life);
         }
-        if self.older.dies > self.newer.dies && self.older.units > 0 {
-            std::mem::swap(&mut self.older, &mut self.newer);
+        if slice.units > 0 {
+            self.slices.add(slice);
         }
     }
 
@@ -260,26 +243,52 @@ impl Lease {
         self.marked = false;
     }
 
+    /// When to look whether the last slice needs a successor: shortly before it
+    /// ends, and where it ends with its window once the next window has begun.
+    pub(crate) fn look_at(&self) -> Option<Timestamp> {
+        let ends = self.slices.last_end()?;
+        if self.terms.returns == Returns::InWindow && ends.after(SLIP) >= self.resets {
+            return Some(self.resets.after(SLIP));
+        }
+        Some(Timestamp::from_nanos(ends.as_nanos().saturating_sub(self.lead().get())))
+    }
+
+    /// Whether what ends soon should be replaced although nobody asks just now:
+    /// the key was used since the last time.
+    pub(crate) fn is_wanted(&self, now: Timestamp) -> bool {
+        self.spent > 0 && self.may_ask(now)
+    }
+
     /// Takes out what should be given back now, because nobody uses it or it
-    /// dies soon. Also says how much of it is lost on the way.
+    /// dies before it is likely to be used. Also says how much of it is lost on
+    /// the way.
     pub(crate) fn give_back(&mut self, now: Timestamp, leaving: Leaving) -> (u64, u64) {
-        let (mut back, mut lost) = (0, 0);
-        let idle = now.since(self.used.max(self.granted)).get() > self.terms.life.get() / 4;
-        let (returns, life) = (self.terms.returns, self.terms.life);
-        for slice in [&mut self.older, &mut self.newer] {
-            let dying = slice.dies.since(now) <= leaving.soon
-                && now.since(slice.born).get() > life.get() / 2;
-            if slice.units == 0 || !(idle || dying || leaving.all) {
-                continue;
-            }
+        let (mut back, mut lost, mut kept) = (0, 0, 0_u64);
+        let (returns, life, demand) = (self.terms.returns, self.terms.life, self.demand);
+        let whole = leaving.all || self.is_unused(now);
+        for slice in self.slices.iter_mut().filter(|slice| slice.units > 0) {
             let units = slice.returnable(returns, now, leaving.within);
-            if units > 0 {
+            if whole && units > 0 {
                 back += units;
                 lost += slice.units - units;
                 slice.units = 0;
+            } else if now.since(slice.born).get() > life.get() / 2 {
+                let likely = demand.likely_in(slice.dies.since(now).min(LASTING));
+                let needed = likely.saturating_sub(kept);
+                let units = units.min(slice.units.saturating_sub(needed));
+                back += units;
+                slice.units -= units;
             }
+            kept = kept.saturating_add(slice.units);
         }
         (back, lost)
+    }
+
+    /// Whether the key is not used any more, as it seems.
+    fn is_unused(&self, now: Timestamp) -> bool {
+        let (unused, life) = (now.since(self.used.max(self.granted)), self.terms.life.get());
+        let missed = || self.demand.expected_in(unused) >= MISSED_MIN;
+        unused.get() > life / 2 || (unused.get() > life / 4 && missed())
     }
 
     /// Whether nothing is held and nobody has asked for a while.
@@ -330,12 +339,14 @@ impl Lease {
     }
 
     /// Whether more should be taken before a request has to wait for it.
+    #[inline]
     fn is_low(&self, now: Timestamp) -> bool {
-        let lead = u128::from(self.size) * u128::from(LEAD.get())
-            / u128::from(self.lasting().get().max(1));
-        let few = u128::from(self.units()) <= lead;
-        let late = self.newer.dies.since(now) < LEAD && self.units() > 0;
-        (few || late) && !self.marked && self.asking.is_none() && now >= self.empty_until
+        let few = self.demand.likely_in(self.lead()).min(self.size(now) / 2);
+        self.units() <= few && self.may_ask(now)
+    }
+
+    fn may_ask(&self, now: Timestamp) -> bool {
+        !self.marked && self.asking.is_none() && now >= self.empty_until
     }
 
     fn slice(&self, decision: &Decision, sent: Timestamp) -> Slice {
@@ -355,33 +366,8 @@ impl Lease {
 pub(crate) struct Leaving {
     /// Whether everything should be given back.
     pub(crate) all: bool,
-    /// How long until somebody looks again.
-    pub(crate) soon: Nanos,
     /// How long giving back may take.
     pub(crate) within: Nanos,
-}
-
-impl Slice {
-    /// How many of the units a request of this moment may spend.
-    #[inline]
-    fn usable(&self, now: Timestamp) -> u64 {
-        if now.after(SLIP) < self.born { 0 } else { self.units }
-    }
-
-    /// How many of the units the remote may count as never taken.
-    fn returnable(&self, returns: Returns, now: Timestamp, within: Nanos) -> u64 {
-        match returns {
-            Returns::Never => 0,
-            Returns::LessRefill { amount, period } => {
-                let age = now.since(self.born).get().saturating_add(within.get());
-                self.units.saturating_sub(refilled(amount, period, Nanos::new(age)))
-            }
-            Returns::InWindow => {
-                let lasts = now.after(within).after(SLIP) < self.resets;
-                if lasts { self.units } else { 0 }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,362 @@
+//! Limits that are shared over a real Redis, beside scripts that
+//! `redis-benchmark` calls.
+//!
+//! Redis is the part that all nodes of a fleet have in common, so its processor
+//! time is what a shared limit costs. It is told by Redis itself and hardly
+//! depends on what else the machine does, unlike decisions per second.
+
+mod instance;
+mod node;
+mod paced;
+mod raw;
+mod stopped;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tidegate_stores::Consistency;
+
+use crate::goal::Goal;
+use crate::processor::{Pins, Usage};
+use crate::scale::Scale;
+use crate::spread::Spread;
+use crate::stopwatch::Stopwatch;
+use crate::table::{Table, count};
+
+use instance::Instance;
+use node::{KEYS, Load, MANY_KEYS, Node, Visit, ample};
+use raw::Script;
+use stopped::{DEADLINE, Waits};
+
+const AGAINST_PLAIN: Goal = Goal::at_most(0.5);
+const AGAINST_CELL: Goal = Goal::at_most(1.3);
+const AGAINST_RAW: Goal = Goal::at_least(0.8);
+const AGAINST_EXACT: Goal = Goal::at_least(15.0);
+const COMMANDS: Goal = Goal::at_most(20.0);
+const FIRST: Goal = Goal::at_most_of(12.0, " ms");
+const OPEN: Goal = Goal::at_most_of(1.0, " ms");
+const BYTES: Goal = Goal::at_most(1.0);
+
+/// redis-cell's `CL.THROTTLE` against a plain GCRA script, both 16 in a
+/// pipeline, as measured on a machine that has the module: 2.93 µs and 7.50 µs.
+const CELL_OF_PLAIN: f64 = 2.93 / 7.50;
+
+/// How many calls `redis-benchmark` sends at a time.
+const DEPTHS: [usize; 4] = [1, 4, 16, 64];
+/// Callers of a busy server, and of one that is asked as much as it can take.
+const CALLERS: usize = 64;
+const CALLERS_AT_DEPTH: usize = 512;
+/// Nobody gives up on a busy machine.
+const WITHIN: Duration = Duration::from_secs(5);
+/// How often Redis is stopped for each round that is wanted.
+const STOPS: usize = 2;
+
+/// What each contestant did in one round.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    plain: Visit,
+    raw: Visit,
+    deep: Visit,
+    exact: Visit,
+    exact_few: Visit,
+    leased: Visit,
+    /// Processors that others kept busy.
+    others: f64,
+}
+
+/// The rounds that count.
+struct Rounds(Vec<Round>);
+
+pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
+    let columns = ["what", "tidegate", "against", "its figure", "ratio", "goal"];
+    let mut table = Table::new("9. Limits shared over Redis (`redis`)", &columns);
+    let pins = Pins::new()?;
+    let instance = match pins.on_server(Instance::start) {
+        Ok(instance) => instance,
+        Err(missing) => {
+            table.note(format!("Not measured: {missing:#}."));
+            return Ok(table);
+        }
+    };
+    side_by_side(&mut table, &instance, &pins, scale)?;
+    traffic(&mut table, &instance, scale)?;
+    waits(&mut table, &instance, scale)?;
+    bytes(&mut table, &instance)?;
+    Ok(table)
+}
+
+/// The rows that compare contestants, which take turns.
+fn side_by_side(
+    table: &mut Table,
+    instance: &Instance,
+    pins: &Pins,
+    scale: Scale,
+) -> anyhow::Result<()> {
+    let contestants = pins.on_generator(|| Contestants::new(instance))?;
+    eprintln!("redis: the best depth for redis-benchmark");
+    let depths = pins.on_generator(|| contestants.depths(scale.visit))?;
+    let depth = best(&depths);
+    eprintln!("redis: contestants take turns, redis-benchmark {depth} deep");
+    let round = || pins.on_generator(|| contestants.round(depth, scale.visit));
+    round()?;
+    let rounds: anyhow::Result<Vec<Round>> = (0..scale.visits).map(|_| round()).collect();
+    let rounds = Rounds(rounds?);
+    cpu_rows(table, &rounds, depth);
+    rate_rows(table, &rounds, depth);
+    let tried: Vec<String> =
+        depths.iter().map(|(depth, rate)| format!("{} at {depth}", thousands(*rate))).collect();
+    table.note(format!(
+        "{} rounds on {} keys; Redis has one processor, callers and redis-benchmark the other. Others kept {} \
+         processors busy meanwhile. Our script by redis-benchmark, calls/s by depth: {}. Redis CPU with {CALLERS} \
+         callers: {}; our script called for each check: {}.",
+        rounds.0.len(),
+        count(MANY_KEYS),
+        rounds.spread(|round| round.others),
+        tried.join(", "),
+        micros(rounds.median(|round| round.exact.cpu_micros)),
+        micros(rounds.median(|round| round.raw.cpu_micros)),
+    ));
+    Ok(())
+}
+
+/// What a decision costs Redis.
+fn cpu_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
+    let decision = format!("Redis CPU per exact decision, {CALLERS_AT_DEPTH} callers");
+    let deep = micros(rounds.median(|round| round.deep.cpu_micros));
+    let plain = rounds.median(|round| round.plain.cpu_micros);
+    let rows = [
+        (format!("plain GCRA script, {depth} deep"), 1.0, AGAINST_PLAIN),
+        (
+            "redis-cell, by its ratio to that script elsewhere".to_owned(),
+            CELL_OF_PLAIN,
+            AGAINST_CELL,
+        ),
+    ];
+    for (against, of_plain, goal) in rows {
+        let ratio =
+            rounds.spread(|round| round.deep.cpu_micros / (round.plain.cpu_micros * of_plain));
+        table.row([
+            decision.clone(),
+            deep.clone(),
+            against,
+            micros(plain * of_plain),
+            ratio.to_string(),
+            goal.judge(ratio.median),
+        ]);
+    }
+}
+
+/// How many decisions there are in a second.
+fn rate_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
+    let to_raw = rounds.spread(|round| round.exact.per_second / round.raw.per_second);
+    table.row([
+        format!("decisions/s, exact, {CALLERS} callers"),
+        thousands(rounds.median(|round| round.exact.per_second)),
+        format!("our script by redis-benchmark, {depth} deep"),
+        thousands(rounds.median(|round| round.raw.per_second)),
+        to_raw.to_string(),
+        AGAINST_RAW.judge(to_raw.median),
+    ]);
+    let to_exact = rounds.spread(|round| round.leased.per_second / round.exact_few.per_second);
+    table.row([
+        format!("decisions/s, leased, {CALLERS} callers, {} keys", count(KEYS)),
+        thousands(rounds.median(|round| round.leased.per_second)),
+        "exact, the same".to_owned(),
+        thousands(rounds.median(|round| round.exact_few.per_second)),
+        to_exact.to_string(),
+        AGAINST_EXACT.judge(to_exact.median),
+    ]);
+}
+
+/// How often Redis is asked at a pace.
+fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
+    for (name, consistency) in
+        [("leased", Consistency::Leased), ("eventual", Consistency::Eventual)]
+    {
+        eprintln!("redis: commands of {name} limits");
+        let time = scale.visit * 2;
+        let seen: anyhow::Result<Vec<_>> =
+            (0..scale.visits).map(|_| paced::traffic(instance, consistency, time)).collect();
+        let seen = seen?;
+        let median = |of: fn(&paced::Traffic) -> f64| Spread::of(seen.iter().map(of).collect());
+        let commands = median(|traffic| traffic.commands);
+        table.row([
+            format!("Redis commands for 1,000 decisions, {name}"),
+            commands.to_string(),
+            "exact".to_owned(),
+            "1000".to_owned(),
+            format!("{:.4}", commands.median / 1e3),
+            COMMANDS.judge(commands.median),
+        ]);
+        table.note(format!(
+            "Commands, {name}: {} keys asked for {} times a second in all (kept: {:.0}), with a limit of {} a second \
+             each. Within these commands Redis wrote {:.0} keys for 1,000 decisions.",
+            count(KEYS),
+            paced::PACE,
+            median(|traffic| traffic.per_second).median,
+            paced::EACH,
+            median(|traffic| traffic.writes).median,
+        ));
+    }
+    Ok(())
+}
+
+/// How long answers take while Redis is stopped.
+fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
+    let stops = scale.visits * STOPS;
+    eprintln!("redis: stopped {stops} times");
+    let mut all = Waits::default();
+    let (mut first, mut open) = (Vec::new(), Vec::new());
+    for _ in 0..stops {
+        let waits = stopped::waits(instance)?;
+        // A machine that was busy may have had Redis counted as failed before.
+        first.extend(waits.first());
+        open.extend(waits.open());
+        all.extend(waits);
+    }
+    let deadline = format!("deadline of {} ms", DEADLINE.as_millis());
+    let rows = [
+        ("answer while Redis is stopped, p99.9: first", first, FIRST),
+        ("answer while Redis is stopped, p99.9: then", open, OPEN),
+    ];
+    for (what, times, goal) in rows {
+        if times.is_empty() {
+            table.note(format!("Not measured: {what}, because Redis never was well before."));
+            continue;
+        }
+        let times = Spread::of(times);
+        let ratio = format!("{:.2}", times.median / (DEADLINE.as_secs_f64() * 1e3));
+        table.row([
+            what.to_owned(),
+            format!("{times} ms"),
+            deadline.clone(),
+            String::new(),
+            ratio,
+            goal.judge(times.median),
+        ]);
+    }
+    let (before, after) = all.counts();
+    table.note(format!(
+        "Stopped {stops} times under {CALLERS} callers; each time's p99.9, and its median and quartiles. Over all times \
+         together: {:.2} ms of {before} answers, then {:.2} ms of {after}.",
+        all.first().unwrap_or_default(),
+        all.open().unwrap_or_default(),
+    ));
+    Ok(())
+}
+
+/// What a key takes in Redis's memory.
+fn bytes(table: &mut Table, instance: &Instance) -> anyhow::Result<()> {
+    let mut client = instance.client()?;
+    client.ask(&["FLUSHALL"])?;
+    let load = Load { consistency: Consistency::Exact, limit: ample(), keys: 1, within: WITHIN };
+    let node = Node::start(instance, &load)?;
+    let name = "0123456789abcdef";
+    node.admit_one(name)?;
+    let key = node.store().remote().key_text(node::key(name));
+    let ours: f64 = client.ask(&["MEMORY", "USAGE", &key])?.parse()?;
+    // Domain, entry, start of the window.
+    let counter = "checkout_user_0123456789abcdef_1700000000";
+    client.ask(&["INCRBY", counter, "1"])?;
+    client.ask(&["EXPIRE", counter, "60"])?;
+    let theirs: f64 = client.ask(&["MEMORY", "USAGE", counter])?.parse()?;
+    table.row([
+        "bytes in Redis per token-bucket key".to_owned(),
+        format!("{ours:.0}"),
+        "envoyproxy/ratelimit's counter for `user`".to_owned(),
+        format!("{theirs:.0}"),
+        format!("{:.2}", ours / theirs),
+        BYTES.judge(ours / theirs),
+    ]);
+    Ok(())
+}
+
+/// Everybody who takes turns.
+struct Contestants<'a> {
+    instance: &'a Instance,
+    plain: Script,
+    ours: Script,
+    many: Node,
+    few: Node,
+    leased: Node,
+}
+
+impl<'a> Contestants<'a> {
+    fn new(instance: &'a Instance) -> anyhow::Result<Self> {
+        let node = |consistency, keys| {
+            let load = Load { consistency, limit: ample(), keys, within: WITHIN };
+            Node::start(instance, &load)
+        };
+        let many = node(Consistency::Exact, MANY_KEYS)?;
+        Ok(Contestants {
+            instance,
+            plain: Script::plain(instance)?,
+            ours: Script::ours(instance, many.store().remote())?,
+            many,
+            few: node(Consistency::Exact, KEYS)?,
+            leased: node(Consistency::Leased, KEYS)?,
+        })
+    }
+
+    /// How many calls a second our script takes at each depth.
+    fn depths(&self, time: Duration) -> anyhow::Result<Vec<(usize, f64)>> {
+        let rate = |depth| Ok((depth, self.ours.visit(self.instance, depth, time)?.per_second));
+        DEPTHS.into_iter().map(rate).collect()
+    }
+
+    fn round(&self, depth: usize, time: Duration) -> anyhow::Result<Round> {
+        let instance = self.instance;
+        let mut others: f64 = 0.0;
+        // Others are told apart from us, but not from redis-benchmark.
+        let mut ask = |what: &'static str, node: &Node, callers| {
+            let before = Usage::now(instance.process())?;
+            let stopwatch = Stopwatch::start();
+            let visit = node.saturate(instance, callers, time).context(what)?;
+            let spent = Usage::now(instance.process())?.since(&before).others();
+            others = others.max(spent.as_secs_f64() / stopwatch.elapsed().as_secs_f64());
+            anyhow::Ok(visit)
+        };
+        let plain = self.plain.visit(instance, depth, time)?;
+        let deep = ask("many callers", &self.many, CALLERS_AT_DEPTH)?;
+        let raw = self.ours.visit(instance, depth, time)?;
+        let exact = ask("exact", &self.many, CALLERS)?;
+        let exact_few = ask("exact, few keys", &self.few, CALLERS)?;
+        let leased = ask("leased", &self.leased, CALLERS)?;
+        Ok(Round { plain, raw, deep, exact, exact_few, leased, others })
+    }
+}
+
+impl Rounds {
+    fn spread(&self, of: impl Fn(&Round) -> f64) -> Spread {
+        Spread::of(self.0.iter().map(of).collect())
+    }
+
+    fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
+        self.spread(of).median
+    }
+}
+
+/// The depth at which most calls a second were made.
+fn best(depths: &[(usize, f64)]) -> usize {
+    let best = depths.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    best.map_or(1, |(depth, _)| *depth)
+}
+
+fn micros(micros: f64) -> String {
+    format!("{micros:.2} µs")
+}
+
+fn thousands(per_second: f64) -> String {
+    format!("{:.0}k", per_second / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_depth_with_the_most_calls_is_the_best() {
+        assert_eq!(best(&[(1, 50.0), (4, 70.0), (16, 60.0)]), 4);
+        assert_eq!(best(&[]), 1);
+    }
+}

@@ -1,0 +1,84 @@
+//! How often Redis is asked when decisions come at a given pace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{Limit, Period, TokenBucket};
+use tidegate_stores::Consistency;
+use tokio::time::sleep;
+
+use super::instance::Instance;
+use super::node::{Asked, KEYS, Load, Node};
+use crate::stopwatch::Stopwatch;
+
+/// Decisions a second, over all keys.
+pub(super) const PACE: u32 = 50_000;
+/// What a key may have in a second: enough when callers catch up after a pause
+/// of the machine.
+pub(super) const EACH: u64 = 500;
+const CALLERS: u32 = 64;
+/// Slices have found their size by then.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Callers look how many decisions are due.
+const BEAT: Duration = Duration::from_millis(1);
+/// No request should have to hurry for its own sake: what waits is counted.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// What Redis was asked in a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// Commands that Redis was sent, for 1,000 decisions.
+    pub(super) commands: f64,
+    /// Keys that it wrote, for 1,000 decisions.
+    pub(super) writes: f64,
+    /// The pace that was kept.
+    pub(super) per_second: f64,
+}
+
+/// Decides at the pace for a time.
+///
+/// # Errors
+/// When requests were refused or not decided by Redis, time and again.
+pub(super) fn traffic(
+    instance: &Instance,
+    consistency: Consistency,
+    time: Duration,
+) -> anyhow::Result<Traffic> {
+    let mut client = instance.client()?;
+    // What other limits have used of the same keys would be taken as used of this one.
+    client.ask(&["FLUSHALL"])?;
+    let limit = Limit::new(TokenBucket::new(EACH, Period::SECOND, EACH));
+    let node = Node::start(instance, &Load { consistency, limit, keys: KEYS, within: WITHIN })?;
+    let mut measure = async || {
+        let decided = node.decided();
+        let (commands, writes) = (client.calls("evalsha")?, client.calls("set")?);
+        let stopwatch = Stopwatch::start();
+        sleep(time).await;
+        let decided = (node.decided() - decided) as f64;
+        let for_thousand = |count: u64| count as f64 * 1e3 / decided;
+        anyhow::Ok(Traffic {
+            commands: for_thousand(client.calls("evalsha")? - commands),
+            writes: for_thousand(client.calls("set")? - writes),
+            per_second: decided / stopwatch.elapsed().as_secs_f64(),
+        })
+    };
+    let watch = async || node.undisturbed(WARM_UP, &mut measure).await;
+    node.with_callers(CALLERS as usize, ask_in_time, watch)
+}
+
+/// Makes a caller's part of the decisions, when they are due.
+async fn ask_in_time(asked: Arc<Asked>, place: usize) -> anyhow::Result<()> {
+    let stopwatch = Stopwatch::start();
+    let mut keys = asked.keys_from(place);
+    let mut done = 0.0;
+    while !asked.is_over() {
+        let due = stopwatch.elapsed().as_secs_f64() * f64::from(PACE) / f64::from(CALLERS);
+        while done < due {
+            let Some(name) = keys.next() else { break };
+            asked.admit(name).await?;
+            done += 1.0;
+        }
+        sleep(BEAT).await;
+    }
+    Ok(())
+}

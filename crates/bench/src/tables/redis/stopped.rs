@@ -1,0 +1,129 @@
+//! How long answers take when Redis stops in the middle of everything.
+//!
+//! The process is stopped, not ended: connections stay, and nothing says that
+//! no answer will come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_stores::Consistency;
+use tokio::time::sleep;
+
+use super::instance::Instance;
+use super::node::{Asked, KEYS, Load, Node, ample};
+use crate::stopwatch::Stopwatch;
+
+/// How long a request waits for Redis: the default.
+pub(super) const DEADLINE: Duration = Duration::from_millis(10);
+const CALLERS: usize = 64;
+/// A caller's pause after an answer.
+const PAUSE: Duration = Duration::from_millis(1);
+const BEFORE: Duration = Duration::from_millis(300);
+/// How often Redis is waited for, on a machine on which it is late.
+const TRIES: usize = 20;
+const DURING: Duration = Duration::from_millis(400);
+
+/// How long answers took that Redis did not give, in milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// Of requests that were sent to Redis before anybody knew.
+    first: Vec<f64>,
+    /// Of requests that came when it was known.
+    open: Vec<f64>,
+}
+
+impl Waits {
+    /// Adds those of another time.
+    pub(super) fn extend(&mut self, other: Waits) {
+        self.first.extend(other.first);
+        self.open.extend(other.open);
+    }
+
+    /// What 99.9 of 100 requests that were sent to Redis waited at the most.
+    pub(super) fn first(&self) -> Option<f64> {
+        most_of(&self.first)
+    }
+
+    /// The same of requests that came later.
+    pub(super) fn open(&self) -> Option<f64> {
+        most_of(&self.open)
+    }
+
+    /// How many were measured of each.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.first.len(), self.open.len())
+    }
+}
+
+/// Stops Redis once while callers ask.
+///
+/// # Errors
+/// When Redis has ended, or a request could not be decided at all.
+pub(super) fn waits(instance: &Instance) -> anyhow::Result<Waits> {
+    let load =
+        Load { consistency: Consistency::Exact, limit: ample(), keys: KEYS, within: DEADLINE };
+    let node = Node::start(instance, &load)?;
+    let waits = Arc::new(Mutex::new(Waits::default()));
+    let noted = Arc::clone(&waits);
+    let call = move |asked, place| ask_and_time(asked, place, Arc::clone(&noted));
+    let watch = async || {
+        for _ in 0..TRIES {
+            sleep(BEFORE).await;
+            if !node.store().is_degraded() {
+                break;
+            }
+        }
+        // On a busy machine Redis may have been late before; that is not meant.
+        *waits.lock() = Waits::default();
+        instance.stop()?;
+        sleep(DURING).await;
+        instance.go_on()
+    };
+    node.with_callers(CALLERS, call, watch)?;
+    Ok(std::mem::take(&mut *waits.lock()))
+}
+
+async fn ask_and_time(
+    asked: Arc<Asked>,
+    place: usize,
+    waits: Arc<Mutex<Waits>>,
+) -> anyhow::Result<()> {
+    for name in asked.keys_from(place) {
+        if asked.is_over() {
+            break;
+        }
+        let open = asked.store.is_degraded();
+        let stopwatch = Stopwatch::start();
+        let answer = asked.decide(name).await?;
+        let took = stopwatch.elapsed().as_secs_f64() * 1e3;
+        if answer.is_some_and(|answer| answer.basis.is_degraded()) {
+            let mut waits = waits.lock();
+            if open { waits.open.push(took) } else { waits.first.push(took) }
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// What 999 of 1,000 are at most, if there are any.
+fn most_of(times: &[f64]) -> Option<f64> {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    let place = (times.len() * 999).div_ceil(1_000);
+    times.get(place.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_a_thousand_is_left_out() {
+        let mut times: Vec<f64> = (1..1_000).map(f64::from).collect();
+        times.push(1e9);
+        assert_eq!(most_of(&times).map(f64::round), Some(999.0));
+        assert_eq!(most_of(&[3.0]).map(f64::round), Some(3.0));
+        assert_eq!(most_of(&[]), None);
+    }
+}
