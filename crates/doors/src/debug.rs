@@ -38,7 +38,7 @@ mod vocabulary;
 
 pub use change::Change;
 pub use door::DebugDoor;
-pub use limiters::{LimiterMode, LimiterName, Switchboard};
+pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
 pub use metrics_only::MetricsDoor;
 pub use observations::{Observations, ObservationsConfig};
 pub use remote::{RemoteReading, Spread};

@@ -47,7 +47,8 @@ pub mod server;
 pub use debug::{
     Change, DebugDoor, DebugParts, DebugSettings, Kind, LimiterMode, LimiterName, LogLevel,
     METRICS, Metric, MetricsDoor, Observations, ObservationsConfig, RemoteReading, RulesReading,
-    Spread, StoreReading, Switchboard, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError,
+    Spread, StoreReading, Switchboard, Switched, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
+    TokenError,
 };
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
 pub use described::Described;

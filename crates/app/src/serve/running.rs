@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use tidegate_engine::Clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{interval, sleep};
 
@@ -73,7 +74,7 @@ pub(super) async fn until_stopped<S: Counters>(
                 watched.rules.handle().reload();
             }
             _ = look.tick() => {
-                switches.look();
+                switches.look(watched.limiting.engine.clock().now());
                 look_after(config, &doors, &mut watched);
                 tidying.look();
             }

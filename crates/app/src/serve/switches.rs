@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_doors::{LimiterMode, LimiterName, Switchboard};
+use tidegate_engine::Timestamp;
 use tidegate_rules::Source;
 use tidegate_rules::reading::{Fault, Kind, Plain, Problems, closest, one_of, parse};
 
@@ -45,7 +46,7 @@ impl Switches {
         let configured = configured.clone();
         let mut switches = Switches { board, configured, seen: None, complained: None };
         switches.apply(&Said::default());
-        switches.look();
+        switches.read_file();
         switches
     }
 
@@ -54,8 +55,15 @@ impl Switches {
         &self.board
     }
 
-    /// Looks at the file, and does as it says if that is new.
-    pub(super) fn look(&mut self) {
+    /// Ends what was switched for a while, and does as the file says if that is new.
+    pub(super) fn look(&mut self, now: Timestamp) {
+        for switched in self.board.expire(now) {
+            tracing::warn!(switched = switched.as_str(), "as configured again: its time is over");
+        }
+        self.read_file();
+    }
+
+    fn read_file(&mut self) {
         let Some(path) = self.configured.file.clone() else { return };
         let text = match read(&path) {
             Ok(text) => text,
@@ -194,21 +202,21 @@ mod tests {
         assert_eq!(rate(), LimiterMode::Dark);
 
         fs::write(&path, "rate: off\nkill: true\n").unwrap();
-        switches.look();
+        switches.look(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();
-        switches.look();
+        switches.look(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
 
         fs::write(&path, "rate: enforce\n").unwrap();
-        switches.look();
+        switches.look(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (LimiterMode::ENFORCE, false));
         board.set(LimiterName::Rate, LimiterMode::Off);
-        switches.look();
+        switches.look(Timestamp::EPOCH);
         assert_eq!(rate(), LimiterMode::Off, "an unchanged file does not undo a switch");
 
         fs::remove_file(&path).unwrap();
-        switches.look();
+        switches.look(Timestamp::EPOCH);
         assert_eq!(rate(), LimiterMode::Dark);
     }
 }

@@ -173,11 +173,11 @@ impl<S, C: Clock> Inner<S, C> {
 
     fn change(&self, page: Page, body: &[u8]) -> Result<Answer, Problem> {
         let (change, answer) = match page {
-            Page::SwitchOff => switches::kill(&self.board, body)?,
+            Page::SwitchOff => switches::kill(&self.board, self.engine.clock().now(), body)?,
             Page::SwitchOn => switches::revive(&self.board),
             Page::SwitchLimit => switches::limit(&self.engine, body)?,
             Page::SwitchLimitBack => switches::limit_back(&self.engine, body)?,
-            Page::SwitchLimiter => switches::limiter(&self.board, body)?,
+            Page::SwitchLimiter => switches::limiter(&self.board, self.engine.clock().now(), body)?,
             Page::SwitchLimiterBack => switches::limiter_back(&self.board, body)?,
             Page::SetLogLevel => log_level::set(&self.parts, body)?,
             Page::Reload => {

@@ -5,15 +5,16 @@
 //! words. Everything here is a few words in memory: it works with the store, the rules and
 //! whatever else down.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Clock, Engine, LimiterKind, Switch};
+use tidegate_engine::{Clock, Engine, LimiterKind, Switch, Timestamp};
 use tidegate_overload::{Limiter, Mode, Percent, Protection, SteadyClock};
 
 /// A limiter, by the name that operators know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimiterName {
     /// Requests over time: the rules.
     Rate,
@@ -206,6 +207,27 @@ pub struct Switchboard {
     protection: Option<Arc<Protection<SteadyClock>>>,
     /// What each limiter does when nobody has switched it, in the order of their names.
     usual: Mutex<[LimiterMode; LimiterName::ALL.len()]>,
+    /// When switches end by themselves.
+    ends: Mutex<BTreeMap<Switched, Timestamp>>,
+}
+
+/// Something that can be switched for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Switched {
+    /// Everything, off.
+    Everything,
+    /// One limiter.
+    Limiter(LimiterName),
+}
+
+impl Switched {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Switched::Everything => "off",
+            Switched::Limiter(limiter) => limiter.as_str(),
+        }
+    }
 }
 
 impl Switchboard {
@@ -219,7 +241,8 @@ impl Switchboard {
         C: Clock + Send + Sync + 'static,
     {
         let usual = [LimiterMode::Off; LimiterName::ALL.len()];
-        let board = Switchboard { rules: engine, protection, usual: Mutex::new(usual) };
+        let (usual, ends) = (Mutex::new(usual), Mutex::default());
+        let board = Switchboard { rules: engine, protection, usual, ends };
         let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(LimiterMode::Off));
         *board.usual.lock() = now;
         board
@@ -238,8 +261,9 @@ impl Switchboard {
         })
     }
 
-    /// Switches a limiter. Says whether there is such a limiter here.
+    /// Switches a limiter, until it is switched again. Says whether there is such a limiter here.
     pub fn set(&self, limiter: LimiterName, mode: LimiterMode) -> bool {
+        self.ends.lock().remove(&Switched::Limiter(limiter));
         match (limiter.part(), &self.protection) {
             (Part::Rules(kind), _) => self.rules.set_limiter(kind, mode.as_switch()),
             (Part::Node(limiter), Some(protection)) => protection.set_mode(limiter, mode.into()),
@@ -266,6 +290,7 @@ impl Switchboard {
 
     /// Switches everything off, or on again: while off, every request passes.
     pub fn switch_off(&self, off: bool) {
+        self.ends.lock().remove(&Switched::Everything);
         self.rules.switch_off(off);
         match (&self.protection, off) {
             (Some(protection), true) => protection.kill_all(None),
@@ -278,6 +303,30 @@ impl Switchboard {
     pub fn is_off(&self) -> bool {
         self.rules.is_switched_off()
     }
+
+    /// Lets what was just switched last until then. [`Switchboard::expire`] ends it.
+    pub fn end_at(&self, switched: Switched, end: Timestamp) {
+        self.ends.lock().insert(switched, end);
+    }
+
+    /// What is switched for a while, and until when.
+    pub fn ends(&self) -> Vec<(Switched, Timestamp)> {
+        self.ends.lock().iter().map(|(switched, end)| (*switched, *end)).collect()
+    }
+
+    /// Takes back what has lasted long enough, and says what that was. The program that has the
+    /// board calls it now and then.
+    pub fn expire(&self, now: Timestamp) -> Vec<Switched> {
+        let over: Vec<Switched> =
+            self.ends().into_iter().filter(|(_, end)| *end <= now).map(|(what, _)| what).collect();
+        for switched in &over {
+            match switched {
+                Switched::Everything => self.switch_off(false),
+                Switched::Limiter(limiter) => _ = self.restore(*limiter),
+            }
+        }
+        over
+    }
 }
 
 impl fmt::Debug for Switchboard {
@@ -289,7 +338,7 @@ impl fmt::Debug for Switchboard {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::{MemoryConfig, MemoryStore, SystemClock, Timestamp};
+    use tidegate_engine::{MemoryConfig, MemoryStore, SystemClock};
     use tidegate_overload::ProtectionSettings;
 
     use super::*;
@@ -335,6 +384,31 @@ mod tests {
         assert_eq!(board.mode(LimiterName::Worker), None);
         assert_eq!(board.restore(LimiterName::Fleet), None);
         assert!(board.set(LimiterName::Rate, LimiterMode::Off));
+    }
+
+    #[test]
+    fn what_is_switched_for_a_while_goes_back_when_that_is_over() {
+        let board = board(true);
+        let gate = Switched::Limiter(LimiterName::Gate);
+        board.set(LimiterName::Gate, LimiterMode::Off);
+        board.end_at(gate, Timestamp::from_secs(10));
+        board.switch_off(true);
+        board.end_at(Switched::Everything, Timestamp::from_secs(20));
+        assert_eq!(board.expire(Timestamp::from_secs(9)), []);
+        assert_eq!(board.expire(Timestamp::from_secs(10)), [gate]);
+        assert_eq!(board.mode(LimiterName::Gate), Some(LimiterMode::ENFORCE));
+        assert_eq!(board.expire(Timestamp::from_secs(20)), [Switched::Everything]);
+        assert!(!board.is_off() && board.ends().is_empty());
+    }
+
+    #[test]
+    fn who_switches_again_is_not_undone_by_an_end_before() {
+        let board = board(true);
+        board.set(LimiterName::Gate, LimiterMode::Off);
+        board.end_at(Switched::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
+        board.set(LimiterName::Gate, LimiterMode::Dark);
+        assert_eq!(board.expire(Timestamp::MAX), []);
+        assert_eq!(board.mode(LimiterName::Gate), Some(LimiterMode::Dark));
     }
 
     #[test]

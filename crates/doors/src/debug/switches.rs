@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_engine::{Clock, Engine, Mode, Switch, Target, UnknownTarget};
+use tidegate_engine::{Clock, Engine, Mode, Nanos, Switch, Target, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
 use super::change::Change;
-use super::limiters::{LimiterMode, LimiterName, Switchboard};
+use super::limiters::{LimiterMode, LimiterName, Switchboard, Switched};
 
 /// Everything that is switched.
 #[derive(Debug, Serialize)]
@@ -18,6 +18,8 @@ pub(super) struct SwitchesReading {
     off: bool,
     /// What each limiter does.
     limiters: BTreeMap<&'static str, String>,
+    /// In how many seconds switches end by themselves.
+    ends_in: BTreeMap<&'static str, u64>,
     limits: Vec<SwitchedLimit>,
 }
 
@@ -53,18 +55,35 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
     });
     let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
     let limiters = LimiterName::ALL.into_iter().filter_map(mode).collect();
-    SwitchesReading { off: board.is_off(), limiters, limits }
+    let now = engine.clock().now();
+    let left =
+        |(switched, end): (Switched, Timestamp)| (switched.as_str(), end.since(now).as_secs_ceil());
+    let ends_in = board.ends().into_iter().map(left).collect();
+    SwitchesReading { off: board.is_off(), limiters, ends_in, limits }
 }
 
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct KillSwitch {
+    off: bool,
+    for_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
 struct Kill {
     off: bool,
 }
 
-pub(super) fn kill(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
-    let Kill { off } = parse(body)?;
+pub(super) fn kill(
+    board: &Switchboard,
+    now: Timestamp,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let KillSwitch { off, for_seconds } = parse(body)?;
     board.switch_off(off);
+    if let Some(seconds) = for_seconds.filter(|_| off) {
+        board.end_at(Switched::Everything, now.after(Nanos::from_secs(seconds)));
+    }
     Ok((Change::Kill { off }, answer::json(&Kill { off })))
 }
 
@@ -85,7 +104,7 @@ struct LimitSwitch {
 
 /// How many limits were switched.
 #[derive(Debug, Serialize)]
-struct Switched {
+struct SwitchedCount {
     limits: usize,
 }
 
@@ -106,7 +125,7 @@ pub(super) fn limit<S, C: Clock>(
     let switch = Switch { mode, enforce_percent };
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.set_switch(target, switch).map_err(unknown)?;
-    let answer = answer::json(&Switched { limits });
+    let answer = answer::json(&SwitchedCount { limits });
     Ok((Change::Limit { domain, path, limit, switch }, answer))
 }
 
@@ -125,7 +144,7 @@ pub(super) fn limit_back<S, C: Clock>(
     let LimitBack { domain, path, limit } = parse(body)?;
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.unset_switch(target).map_err(unknown)?;
-    let answer = answer::json(&Switched { limits });
+    let answer = answer::json(&SwitchedCount { limits });
     Ok((Change::LimitBack { domain, path, limit }, answer))
 }
 
@@ -134,6 +153,7 @@ pub(super) fn limit_back<S, C: Clock>(
 struct LimiterSwitch {
     limiter: String,
     mode: String,
+    for_seconds: Option<u64>,
 }
 
 /// What a limiter does now.
@@ -143,8 +163,12 @@ struct SwitchedLimiter {
     mode: String,
 }
 
-pub(super) fn limiter(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
-    let LimiterSwitch { limiter, mode } = parse(body)?;
+pub(super) fn limiter(
+    board: &Switchboard,
+    now: Timestamp,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let LimiterSwitch { limiter, mode, for_seconds } = parse(body)?;
     let limiter = named(&limiter)?;
     let mode = LimiterMode::parse(&mode).ok_or_else(|| {
         let detail = "`mode` is `off`, `dark`, `enforce` or a share such as `enforce 10%`";
@@ -152,6 +176,9 @@ pub(super) fn limiter(board: &Switchboard, body: &[u8]) -> Result<(Change, Answe
     })?;
     if !board.set(limiter, mode) {
         return Err(unprotected(limiter));
+    }
+    if let Some(seconds) = for_seconds {
+        board.end_at(Switched::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
     }
     let now = SwitchedLimiter { limiter: limiter.as_str(), mode: mode.to_string() };
     Ok((Change::Limiter { limiter, mode }, answer::json(&now)))

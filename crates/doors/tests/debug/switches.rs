@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tidegate_doors::{DebugParts, DebugSettings, LogLevel};
 
+use tidegate_engine::{Clock, Nanos};
 use tidegate_overload::{Limiter, Mode, Percent};
 
 use super::support::{Stage, bare_engine, protected};
@@ -55,7 +56,7 @@ async fn a_limit_is_switched_and_taken_back() {
     assert_eq!((answer.status, answer.json()), (200, json!({"limits": 1})));
     assert!(stage.check("user", "7"));
     let limiters = json!({"rate": "enforce", "concurrency": "enforce"});
-    let listed = json!({"off": false, "limiters": limiters, "limits": [{
+    let listed = json!({"off": false, "limiters": limiters, "ends_in": {}, "limits": [{
         "domain": "api", "path": "user", "limit": "daily", "mode": "shadow",
         "enforce_percent": 100, "written": {"mode": "enforce", "enforce_percent": 100},
     }]});
@@ -219,4 +220,28 @@ async fn a_limiter_that_is_not_there_or_a_mode_that_is_none_is_told() {
         let answer = stage.send(Method::PUT, "/switches/limiter", &[], body).await;
         assert_eq!(answer.status, status, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_switch_for_a_while_says_how_long_it_lasts() {
+    let (protection, switchboard) = protected(&bare_engine());
+    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let board = Arc::clone(&switchboard);
+    let parts = DebugParts { settings, switchboard: Some(switchboard), ..DebugParts::default() };
+    let stage = Stage::new(TWO_LIMITS, parts);
+    let body = r#"{"limiter": "gate", "mode": "off", "for_seconds": 60}"#;
+    assert_eq!(stage.send(Method::PUT, "/switches/limiter", &[], body).await.status, 200);
+    let body = r#"{"off": true, "for_seconds": 5}"#;
+    assert_eq!(stage.send(Method::PUT, "/switches/kill", &[], body).await.status, 200);
+    let shown = stage.get("/switches").await.json();
+    assert_eq!(shown["ends_in"], json!({"off": 5, "gate": 60}));
+
+    stage.engine.clock().advance(Nanos::from_secs(5));
+    board.expire(stage.engine.clock().now());
+    let shown = stage.get("/switches").await.json();
+    assert_eq!((&shown["off"], &shown["ends_in"]), (&json!(false), &json!({"gate": 55})));
+    assert!(!protection.is_killed(Limiter::Gate));
+    stage.engine.clock().advance(Nanos::from_secs(55));
+    board.expire(stage.engine.clock().now());
+    assert_eq!(protection.mode(Limiter::Gate), Mode::ENFORCE);
 }
