@@ -10,8 +10,8 @@ OPTIONAL = tidegate-doors/protection-layer,tidegate-stores/fleet
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Serve decisions on the quickstart rules, and say what to try
-	$(CARGO) run --locked --release --quiet -p tidegate -- serve --rules examples/rules/quickstart.yaml --welcome
+run: ## Serve decisions, and the gateway in front of a small API; say what to try
+	$(CARGO) run --locked --release --quiet -p tidegate -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
 
 run-redis: ## Two servers that share their limits over a Redis, and a look at it
 	$(CARGO) build --locked --release --quiet -p tidegate

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use tidegate_simulation::OverloadArguments;
 
 use crate::config::ConfigArgs;
+use crate::demo_api::DemoApiArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
 use crate::serve::ServeArgs;
@@ -49,10 +50,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Serve decisions: Envoy's rate limit service, an HTTP API, metrics.
+    /// Serve decisions: Envoy's rate limit service, an HTTP API, a gateway, metrics.
     ///
     /// Without a configuration file: the rules in `rules/`, gRPC on port 8081, HTTP
-    /// on 8080, metrics and switches on 6070 for this machine only. Rules are read
+    /// on 8080, metrics and switches on 6070 for this machine only; with a document for
+    /// it, the gateway on 8000. Rules are read
     /// again when they change. SIGTERM lets requests finish, SIGHUP reads the
     /// rules at once.
     #[command(after_help = SERVE_EXAMPLES)]
@@ -64,6 +66,12 @@ pub(crate) enum Command {
     /// stands still but for `wait`, so that a script always gives the same answers.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
+    /// Serve a small API that is slow, to try the gateway in front of it.
+    ///
+    /// It works on a few requests at once; all others wait, however many there are. `/health`
+    /// answers at once.
+    #[command(after_help = DEMO_API_EXAMPLES)]
+    DemoApi(DemoApiArgs),
     /// Play load against limiters in virtual time.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate {
@@ -114,6 +122,7 @@ const SERVE_EXAMPLES: &str = "\
 Examples:
   tidegate serve --rules rules/
   tidegate serve --config tidegate.yaml --log-level debug
+  tidegate serve --rules rules/ --gateway gateway.yaml
   tidegate serve --rules shop.yaml --grpc unix:/run/tidegate.sock --http 127.0.0.1:8080
   RUNTIME_ROOT=/srv/runtime/current tidegate serve --compat
 
@@ -128,6 +137,12 @@ Examples:
   printf 'user=ada x12\\nwait 1s\\nuser=ada\\n' | tidegate demo
 
 At the prompt, `help` lists the commands.";
+
+const DEMO_API_EXAMPLES: &str = "\
+Examples:
+  tidegate demo-api
+  tidegate demo-api --listen 127.0.0.1:9100 --capacity 4 --work 250
+  curl 'localhost:9000/anything?ms=500'";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -247,9 +262,14 @@ pub(crate) enum ConfigCommand {
     /// Show what is in force, and where each value comes from.
     #[command(after_help = CONFIG_SHOW_EXAMPLES)]
     Show(ConfigShowArgs),
-    /// Print the JSON Schema of the configuration file, for editors and other tools.
+    /// Print the JSON Schema of the configuration file, or of the gateway's document, for
+    /// editors and other tools.
     #[command(after_help = CONFIG_SCHEMA_EXAMPLES)]
-    Schema,
+    Schema {
+        /// Of which file.
+        #[arg(value_enum, default_value_t)]
+        of: SchemaOf,
+    },
     /// List the environment variables, and what they set.
     #[command(after_help = CONFIG_ENV_EXAMPLES)]
     Env,
@@ -262,6 +282,16 @@ pub(crate) enum ConfigCommand {
     },
 }
 
+/// A file with a schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// The configuration.
+    #[default]
+    Config,
+    /// The gateway's document.
+    Gateway,
+}
+
 /// A document that is made from the declaration of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReferencePart {
@@ -272,6 +302,8 @@ pub(crate) enum ReferencePart {
     Compat,
     /// A file with every field as a comment.
     Example,
+    /// All keys of the gateway's document.
+    Gateway,
 }
 
 #[derive(Debug, Args)]
@@ -326,6 +358,7 @@ Exit codes: 0 here it is, 1 the configuration has problems, 2 it cannot be read.
 const CONFIG_SCHEMA_EXAMPLES: &str = "\
 Examples:
   tidegate config schema > tidegate.schema.json
+  tidegate config schema gateway > gateway.schema.json
 
 In an editor with a YAML language server, the first line of the file:
   # yaml-language-server: $schema=tidegate.schema.json";
@@ -339,6 +372,7 @@ const CONFIG_REFERENCE_EXAMPLES: &str = "\
 Examples:
   tidegate config reference
   tidegate config reference compat
+  tidegate config reference gateway
   tidegate config reference example > tidegate.yaml";
 
 #[derive(Debug, Args)]

@@ -22,6 +22,7 @@ mod file;
 mod layers;
 mod validate;
 
+pub(crate) mod gateway;
 pub(crate) mod load;
 
 pub(crate) mod check;
@@ -32,16 +33,16 @@ pub(crate) mod show;
 pub use args::ConfigArgs;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
-    Config, Debug, Grpc, Health, Http, Keepalive, Limiter, Log, Memory, Metrics, Redis, RedisTls,
-    ResponseHeaders, Rules, RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces,
-    UpstreamLayout,
+    AccessLog, Config, Debug, Fleet, Gate, Gateway, Grpc, Health, Http, Keepalive, Limiter,
+    LimiterSwitches, Log, Memory, Metrics, Overload, Redis, RedisTls, ResponseHeaders, Rules,
+    RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
 };
 pub use kinds::{
-    Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, KeyLayout, LogFormat, LogLevel,
-    Password, Percent, Plurality, Ratio, RedisUrl, San, Secret, Setting, Shape, Size, Switches,
-    TraceProtocol, Url, UrlPath, WhenFull, Workers, Wrong,
+    AccessLogFormat, Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, KeyLayout,
+    LogFormat, LogLevel, LogTo, Network, Password, Percent, Plurality, Ratio, RedisUrl, San,
+    Secret, Setting, Shape, Size, Switches, TraceProtocol, Url, UrlPath, WhenFull, Workers, Wrong,
 };
 pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve};
-pub use reference::{compat_reference, example, reference};
+pub use reference::{compat_reference, example, gateway_reference, reference};
 pub use schema::schema;
 pub use section::{Entry, Field, variable_of};

@@ -42,6 +42,8 @@ pub(crate) enum Failure {
     Rules(Report),
     /// The configuration cannot be used.
     Config(Report),
+    /// The gateway's document cannot be used.
+    Gateway(Report),
     /// The answer cannot be written.
     Output(io::Error),
 }
@@ -67,7 +69,7 @@ impl Complaint {
 impl Failure {
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Failure::Rules(_) | Failure::Config(_) => Exit::Problems,
+            Failure::Rules(_) | Failure::Config(_) | Failure::Gateway(_) => Exit::Problems,
             Failure::Usage(_) | Failure::Load(_) | Failure::Output(_) => Exit::Unusable,
         }
     }
@@ -91,6 +93,10 @@ impl Failure {
             Failure::Config(report) => {
                 let help = "mend it; `tidegate config check` says when all is well";
                 complain_of(err, report, "the configuration has", help)
+            }
+            Failure::Gateway(report) => {
+                let help = "mend it; `tidegate config check` says when all is well";
+                complain_of(err, report, "the gateway's document has", help)
             }
             Failure::Output(error) => complain(
                 err,

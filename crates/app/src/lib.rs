@@ -16,6 +16,7 @@ mod descriptor;
 mod completions;
 pub mod config;
 mod demo;
+mod demo_api;
 mod rules;
 mod serve;
 mod version;
@@ -61,12 +62,13 @@ fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
         Command::Config { command } => match command {
             ConfigCommand::Check(args) => config::check::run(&args, out),
             ConfigCommand::Show(args) => config::show::run(&args, out),
-            ConfigCommand::Schema => config::schema::run(out),
+            ConfigCommand::Schema { of } => config::schema::run(of, out),
             ConfigCommand::Env => config::show::run_env(out),
             ConfigCommand::Reference { part } => config::reference::run(part, out),
         },
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
+        Command::DemoApi(args) => demo_api::run(&args, out),
         Command::Simulate { command: SimulateCommand::Overload(args) } => {
             args.run(out)?;
             Ok(Exit::Fine)

@@ -1,7 +1,7 @@
 //! `tidegate serve`: what starts, in which order, and how it stops.
 //!
-//! The order: configuration, logs, traces, the engine, the rules, the doors;
-//! then the service manager is told. Stopping goes the other way: not ready any
+//! The order: configuration, logs, traces, the engine, the gateway, switches, the rules, the
+//! doors; then the service manager is told. Stopping goes the other way: not ready any
 //! more, a delay in which load balancers notice, requests finish, everything ends.
 //! Everything that is decided is decided in the crates below.
 
@@ -10,18 +10,24 @@ mod notify;
 mod traces;
 
 mod counters;
+mod demo_api;
+mod gateway;
 mod limiting;
 mod opening;
+mod protection;
 mod reading;
 mod rules;
 
 mod memory;
+mod refusals;
 mod running;
+mod switches;
 mod welcome;
 
 use std::sync::Arc;
 
 use clap::Args;
+use tidegate_doors::Switchboard;
 use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 
@@ -31,10 +37,14 @@ use crate::config::{
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
 use counters::Counters;
+use demo_api::DemoApi;
+use gateway::Front;
 use limiting::Limiting;
 use log::LogLevel;
-use opening::Doors;
+use opening::{Doors, Served};
 use rules::Rules;
+use running::Watched;
+use switches::Switches;
 use traces::{TraceSettings, Traces};
 
 /// The arguments of `tidegate serve`.
@@ -45,6 +55,9 @@ pub(crate) struct ServeArgs {
     /// Once it runs, print what to try: commands for the rules that it has.
     #[arg(long)]
     welcome: bool,
+    /// Serve the demo API too, for the gateway to stand in front of.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9000")]
+    demo_api: Option<std::net::SocketAddr>,
 }
 
 /// Serves until it is told to stop.
@@ -63,19 +76,30 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     }
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| system("the runtime cannot be started", &error))?;
-    runtime.block_on(serve(config, level, args.welcome, out))
+    runtime.block_on(async {
+        let demo = match args.demo_api {
+            Some(listen) => Some(DemoApi::start(listen).await?),
+            None => None,
+        };
+        let served = serve(config, level, args, out).await;
+        if let Some(demo) = demo {
+            demo.stop();
+        }
+        served
+    })
 }
 
 async fn serve(
     config: &Config,
     level: LogLevel,
-    welcome: bool,
+    args: &ServeArgs,
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     // First of all, so that a signal during the start is not lost.
     let signals = running::Signals::listen()
         .map_err(|error| system("signals cannot be listened to", &error))?;
     let traces = begin_traces(config)?;
+    let welcome = args.welcome.then_some(args.demo_api);
     let start = Start { config, level, welcome, signals, traced: traces.as_ref() };
     match &config.store.redis.url {
         None => serve_on(counters::in_memory(config)?, start, out).await?,
@@ -97,7 +121,8 @@ async fn serve(
 struct Start<'c> {
     config: &'c Config,
     level: LogLevel,
-    welcome: bool,
+    /// Whether to say what to try, and whether the demo API is there for it.
+    welcome: Option<Option<std::net::SocketAddr>>,
     signals: running::Signals,
     traced: Option<&'c Traces>,
 }
@@ -111,13 +136,23 @@ async fn serve_on<S: Counters>(
     let Start { config, level, welcome, signals, traced } = start;
     let limiting = Limiting::new(config, store, traced.is_some());
     let between_requests = S::begin(&limiting.engine);
+    let mut front = Front::start(config, &limiting)?;
+    let protection = front.as_ref().and_then(|front| front.protection.clone());
+    let board = Switchboard::new(Arc::clone(&limiting.engine), protection);
+    let mut switches = Switches::start(&config.switches, Arc::new(board));
     let rules = Rules::start(config, &limiting)?;
-    let doors = Doors::open(config, &limiting, &rules, level, traced.map(Traces::tracer))?;
-    if welcome {
-        welcome::write(out, &limiting.engine.snapshot(), &doors.listening)?;
+    let served = Served { limiting: &limiting, rules: &rules, front: front.as_ref(), level };
+    let doors = Doors::open(config, &served, switches.board(), traced.map(Traces::tracer))?;
+    if let Some(demo_api) = welcome {
+        let demo_api = demo_api.is_some();
+        welcome::write(out, &limiting.engine.snapshot(), &doors.listening, demo_api)?;
     }
-    running::until_stopped(config, signals, doors, &limiting, &rules).await;
+    let watched = Watched { limiting: &limiting, rules: &rules, front: front.as_mut() };
+    running::until_stopped(config, signals, doors, watched, &mut switches).await;
     rules.stop();
+    if let Some(front) = front {
+        front.stop();
+    }
     if let Some(between_requests) = between_requests {
         between_requests.abort();
         limiting.engine.store().close(limiting.engine.clock()).await;

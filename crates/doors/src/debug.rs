@@ -19,9 +19,13 @@ mod routes;
 mod settings;
 mod token;
 
+#[cfg(feature = "gateway")]
+mod gateway;
 mod hits;
+mod limiters;
 mod log_level;
 mod metrics;
+mod overload;
 mod rlconfig;
 mod stats;
 mod switches;
@@ -34,6 +38,7 @@ mod vocabulary;
 
 pub use change::Change;
 pub use door::DebugDoor;
+pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
 pub use metrics_only::MetricsDoor;
 pub use observations::{Observations, ObservationsConfig};
 pub use remote::{RemoteReading, Spread};

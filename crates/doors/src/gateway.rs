@@ -5,6 +5,7 @@
 //!
 //! | Room | Does |
 //! |---|---|
+//! | `document`, `settings` | what an operator says: as written, as plain values |
 //! | `head` | is this a request that one can safely pass on? |
 //! | `client_address` | for whom is it, whatever it claims? |
 //! | `route` | where does it go? |
@@ -17,7 +18,7 @@
 //! | `upstream` | which server, over which connection, for how long |
 //! | `errand` | the part of the way that waits, to the last byte of the answer |
 //! | `answers` | what is said in place of an upstream |
-//! | `access_log`, `tally` | what is remembered |
+//! | `access_log`, `samples`, `tally` | what is remembered |
 //!
 //! It owns no socket towards clients: [`server`](crate::server) does. What runs beside requests
 //! (health checks, forgetting idle connections) is [`Gateway::tend`], and files are read again
@@ -25,6 +26,7 @@
 //!
 //! Not here: caching, compression, WebSockets over HTTP/2, HTTP/3.
 
+mod document;
 mod settings;
 
 mod category;
@@ -48,13 +50,16 @@ mod errand;
 mod answers;
 
 mod access_log;
+mod samples;
 mod tally;
 
 mod door;
 
 pub use body::{GatewayBody, GatewayBodyError};
+pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use samples::RefusedRequest;
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
     CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,

@@ -45,9 +45,10 @@ pub mod server;
 
 #[cfg(feature = "debug")]
 pub use debug::{
-    Change, DebugDoor, DebugParts, DebugSettings, Kind, LogLevel, METRICS, Metric, MetricsDoor,
-    Observations, ObservationsConfig, RemoteReading, RulesReading, Spread, StoreReading,
-    TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError,
+    Change, DebugDoor, DebugParts, DebugSettings, Kind, LimiterMode, LimiterName, LogLevel,
+    METRICS, Metric, MetricsDoor, Observations, ObservationsConfig, RemoteReading, RulesReading,
+    Spread, StoreReading, Switchboard, Switched, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
+    TokenError,
 };
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
 pub use described::Described;

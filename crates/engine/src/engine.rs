@@ -6,7 +6,7 @@
 //! panics included, ends in the failure mode.
 
 use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -30,7 +30,7 @@ use crate::names;
 use crate::observer::Observer;
 use crate::permit::Permit;
 use crate::request::Request;
-use crate::switch::Switch;
+use crate::switch::{LimiterKind, Switch, Switches};
 use crate::tally::{NearLimit, Tally};
 use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
 
@@ -48,8 +48,8 @@ pub struct Engine<S = MemoryStore, C = SystemClock> {
     /// What counts as near a limit, when limits are tallied.
     tallied: Option<NearLimit>,
     switched_off: AtomicBool,
-    /// Switches set at run time, by limit identity, kept over a change of rules.
-    set: Mutex<HashMap<u64, Switch>>,
+    /// Switches set at run time, kept over a change of rules.
+    set: Mutex<Switches>,
     /// The next holder of slots.
     holders: AtomicU64,
     /// Whether batches say what counters are called.
@@ -89,7 +89,7 @@ impl<S, C: Clock> Engine<S, C> {
             observer: None,
             tallied: None,
             switched_off: AtomicBool::new(false),
-            set: Mutex::new(HashMap::new()),
+            set: Mutex::default(),
             // Processes that share a store must not give their holders the
             // same numbers: each begins somewhere else. Among a hundred
             // processes with 10,000 requests in flight each, the odds that two
@@ -152,11 +152,11 @@ impl<S, C: Clock> Engine<S, C> {
     pub fn install(&self, snapshot: impl Into<Arc<Snapshot>>) {
         let snapshot = snapshot.into();
         let mut set = self.set.lock();
-        if set.len() > SWITCHES_MAX {
+        if set.limits.len() > SWITCHES_MAX {
             // Only now: a limit that is gone by mistake comes back as it was switched.
             let there: HashSet<u64> =
                 snapshot.limits().iter().map(|limit| limit.identity).collect();
-            set.retain(|identity, _| there.contains(identity));
+            set.limits.retain(|identity, _| there.contains(identity));
         }
         let mut loaded = Loaded::new(snapshot, &set);
         if self.tallied.is_some() {
@@ -182,8 +182,7 @@ impl<S, C: Clock> Engine<S, C> {
     pub fn set_switch(&self, target: Target<'_>, switch: Switch) -> Result<usize, UnknownTarget> {
         let switch = Switch { enforce_percent: switch.enforce_percent.min(100), ..switch };
         self.switch_each(target, |set, limit| {
-            set.insert(limit.identity, switch);
-            switch
+            set.limits.insert(limit.identity, switch);
         })
     }
 
@@ -193,9 +192,24 @@ impl<S, C: Clock> Engine<S, C> {
     /// When no limit is called that.
     pub fn unset_switch(&self, target: Target<'_>) -> Result<usize, UnknownTarget> {
         self.switch_each(target, |set, limit| {
-            set.remove(&limit.identity);
-            Switch::of(limit)
+            set.limits.remove(&limit.identity);
         })
+    }
+
+    /// Switches a whole limiter at run time: no limit of its kind does more than this, whatever
+    /// its rule says. Limits that requests bring along are not switched.
+    pub fn set_limiter(&self, kind: LimiterKind, switch: Switch) {
+        let mut set = self.set.lock();
+        *set.most_mut(kind) = Switch { enforce_percent: switch.enforce_percent.min(100), ..switch };
+        let loaded = self.loaded.load();
+        for limit in loaded.snapshot().limits() {
+            loaded.set_switch(limit, set.of(limit));
+        }
+    }
+
+    /// The most that limits of a kind do.
+    pub fn limiter(&self, kind: LimiterKind) -> Switch {
+        self.set.lock().most(kind)
     }
 
     /// Switches everything off, or on again: while off, every request is
@@ -225,7 +239,7 @@ impl<S, C: Clock> Engine<S, C> {
         let set = self.set.lock();
         let loaded = self.loaded.load();
         for limit in loaded.snapshot().limits() {
-            let Some(switch) = set.get(&limit.identity) else { continue };
+            let Some(switch) = set.limits.get(&limit.identity) else { continue };
             let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
             tell(loaded.snapshot(), rule, limit, *switch);
         }
@@ -248,7 +262,7 @@ impl<S, C: Clock> Engine<S, C> {
     fn switch_each(
         &self,
         target: Target<'_>,
-        mut change: impl FnMut(&mut HashMap<u64, Switch>, &RuleLimit) -> Switch,
+        mut change: impl FnMut(&mut Switches, &RuleLimit),
     ) -> Result<usize, UnknownTarget> {
         let mut set = self.set.lock();
         let loaded = self.loaded.load();
@@ -260,7 +274,8 @@ impl<S, C: Clock> Engine<S, C> {
                 continue;
             }
             if target.limit.is_none_or(|name| name == snapshot.limit_name(rule, limit)) {
-                loaded.set_switch(limit, change(&mut set, limit));
+                change(&mut set, limit);
+                loaded.set_switch(limit, set.of(limit));
                 switched += 1;
             }
         }

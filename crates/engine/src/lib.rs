@@ -30,7 +30,7 @@ pub use keyed::KeyedLimiter;
 pub use observer::Observer;
 pub use permit::Permit;
 pub use request::{Descriptor, Request};
-pub use switch::Switch;
+pub use switch::{LimiterKind, Switch};
 pub use tally::{NearLimit, Tally};
 pub use verdict::{Refusal, Ruling, Verdict};
 

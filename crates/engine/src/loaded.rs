@@ -12,7 +12,7 @@ use tidegate_algorithms::{Algorithm, Limit};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{Consistency, OnStoreError, Policy};
 
-use crate::switch::{Switch, SwitchCell};
+use crate::switch::{Switch, SwitchCell, Switches};
 use crate::tally::TallyCell;
 
 /// One snapshot with its switches and tallies.
@@ -104,12 +104,9 @@ const fn policy_of(limit: &RuleLimit) -> Policy {
 
 impl Loaded {
     /// The snapshot with the switches that its rules say, but for those that
-    /// were set at run time, by the limit's identity.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, set: &HashMap<u64, Switch>) -> Self {
-        let brief = |limit: &RuleLimit| {
-            let switch = set.get(&limit.identity).copied();
-            BriefLimit::of(limit, switch.unwrap_or_else(|| Switch::of(limit)))
-        };
+    /// were set at run time.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, set: &Switches) -> Self {
+        let brief = |limit: &RuleLimit| BriefLimit::of(limit, set.of(limit));
         Loaded {
             rules: snapshot.rules().iter().map(BriefRule::of).collect(),
             limits: snapshot.limits().iter().map(brief).collect(),

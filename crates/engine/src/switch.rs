@@ -4,8 +4,10 @@
 //! it is enforced; one more word switches everything off. The hot path reads
 //! them and nothing else.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tidegate_algorithms::Algorithm;
 use tidegate_rules::{Mode, RuleLimit};
 
 /// What a limit does with its answer, and for whom.
@@ -18,7 +20,76 @@ pub struct Switch {
     pub enforce_percent: u8,
 }
 
+/// The limiters that rules are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimiterKind {
+    /// Limits of requests over time, by any algorithm.
+    Rate,
+    /// Limits of requests in flight.
+    Concurrency,
+}
+
+impl LimiterKind {
+    fn of(limit: &RuleLimit) -> Self {
+        match limit.limit.algorithm() {
+            Algorithm::Concurrency(_) => LimiterKind::Concurrency,
+            _ => LimiterKind::Rate,
+        }
+    }
+}
+
+/// What was switched at run time.
+#[derive(Debug)]
+pub(crate) struct Switches {
+    /// Limits, by their identity.
+    pub(crate) limits: HashMap<u64, Switch>,
+    /// The most that limits of each kind do.
+    rate: Switch,
+    concurrency: Switch,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Switches { limits: HashMap::new(), rate: Switch::FULL, concurrency: Switch::FULL }
+    }
+}
+
+impl Switches {
+    /// What a limit does.
+    pub(crate) fn of(&self, limit: &RuleLimit) -> Switch {
+        let own = self.limits.get(&limit.identity).copied();
+        own.unwrap_or_else(|| Switch::of(limit)).within(self.most(LimiterKind::of(limit)))
+    }
+
+    pub(crate) const fn most(&self, kind: LimiterKind) -> Switch {
+        match kind {
+            LimiterKind::Rate => self.rate,
+            LimiterKind::Concurrency => self.concurrency,
+        }
+    }
+
+    pub(crate) const fn most_mut(&mut self, kind: LimiterKind) -> &mut Switch {
+        match kind {
+            LimiterKind::Rate => &mut self.rate,
+            LimiterKind::Concurrency => &mut self.concurrency,
+        }
+    }
+}
+
 impl Switch {
+    /// Enforced for everybody.
+    pub const FULL: Switch = Switch { mode: Mode::Enforce, enforce_percent: 100 };
+
+    /// The weaker of both.
+    fn within(self, most: Switch) -> Self {
+        let mode = match (self.mode, most.mode) {
+            (Mode::Off, _) | (_, Mode::Off) => Mode::Off,
+            (Mode::Shadow, _) | (_, Mode::Shadow) => Mode::Shadow,
+            (Mode::Enforce, Mode::Enforce) => Mode::Enforce,
+        };
+        Switch { mode, enforce_percent: self.enforce_percent.min(most.enforce_percent) }
+    }
+
     /// What the rule file says.
     pub(crate) fn of(limit: &RuleLimit) -> Self {
         Switch { mode: limit.mode, enforce_percent: limit.enforce_percent.min(100) }

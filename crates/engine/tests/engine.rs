@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Clock, ConfigError, CounterStore, Descriptor, Engine, Entry, FailureMode, ManualClock,
-    MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Request, Retry, Snapshot, Source,
-    StoreError, Switch, Target, Timestamp, Undecided, Verb, Verdict, compile,
+    Clock, ConfigError, CounterStore, Descriptor, Engine, Entry, FailureMode, LimiterKind,
+    ManualClock, MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Request, Retry,
+    Snapshot, Source, StoreError, Switch, Target, Timestamp, Undecided, Verb, Verdict, compile,
 };
 use tidegate_stores::{Answers, Batch};
 
@@ -254,6 +254,48 @@ fn a_mode_is_switched_at_run_time_and_stays_over_a_reload() {
 
     assert_eq!(engine.unset_switch(target), Ok(2));
     assert!(!check(&engine, &[("user", "ada")]).is_admitted());
+}
+
+#[test]
+fn a_limiter_is_switched_as_a_whole_and_never_makes_a_limit_stronger() {
+    let text = "
+domain: api
+descriptors:
+- key: user
+  limits:
+  - {name: rate, requests_per_unit: 1, unit: minute}
+  - {name: quiet, requests_per_unit: 1, unit: hour, mode: shadow}
+- key: flight
+  limits: [{name: slots, algorithm: concurrency, requests_per_unit: 1}]
+";
+    let (engine, _clock) = engine(text);
+    let engine = Arc::new(engine);
+    let at_once = |name: &str| {
+        let flight = entries(&[("flight", name)]);
+        let one = [Descriptor::new(&flight)];
+        let held = [(); 3].map(|()| engine.admit_now(&Request::new("api", &one)));
+        held.iter().filter(|(verdict, _)| verdict.is_admitted()).count()
+    };
+    assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("a")), (1, 1));
+
+    let mode = |mode| Switch { mode, enforce_percent: 100 };
+    engine.set_limiter(LimiterKind::Rate, mode(Mode::Shadow));
+    assert!(check(&engine, &[("user", "ada")]).refused_in_shadow());
+    assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("b")), (3, 1));
+
+    engine.set_limiter(LimiterKind::Concurrency, mode(Mode::Off));
+    engine.install(rules(text));
+    assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("c")), (3, 3));
+    assert_eq!(engine.limiter(LimiterKind::Concurrency).mode, Mode::Off);
+
+    let target = Target { domain: "api", path: "user", limit: Some("rate") };
+    engine.set_switch(target, Switch::FULL).expect("a limit");
+    assert_eq!(admitted(&engine, 3, &[("user", "ada")]), 3, "the limiter is still dark");
+    engine.set_limiter(LimiterKind::Rate, Switch::FULL);
+    let verdict = check(&engine, &[("user", "ada")]);
+    assert!(!verdict.is_admitted());
+    engine.set_limiter(LimiterKind::Rate, Switch { mode: Mode::Enforce, enforce_percent: 0 });
+    assert!(check(&engine, &[("user", "ada")]).refused_in_shadow());
 }
 
 #[test]

@@ -23,6 +23,12 @@ pub struct ConfigArgs {
     /// Where the HTTP API listens: `ADDRESS:PORT` or `unix:PATH`.
     #[arg(long, value_name = "ADDR")]
     pub http: Vec<String>,
+    /// Start the gateway with this document: routes, upstreams, what requests are limited by.
+    #[arg(long, value_name = "FILE")]
+    pub gateway: Option<PathBuf>,
+    /// Where the gateway listens: `ADDRESS:PORT` or `unix:PATH`.
+    #[arg(long, value_name = "ADDR")]
+    pub gateway_listen: Vec<String>,
     /// Where metrics and switches are served.
     #[arg(long, value_name = "ADDR")]
     pub debug_listen: Vec<String>,
@@ -59,9 +65,12 @@ impl ConfigArgs {
             ("--rules", "rules.paths", &rules),
             ("--grpc", "grpc.listen", &self.grpc),
             ("--http", "http.listen", &self.http),
+            ("--gateway-listen", "gateway.listen", &self.gateway_listen),
             ("--debug-listen", "debug.listen", &self.debug_listen),
         ];
+        let gateway = self.gateway.as_ref().map(|path| path.to_string_lossy().into_owned());
         let ones = [
+            ("--gateway", "gateway.file", &gateway),
             ("--redis", "store.redis.url", &self.redis),
             ("--log-level", "log.level", &self.log_level),
             ("--log-format", "log.format", &self.log_format),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use tidegate_rules::{Problem, Severity};
 
+use super::gateway;
 use super::layers::{Note, Weight, resolve};
 use super::load::input;
 use crate::cli::{ConfigCheckArgs, Format};
@@ -16,7 +17,15 @@ pub(crate) fn run(args: &ConfigCheckArgs, out: &mut Output) -> Result<Exit, Fail
     let mut layers = args.layers.clone();
     layers.config = args.path.clone().or(layers.config);
     let (problems, omitted, notes) = match resolve(&input(&layers)?) {
-        Ok(loaded) => (loaded.warnings, 0, loaded.notes),
+        Ok(loaded) => {
+            let (mut problems, mut omitted) = (loaded.warnings, 0);
+            let document = loaded.config.gateway.file.as_deref();
+            if let Some(report) = document.map(gateway::problems).transpose()?.flatten() {
+                problems.extend_from_slice(report.problems());
+                omitted = report.omitted();
+            }
+            (problems, omitted, loaded.notes)
+        }
         Err(report) => (report.problems().to_vec(), report.omitted(), Vec::new()),
     };
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();

@@ -4,6 +4,8 @@
 //! field that is added here is read, checked, shown and documented everywhere.
 //! What fields mean together is checked in `validate`.
 
+mod gateway;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use super::kinds::{
 };
 use super::kinds::{Compat, San};
 use super::section::{Entry, Part, section};
+
+pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
 /// Bounds of lengths of time are in milliseconds.
 const SECOND: u64 = 1_000;
@@ -41,6 +45,12 @@ section! {
         grpc: Grpc,
         /// The HTTP API.
         http: Http,
+        /// A reverse proxy with every limiter.
+        gateway: Gateway,
+        /// What protects the node behind the gateway from more than it can work on.
+        overload: Overload,
+        /// What each limiter does, and what stops them all.
+        switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.
         debug: Debug,
         /// Where counters live.
@@ -386,6 +396,9 @@ section! {
         /// Whether it is ready only while the shared store can be asked. Without it a
         /// service goes on by itself, as `on_store_error` says.
         needs_store: bool = "false",
+        /// Whether it is ready only while every group of the gateway's upstreams has a server that
+        /// is well.
+        needs_upstreams: bool = "false",
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod address;
 mod choice;
+mod mode;
 mod number;
 mod text;
 
@@ -18,9 +19,10 @@ use tidegate_rules::reading::{Plain, Scalar, Style, one_of};
 
 pub use address::Address;
 pub use choice::{
-    Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Switches, TraceProtocol,
-    WhenFull,
+    AccessLogFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Switches,
+    TraceProtocol, WhenFull,
 };
+pub use mode::{LogTo, Network};
 pub(super) use number::show_duration;
 pub use number::{Percent, Ratio, Size, Workers};
 pub use text::{HeaderName, Password, RedisUrl, San, Secret, Url, UrlPath};
@@ -126,6 +128,10 @@ pub enum Shape {
     Url,
     /// A path that begins with `/`.
     UrlPath,
+    /// What a limiter does.
+    Mode,
+    /// A network.
+    Network,
 }
 
 impl Shape {
@@ -146,6 +152,8 @@ impl Shape {
             Shape::HeaderName => "the name of a header field".to_owned(),
             Shape::Url => "an `http` or `https` address".to_owned(),
             Shape::UrlPath => "a path that begins with `/`".to_owned(),
+            Shape::Mode => "`off`, `dark`, `enforce` or `enforce 10%`".to_owned(),
+            Shape::Network => "a network such as `10.0.0.0/8`".to_owned(),
         }
     }
 }

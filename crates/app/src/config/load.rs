@@ -34,18 +34,24 @@ pub(crate) fn input(args: &ConfigArgs) -> Result<Input, Failure> {
 
 fn read(path: &Path) -> Result<Source, Complaint> {
     if path == Path::new("-") {
-        return Ok(Source::new("<stdin>", text("standard input", io::stdin().lock())?));
+        return Ok(Source::new(
+            "<stdin>",
+            text("standard input", io::stdin().lock(), FILE_BYTES_MAX)?,
+        ));
     }
-    let name = path.to_string_lossy().into_owned();
-    let quoted = format!("`{name}`");
-    let file = File::open(path).map_err(|error| unreadable(&quoted, &error))?;
-    let text = text(&quoted, file)?;
-    Ok(Source::new(name, text))
+    Ok(Source::new(path.to_string_lossy(), read_text(path, FILE_BYTES_MAX)?))
 }
 
-fn text(name: &str, input: impl Read) -> Result<String, Complaint> {
+/// The text in a file, up to a byte more than the most.
+pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Result<String, Complaint> {
+    let quoted = format!("`{}`", path.to_string_lossy());
+    let file = File::open(path).map_err(|error| unreadable(&quoted, &error))?;
+    text(&quoted, file, bytes_max)
+}
+
+fn text(name: &str, input: impl Read, bytes_max: usize) -> Result<String, Complaint> {
     let mut bytes = Vec::new();
-    let most = FILE_BYTES_MAX as u64 + 1;
+    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
     input.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(name, &error))?;
     String::from_utf8(bytes).map_err(|_| {
         let message = format!("{name} is not UTF-8 text");
@@ -73,12 +79,12 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_refused() {
-        let message = text("it", [0xff].as_slice()).unwrap_err().message;
+        let message = text("it", [0xff].as_slice(), 9).unwrap_err().message;
         assert_eq!(message, "it is not UTF-8 text");
     }
 
     #[test]
     fn a_file_without_end_is_not_read_to_its_end() {
-        assert_eq!(text("it", io::repeat(b'#')).unwrap().len(), FILE_BYTES_MAX + 1);
+        assert_eq!(text("it", io::repeat(b'#'), 99).unwrap().len(), 100);
     }
 }

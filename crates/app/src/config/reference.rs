@@ -1,7 +1,7 @@
 //! `tidegate config reference`: the documents that are made from the declaration.
 //!
-//! docs/configuration.md, docs/compat-variables.md and examples/tidegate.yaml are
-//! what this prints, and a test compares them.
+//! docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and
+//! examples/tidegate.yaml are what this prints, and a test compares them.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -28,7 +28,7 @@ What wins over what, from the weakest: defaults; with `compat: envoy-ratelimit`,
 nothing is added up. In a variable and after a flag, commas stand between the items of a list. A variable that is set to nothing counts as
 not set.
 
-Flags: `--config`, `--rules`, `--grpc`, `--http`, `--debug-listen`, `--log-level`, `--log-format`, `--workers`, `--compat`, and
+Flags: `--config`, `--rules`, `--grpc`, `--http`, `--gateway`, `--gateway-listen`, `--debug-listen`, `--log-level`, `--log-format`, `--workers`, `--compat`, and
 `--set KEY=VALUE` for every other field.
 
 `tidegate config check` says everything that is wrong with the whole, `config show` what is in force and where it comes from, `config schema`
@@ -36,6 +36,19 @@ prints a JSON Schema for editors: see [the command line](cli.md#tidegate-config)
 
 Lengths of time are whole numbers with `ms`, `s`, `m`, `h` or `d`, such as `1h30m`. Sizes are whole numbers with `B`, `KiB`, `MiB` or
 `GiB`. Where `off` is possible it means \"none\".
+";
+
+const GATEWAY_INTRODUCTION: &str = "\
+# The gateway's document
+
+<!-- Made by `tidegate config reference gateway`; a test compares. -->
+
+`gateway.file` of [the configuration](configuration.md), or `--gateway FILE`, names a YAML document with the routes and upstreams of [the gateway](gateway.md).
+`tidegate config check` says everything that is wrong with it, with its place; `tidegate config schema gateway` prints a JSON Schema for editors. It is read when the service
+starts. [examples/gateway](../examples/gateway/gateway.yaml) is one to begin with.
+
+Lengths of time and sizes are written as in the configuration. Paths of files are those where the service is started. Where a list of texts is taken, one text alone is a
+list of one. YAML anchors and merges (`<<`) work.
 ";
 
 const COMPAT_INTRODUCTION: &str = "\
@@ -64,6 +77,7 @@ pub(crate) fn run(part: ReferencePart, out: &mut Output) -> Result<Exit, Failure
         ReferencePart::Fields => reference(),
         ReferencePart::Compat => compat_reference(),
         ReferencePart::Example => example(),
+        ReferencePart::Gateway => gateway_reference(),
     };
     out.write_all(text.as_bytes())?;
     Ok(Exit::Fine)
@@ -88,6 +102,11 @@ pub fn reference() -> String {
     }
     // A section that holds only sections has no table.
     text.replace(&format!("{TITLES}\n##"), "\n##")
+}
+
+/// The reference of the gateway's document, as Markdown.
+pub fn gateway_reference() -> String {
+    format!("{GATEWAY_INTRODUCTION}{}", tidegate_doors::gateway::gateway_reference())
 }
 
 /// The fields right below a section.

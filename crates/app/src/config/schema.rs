@@ -10,11 +10,16 @@ use serde_json::{Map, Value, json};
 use super::fields::Config;
 use super::kinds::{ITEMS_MAX, OFF, Plurality, Shape};
 use super::section::{Entry, Field};
+use crate::cli::SchemaOf;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-pub(crate) fn run(out: &mut Output) -> Result<Exit, Failure> {
-    writeln!(out, "{:#}", schema())?;
+pub(crate) fn run(of: SchemaOf, out: &mut Output) -> Result<Exit, Failure> {
+    let schema = match of {
+        SchemaOf::Config => schema(),
+        SchemaOf::Gateway => tidegate_doors::gateway::gateway_schema(),
+    };
+    writeln!(out, "{schema:#}")?;
     Ok(Exit::Fine)
 }
 
@@ -104,5 +109,11 @@ fn shape(field: &Field<'_>) -> Value {
         Shape::HeaderName => text("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
         Shape::Url => text("^https?://[^/ ]"),
         Shape::UrlPath => text("^/"),
+        // To older YAML an unquoted `off` is a boolean.
+        Shape::Mode => json!({"anyOf": [
+            {"const": false},
+            {"type": "string", "pattern": "^(off|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
+        ]}),
+        Shape::Network => text("^[0-9a-fA-F.:]+(/[0-9]{1,3})?$"),
     }
 }

@@ -30,6 +30,8 @@ pub(super) fn validate(
     check.listeners();
     check.tls("grpc.tls", &check.config.grpc.tls);
     check.tls("http.tls", &check.config.http.tls);
+    check.tls("gateway.tls", &check.config.gateway.tls);
+    check.gateway();
     check.debug();
     check.redis();
     check.headers();
@@ -94,16 +96,20 @@ impl Check<'_, '_> {
 
     fn listeners(&mut self) {
         let config = self.config;
-        let doors: [(&str, &[Address]); 4] = [
+        // Without its document the gateway does not listen.
+        let has_gateway = config.gateway.file.is_some();
+        let gateway: &[Address] = if has_gateway { &config.gateway.listen } else { &[] };
+        let doors: [(&str, &[Address]); 5] = [
             ("grpc.listen", &config.grpc.listen),
             ("http.listen", &config.http.listen),
+            ("gateway.listen", gateway),
             ("debug.listen", &config.debug.listen),
             ("debug.metrics_listen", &config.debug.metrics_listen),
         ];
         if !self.are_sound(&doors.map(|(path, _)| path)) {
             return;
         }
-        if config.grpc.listen.is_empty() && config.http.listen.is_empty() {
+        if config.grpc.listen.is_empty() && config.http.listen.is_empty() && gateway.is_empty() {
             let message = "neither `grpc.listen` nor `http.listen` has an address";
             let fault = Fault::new("nothing_to_serve", message).hint("give one of them an address");
             self.problems.error(self.spot("http.listen", "grpc.listen"), fault);
@@ -158,6 +164,32 @@ impl Check<'_, '_> {
         needs(tls.key.is_some(), "key", tls.cert.is_some(), "cert");
         needs(tls.client_ca.is_some(), "client_ca", tls.cert.is_some(), "cert");
         needs(tls.client_san.is_some(), "client_san", tls.client_ca.is_some(), "client_ca");
+    }
+
+    fn gateway(&mut self) {
+        let config = self.config;
+        let fields = ["gateway.file", "gateway.listen", "overload.capacity", "switches.file"];
+        if !self.are_sound(&fields) {
+            return;
+        }
+        if config.gateway.file.is_some() && config.gateway.listen.is_empty() {
+            let fault = Fault::new("nothing_to_serve", "the gateway has nowhere to listen")
+                .hint("give `gateway.listen` an address, or remove `gateway.file`");
+            self.problems.error(self.spot("gateway.listen", "gateway.file"), fault);
+        }
+        if config.gateway.file.is_none() && config.overload.capacity.is_some() {
+            let message = "`overload.capacity` has no effect: there is no gateway to protect";
+            let fault = Fault::new("no_effect", message).hint("set `gateway.file`");
+            self.problems.warn(self.spot("overload.capacity", ""), fault);
+        }
+        let fleet = &config.overload.fleet;
+        if fleet.beat.saturating_mul(2) > fleet.lease {
+            let message = "a grant of the fleet ends before it can be renewed twice";
+            let fault = Fault::new("exclusive", message)
+                .hint("let `overload.fleet.lease` be at least twice `overload.fleet.beat`");
+            let spot = self.spot("overload.fleet.beat", "overload.fleet.lease");
+            self.problems.error(spot, fault);
+        }
     }
 
     fn debug(&mut self) {

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tidegate_doors::{RemoteReading, StoreReading};
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
+use tidegate_overload::FleetSettings;
 use tidegate_stores::{
-    CourierFigures, LinkState, Login, NameCheck, Password, RedisSettings, RedisStore, RedisTls,
-    Remote, Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
+    CourierFigures, LinkState, Login, NameCheck, Password, RedisBoard, RedisSettings,
+    RedisSettingsError, RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore,
+    UpstreamLayout, UpstreamStore,
 };
 use tokio::task::JoinHandle;
 
@@ -184,12 +186,29 @@ fn shared<R: Remote>(config: &Config, remote: R) -> Result<SharedStore<R>, Failu
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "check `store.redis`"))?)
 }
 
-/// A store at this URL. What the fields say wins over what the URL says.
+/// The board on which nodes divide the fleet's capacity, if they share a Redis. Without one a node
+/// is alone with its own.
+pub(super) fn board(config: &Config, fleet: FleetSettings) -> Result<Option<RedisBoard>, Failure> {
+    let redis = &config.store.redis;
+    let Some(url) = &redis.url else { return Ok(None) };
+    let settings = settings(url, login(redis), redis)?;
+    let board = RedisBoard::new(settings, &config.overload.fleet.name, fleet);
+    Ok(Some(board.map_err(|error| wrong(url, &error))?))
+}
+
+/// A store at this URL.
 fn open(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisStore, Failure> {
-    let wrong = |error: tidegate_stores::RedisSettingsError| {
-        Complaint::new(format!("{}: {error}", url.redacted()), "check `store.redis`")
-    };
-    let mut settings = RedisSettings::parse(url.reveal()).map_err(wrong)?;
+    let store = RedisStore::new(settings(url, login, redis)?);
+    Ok(store.map_err(|error| wrong(url, &error))?)
+}
+
+fn wrong(url: &RedisUrl, error: &RedisSettingsError) -> Complaint {
+    Complaint::new(format!("{}: {error}", url.redacted()), "check `store.redis`")
+}
+
+/// How to ask the servers at this URL. What the fields say wins over what the URL says.
+fn settings(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisSettings, Failure> {
+    let mut settings = RedisSettings::parse(url.reveal()).map_err(|error| wrong(url, &error))?;
     if login != Login::default() {
         settings.login = login;
     }
@@ -205,7 +224,7 @@ fn open(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisStor
     settings.connections = usize::try_from(redis.connections).unwrap_or(usize::MAX);
     settings.deadline = redis.deadline;
     settings.connect_timeout = redis.connect_timeout;
-    Ok(RedisStore::new(settings).map_err(wrong)?)
+    Ok(settings)
 }
 
 fn fill_tls(tls: &mut RedisTls, given: &config::RedisTls) {

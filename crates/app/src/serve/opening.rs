@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
+use tidegate_doors::gateway::GatewayReading;
 use tidegate_doors::rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_doors::server::{
     Address, ConnectionLimits, Endpoint, Keepalive, Listening, OpenError, Protocol, Server, Tls,
@@ -12,12 +13,13 @@ use tidegate_doors::server::{
 };
 use tidegate_doors::{
     Change, DebugDoor, DebugParts, DebugSettings, HttpApi, HttpApiParts, HttpApiSettings,
-    JsonHandler, Token, Traced,
+    JsonHandler, Switchboard, Token, Traced,
 };
 
 use tidegate_engine::SystemClock;
 
 use super::counters::Counters;
+use super::gateway::Front;
 use super::limiting::Limiting;
 use super::log::LogLevel;
 use super::rules::{self, Rules};
@@ -38,15 +40,25 @@ pub(super) struct Doors {
     pub(super) certificates: Vec<(&'static str, Tls)>,
 }
 
+/// What doors are made of.
+#[derive(Debug)]
+pub(super) struct Served<'s, S> {
+    pub(super) limiting: &'s Limiting<S>,
+    pub(super) rules: &'s Rules,
+    /// The gateway, if there is one.
+    pub(super) front: Option<&'s Front<S>>,
+    pub(super) level: LogLevel,
+}
+
 impl Doors {
     /// Opens every door; the last thing of a start.
     pub(super) fn open<S: Counters>(
         config: &Config,
-        limiting: &Limiting<S>,
-        rules: &Rules,
-        level: LogLevel,
+        served: &Served<'_, S>,
+        board: &Arc<Switchboard>,
         tracer: Option<Arc<BoxedTracer>>,
     ) -> Result<Self, Failure> {
+        let Served { limiting, rules, .. } = served;
         let start = |workers| {
             Server::start(workers).map_err(|error| system("workers cannot be started", &error))
         };
@@ -56,12 +68,13 @@ impl Doors {
         let rls = rls(config, limiting, &grpc_health)
             .needing_rules(Arc::new(move || loaded.status().active.is_some()));
         let http = http(config, limiting, rules, &rls);
-        let debug = debug(config, limiting, rules, level, &rls)?;
+        let debug = debug(config, served, board, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
+        let gateway_tls = served.front.map(|_| tls(&config.gateway.tls)).transpose()?.flatten();
 
         let mut doors =
             Doors { server, aside, listening: Vec::new(), grpc_health, certificates: Vec::new() };
-        for (name, tls) in [("grpc", &grpc_tls), ("http", &http_tls)] {
+        for (name, tls) in [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)] {
             doors.certificates.extend(tls.clone().map(|tls| (name, tls)));
         }
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls);
@@ -70,9 +83,20 @@ impl Doors {
             .open_calls(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
         doors.note(opened)?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls);
-        let opened =
-            doors.server.open(api.limits(http_limits(&config.http)), Traced::new(http, tracer));
+        let traced = Traced::new(http, tracer.clone());
+        let opened = doors.server.open(api.limits(http_limits(&config.http)), traced);
         doors.note(opened)?;
+        if let Some(front) = served.front {
+            let (listen, gateway) = (&config.gateway.listen, front.gateway.clone());
+            let hops = config.gateway.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
+            let front = endpoint("gateway", Protocol::Auto, listen, gateway_tls)
+                .limits(gateway_limits(&config.gateway))
+                .proxy_protocol_from(hops);
+            let opened = doors.server.open_for_peers(front, move |peer| {
+                Traced::new(gateway.for_peer(peer), tracer.clone())
+            });
+            doors.note(opened)?;
+        }
         let limits = ConnectionLimits {
             connections_max: count(config.debug.connections_max),
             ..ConnectionLimits::default()
@@ -165,11 +189,11 @@ fn http<S: Counters>(
 
 fn debug<S: Counters>(
     config: &Config,
-    limiting: &Limiting<S>,
-    rules: &Rules,
-    level: LogLevel,
+    served: &Served<'_, S>,
+    board: &Arc<Switchboard>,
     rls: &Rls<S>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
+    let Served { limiting, rules, front, level } = served;
     let settings = DebugSettings {
         token: token(&config.debug)?,
         changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
@@ -179,18 +203,25 @@ fn debug<S: Counters>(
     let (engine, budget_bytes) = (Arc::clone(&limiting.engine), limiting.budget_bytes);
     let (asked, shown) = (rules.handle(), rules.handle());
     let rls = rls.clone();
+    let mut meters = vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)];
+    meters.extend(front.map(|front| Arc::clone(&front.meter)));
+    let gateway = front.map(|front| front.gateway.clone());
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
         observations: Arc::clone(&limiting.observations),
-        meters: vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)],
-        log_level: Some(Box::new(level)),
+        meters,
+        log_level: Some(Box::new(level.clone())),
         store: Some(Box::new(move || engine.store().reading(budget_bytes, engine.clock()))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
+        switchboard: Some(Arc::clone(board)),
+        gateway: gateway.map(|gateway| -> Box<dyn Fn() -> GatewayReading + Send + Sync> {
+            Box::new(move || gateway.read())
+        }),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),
@@ -258,6 +289,16 @@ fn http_limits(http: &config::Http) -> ConnectionLimits {
         connections_max: count(http.connections_max),
         header_timeout: http.header_timeout,
         idle_timeout: Some(http.idle_timeout),
+        ..ConnectionLimits::default()
+    }
+}
+
+fn gateway_limits(gateway: &config::Gateway) -> ConnectionLimits {
+    ConnectionLimits {
+        connections_max: count(gateway.connections_max),
+        streams_max: gateway.streams_max,
+        header_timeout: gateway.header_timeout,
+        idle_timeout: Some(gateway.idle_timeout),
         ..ConnectionLimits::default()
     }
 }

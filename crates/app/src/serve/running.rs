@@ -3,18 +3,21 @@
 use std::io;
 use std::time::Duration;
 
+use tidegate_engine::Clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{interval, sleep};
 
 use super::counters::Counters;
+use super::gateway::Front;
 use super::limiting::Limiting;
 use super::memory::Tidying;
 use super::notify::ServiceManager;
 use super::opening::Doors;
 use super::rules::Rules;
+use super::switches::Switches;
 use crate::config::Config;
 
-/// How often certificates are looked at, and readiness is told over gRPC.
+/// How often certificates, keys and switches are looked at, and readiness is told over gRPC.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the system tells us.
@@ -35,13 +38,22 @@ impl Signals {
     }
 }
 
+/// What is looked after while requests are served.
+#[derive(Debug)]
+pub(super) struct Watched<'s, S> {
+    pub(super) limiting: &'s Limiting<S>,
+    pub(super) rules: &'s Rules,
+    /// The gateway, if there is one.
+    pub(super) front: Option<&'s mut Front<S>>,
+}
+
 /// Serves until a signal says stop, then lets requests finish.
 pub(super) async fn until_stopped<S: Counters>(
     config: &Config,
     mut signals: Signals,
     doors: Doors,
-    limiting: &Limiting<S>,
-    rules: &Rules,
+    mut watched: Watched<'_, S>,
+    switches: &mut Switches,
 ) {
     let manager = ServiceManager::from_environment();
     let places: Vec<String> = doors
@@ -59,10 +71,11 @@ pub(super) async fn until_stopped<S: Counters>(
             _ = signals.interrupt.recv() => break "SIGINT",
             _ = signals.hang_up.recv() => {
                 tracing::info!("SIGHUP: reading the rules again");
-                rules.handle().reload();
+                watched.rules.handle().reload();
             }
             _ = look.tick() => {
-                look_after(config, &doors, limiting);
+                switches.look(watched.limiting.engine.clock().now());
+                look_after(config, &doors, &mut watched);
                 tidying.look();
             }
             _ = beat.tick() => manager.alive(),
@@ -70,11 +83,15 @@ pub(super) async fn until_stopped<S: Counters>(
     };
     tracing::info!(signal = stopped_by, "stopping");
     manager.stopping();
-    drain(config, signals, doors, limiting).await;
+    drain(config, signals, doors, watched.limiting).await;
 }
 
-/// What is looked after while requests are served.
-fn look_after<S: Counters>(config: &Config, doors: &Doors, limiting: &Limiting<S>) {
+/// Takes a look at everything.
+fn look_after<S: Counters>(config: &Config, doors: &Doors, watched: &mut Watched<'_, S>) {
+    let limiting = watched.limiting;
+    if let Some(front) = &mut watched.front {
+        front.look_after(config, &limiting.health);
+    }
     if config.health.needs_store {
         match limiting.engine.store().in_the_way() {
             Some(reason) => limiting.health.hold_back("store", reason),

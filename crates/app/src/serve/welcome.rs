@@ -11,11 +11,12 @@ use tidegate_rules::Shown;
 /// A limit that a loop on the command line reaches soon.
 const REACHED_SOON: u64 = 50;
 
-/// Prints where the service listens and three commands to try.
+/// Prints where the service listens and commands to try.
 pub(super) fn write(
     out: &mut impl Write,
     snapshot: &Snapshot,
     listening: &[Listening],
+    demo_api: bool,
 ) -> io::Result<()> {
     writeln!(out, "Tidegate serves:")?;
     for door in listening {
@@ -36,8 +37,46 @@ pub(super) fn write(
         )?;
     }
     writeln!(out, "  # What was counted.\n  curl -s localhost:{debug}/metrics | grep rule_hits\n")?;
+    if let (true, Some(gateway)) = (demo_api, port(listening, "gateway")) {
+        write_gateway(out, gateway, debug)?;
+    }
     writeln!(out, "Ctrl-C stops it; requests that are begun are finished.")?;
     out.flush()
+}
+
+/// Commands for the gateway of examples/gateway, with the demo API behind it.
+fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<()> {
+    let at = format!("localhost:{gateway}");
+    let codes = "-o /dev/null -w '%{http_code}\\n'";
+    writeln!(out, "The gateway, in front of an API that works on 8 requests at once:\n")?;
+    writeln!(out, "  # One request, passed on.\n  curl -si {at}/orders -H 'X-User: ada'\n")?;
+    writeln!(out, "  # Seven in a row: over the rate, the last ones get a 429.")?;
+    writeln!(out, "  curl -s '{at}/orders/[1-7]' -H 'X-User: bob' {codes}\n")?;
+    writeln!(out, "  # Five at once: over the requests in flight, three get a 429.")?;
+    writeln!(
+        out,
+        "  curl -sZ --no-progress-meter --parallel-immediate '{at}/reports/[1-5]?ms=500' -H 'X-User: bob' {codes}\n"
+    )?;
+    writeln!(out, "  # Too much: tests get 503s, and what is critical passes meanwhile.")?;
+    writeln!(
+        out,
+        "  (curl -sZ --no-progress-meter --parallel-immediate --parallel-max 60 '{at}/sandbox/[1-6000]' {codes} | sort | uniq -c) &"
+    )?;
+    writeln!(out, "  curl -s '{at}/checkout/[1-5]' {codes}; wait\n")?;
+    writeln!(out, "  # Who decided what.")?;
+    writeln!(
+        out,
+        "  curl -s localhost:{debug}/metrics | grep -E 'tidegate_(decisions|gateway_requests)_total' | grep -v ' 0$'\n"
+    )?;
+    writeln!(out, "  # Stop shedding at once, and let it go on.")?;
+    writeln!(
+        out,
+        "  curl -sX PUT localhost:{debug}/switches/limiter -d '{{\"limiter\":\"gate\",\"mode\":\"dark\"}}'"
+    )?;
+    writeln!(
+        out,
+        "  curl -sX DELETE localhost:{debug}/switches/limiter -d '{{\"limiter\":\"gate\"}}'\n"
+    )
 }
 
 /// The port of a door on this machine.

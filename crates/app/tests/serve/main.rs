@@ -4,7 +4,10 @@ mod process;
 #[path = "../../../stores/tests/support/mod.rs"]
 mod servers;
 
+mod upstream;
+
 mod compat;
+mod gateway;
 mod operating;
 mod redis;
 mod reloading;

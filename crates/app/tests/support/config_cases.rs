@@ -41,11 +41,12 @@ pub(crate) fn say(case: &Case) -> Option<String> {
 }
 
 /// The documents that are made from the declaration, by path from the root.
-pub(crate) fn documents() -> [(&'static str, String); 3] {
+pub(crate) fn documents() -> [(&'static str, String); 4] {
     [
         ("docs/configuration.md", tidegate::config::reference()),
         ("docs/compat-variables.md", tidegate::config::compat_reference()),
         ("examples/tidegate.yaml", tidegate::config::example()),
+        ("docs/gateway-reference.md", tidegate::config::gateway_reference()),
     ]
 }
 

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::Switch;
 
+use super::limiters::{LimiterMode, LimiterName};
+
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -33,6 +35,20 @@ pub enum Change {
         /// One limit of the rule; all of them when not given.
         limit: Option<String>,
     },
+    /// A limiter was switched.
+    Limiter {
+        /// Which.
+        limiter: LimiterName,
+        /// What it was switched to.
+        mode: LimiterMode,
+    },
+    /// A limiter does what the configuration says again.
+    LimiterBack {
+        /// Which.
+        limiter: LimiterName,
+        /// What that is.
+        mode: LimiterMode,
+    },
     /// Something else is logged.
     LogLevel {
         /// What.
@@ -46,8 +62,16 @@ pub enum Change {
 
 impl Change {
     /// The words for each kind, as metrics have them.
-    pub(super) const WORDS: [&'static str; 6] =
-        ["kill_switch", "limit", "limit_back", "log_level", "reload", "top_cleared"];
+    pub(super) const WORDS: [&'static str; 8] = [
+        "kill_switch",
+        "limit",
+        "limit_back",
+        "limiter",
+        "limiter_back",
+        "log_level",
+        "reload",
+        "top_cleared",
+    ];
 
     /// The place of its word.
     const fn place(&self) -> usize {
@@ -55,9 +79,11 @@ impl Change {
             Change::Kill { .. } => 0,
             Change::Limit { .. } => 1,
             Change::LimitBack { .. } => 2,
-            Change::LogLevel { .. } => 3,
-            Change::Reload => 4,
-            Change::TopCleared => 5,
+            Change::Limiter { .. } => 3,
+            Change::LimiterBack { .. } => 4,
+            Change::LogLevel { .. } => 5,
+            Change::Reload => 6,
+            Change::TopCleared => 7,
         }
     }
 }
@@ -75,6 +101,12 @@ impl fmt::Display for Change {
             Change::LimitBack { domain, path, limit } => {
                 write_target(out, domain, path, limit.as_deref())?;
                 out.write_str(" is as its rule file says again")
+            }
+            Change::Limiter { limiter, mode } => {
+                write!(out, "limiter {} was switched to {mode}", limiter.as_str())
+            }
+            Change::LimiterBack { limiter, mode } => {
+                write!(out, "limiter {} is as configured again: {mode}", limiter.as_str())
             }
             Change::LogLevel { level } => write!(out, "the log level was set to {level:?}"),
             Change::Reload => out.write_str("the rules are to be read again"),

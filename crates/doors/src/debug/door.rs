@@ -19,6 +19,7 @@ use tidegate_engine::{Clock, Engine};
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts};
 use super::exposition::Format;
+use super::limiters::Switchboard;
 use super::metrics_only::MetricsDoor;
 use super::routes::{self, Found, Guard, Page};
 use super::settings::DebugParts;
@@ -36,6 +37,7 @@ pub struct DebugDoor<S, C> {
 pub(super) struct Inner<S, C> {
     pub(super) engine: Arc<Engine<S, C>>,
     pub(super) parts: DebugParts,
+    pub(super) board: Arc<Switchboard>,
     pub(super) changes: ChangeCounts,
     pub(super) denied: AtomicU64,
 }
@@ -47,14 +49,21 @@ enum Shape {
     Json,
 }
 
-impl<S, C: Clock> DebugDoor<S, C> {
+impl<S, C> DebugDoor<S, C>
+where
+    S: Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
     /// A door to this engine.
     pub fn new(engine: Arc<Engine<S, C>>, parts: DebugParts) -> Self {
-        let inner =
-            Inner { engine, parts, changes: ChangeCounts::default(), denied: AtomicU64::new(0) };
-        DebugDoor { inner: Arc::new(inner) }
+        let board = parts.switchboard.clone();
+        let board = board.unwrap_or_else(|| Arc::new(Switchboard::new(Arc::clone(&engine), None)));
+        let (changes, denied) = (ChangeCounts::default(), AtomicU64::new(0));
+        DebugDoor { inner: Arc::new(Inner { engine, parts, board, changes, denied }) }
     }
+}
 
+impl<S, C: Clock> DebugDoor<S, C> {
     /// The same door reduced to its metrics, at this path.
     pub fn metrics_only(&self, path: &str) -> MetricsDoor<S, C> {
         MetricsDoor::new(self.clone(), path)
@@ -145,7 +154,7 @@ impl<S, C: Clock> Inner<S, C> {
                     Shape::Json => answer::json(&reading),
                 }
             }
-            Page::Switches => answer::json(&switches::read(&self.engine)),
+            Page::Switches => answer::json(&switches::read(&self.engine, &self.board)),
             Page::LogLevel => log_level::show(&self.parts)?,
             // Those that change something are guarded as such.
             Page::ClearTop
@@ -153,6 +162,8 @@ impl<S, C: Clock> Inner<S, C> {
             | Page::SwitchOn
             | Page::SwitchLimit
             | Page::SwitchLimitBack
+            | Page::SwitchLimiter
+            | Page::SwitchLimiterBack
             | Page::SetLogLevel
             | Page::Reload => {
                 return Err(Problem::new(StatusCode::NOT_FOUND, "nothing to show"));
@@ -162,10 +173,12 @@ impl<S, C: Clock> Inner<S, C> {
 
     fn change(&self, page: Page, body: &[u8]) -> Result<Answer, Problem> {
         let (change, answer) = match page {
-            Page::SwitchOff => switches::kill(&self.engine, body)?,
-            Page::SwitchOn => switches::revive(&self.engine),
+            Page::SwitchOff => switches::kill(&self.board, self.engine.clock().now(), body)?,
+            Page::SwitchOn => switches::revive(&self.board),
             Page::SwitchLimit => switches::limit(&self.engine, body)?,
             Page::SwitchLimitBack => switches::limit_back(&self.engine, body)?,
+            Page::SwitchLimiter => switches::limiter(&self.board, self.engine.clock().now(), body)?,
+            Page::SwitchLimiterBack => switches::limiter_back(&self.board, body)?,
             Page::SetLogLevel => log_level::set(&self.parts, body)?,
             Page::Reload => {
                 let none = || Problem::new(StatusCode::NOT_FOUND, "nothing to read again");

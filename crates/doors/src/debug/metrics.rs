@@ -8,6 +8,7 @@ use super::door::Inner;
 use super::exposition::{Exposition, Format};
 use super::hits::{HitLimit, HitsReading, outcomes};
 use super::observations::Reason;
+use super::overload;
 use super::process::ProcessReading;
 use super::remote;
 use super::vocabulary as metric;
@@ -19,6 +20,11 @@ pub(super) fn page<S, C: Clock>(door: &Inner<S, C>, format: Format) -> String {
     hits(&mut page, door);
     rules(&mut page, door);
     store(&mut page, door);
+    #[cfg(feature = "gateway")]
+    if let Some(ask) = &door.parts.gateway {
+        super::gateway::show(&mut page, &ask());
+    }
+    overload::show(&mut page, &door.board);
     switches(&mut page, door);
     process(&mut page, door);
     page.finish()
@@ -109,7 +115,7 @@ fn store<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
 }
 
 fn switches<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
-    page.single(metric::KILL_SWITCH, u8::from(door.engine.is_switched_off()));
+    page.single(metric::KILL_SWITCH, u8::from(door.board.is_off()));
     let modes = [Mode::Enforce, Mode::Shadow, Mode::Off];
     let mut switched = [0_u64; 3];
     door.engine.for_each_switch(|_, _, _, switch| {

@@ -16,6 +16,8 @@ pub(super) enum Page {
     SwitchOn,
     SwitchLimit,
     SwitchLimitBack,
+    SwitchLimiter,
+    SwitchLimiterBack,
     LogLevel,
     SetLogLevel,
     Reload,
@@ -65,12 +67,16 @@ routes! {
     GET "/rlconfig" Rlconfig Open "the limits in place, one line each";
     GET "/stats" Stats Open "counts as lines, or as JSON with ?format=json";
     GET "/switches" Switches Private "what is switched at run time";
-    PUT "/switches/kill" SwitchOff Change "switch everything off or on: {\"off\": true}";
+    PUT "/switches/kill" SwitchOff Change "switch everything off or on: {\"off\": true, \"for_seconds\"?}";
     DELETE "/switches/kill" SwitchOn Change "switch everything on again";
     PUT "/switches/limit" SwitchLimit Change
         "switch limits: {\"domain\", \"path\", \"limit\"?, \"mode\", \"enforce_percent\"?}";
     DELETE "/switches/limit" SwitchLimitBack Change
         "let the rule file decide again: {\"domain\", \"path\", \"limit\"?}";
+    PUT "/switches/limiter" SwitchLimiter Change
+        "switch a limiter: {\"limiter\", \"mode\": \"off\", \"dark\", \"enforce\" or \"enforce 10%\", \"for_seconds\"?}";
+    DELETE "/switches/limiter" SwitchLimiterBack Change
+        "let the configuration decide again: {\"limiter\"}";
     GET "/top" Top Private "who is refused most, or as JSON with ?format=json";
     DELETE "/top" ClearTop Change "begin to count them anew";
 }
@@ -129,6 +135,6 @@ mod tests {
     fn pages_are_listed_by_path() {
         let paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
         assert!(paths.is_sorted(), "{paths:?}");
-        assert!(index().contains("PUT    /switches/kill   switch everything off or on"));
+        assert!(index().contains("PUT    /switches/kill     switch everything off or on"));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_engine::{Stats, Timestamp};
 
 use super::change::Change;
+use super::limiters::Switchboard;
 use super::observations::Observations;
 use super::remote::RemoteReading;
 use super::token::Token;
@@ -96,6 +97,11 @@ pub struct DebugParts {
     pub reload: Option<Ask<()>>,
     /// How often a shadow mode of the whole service changed an answer.
     pub globally_shadowed: Option<Ask<u64>>,
+    /// Switches the limiters. Without it the door switches those of its engine.
+    pub switchboard: Option<Arc<Switchboard>>,
+    /// What the gateway did.
+    #[cfg(feature = "gateway")]
+    pub gateway: Option<Ask<crate::gateway::GatewayReading>>,
     /// Is told of every change, to log it.
     pub on_change: Option<Tell<Change>>,
 }

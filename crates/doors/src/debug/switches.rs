@@ -1,18 +1,25 @@
 //! What is switched at run time: shown, set, taken back.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_engine::{Clock, Engine, Mode, Switch, Target, UnknownTarget};
+use tidegate_engine::{Clock, Engine, Mode, Nanos, Switch, Target, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
 use super::change::Change;
+use super::limiters::{LimiterMode, LimiterName, Switchboard, Switched};
 
 /// Everything that is switched.
 #[derive(Debug, Serialize)]
 pub(super) struct SwitchesReading {
     /// Whether the kill switch is pulled.
     off: bool,
+    /// What each limiter does.
+    limiters: BTreeMap<&'static str, String>,
+    /// In how many seconds switches end by themselves.
+    ends_in: BTreeMap<&'static str, u64>,
     limits: Vec<SwitchedLimit>,
 }
 
@@ -34,7 +41,7 @@ struct Written {
     enforce_percent: u8,
 }
 
-pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>) -> SwitchesReading {
+pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> SwitchesReading {
     let mut limits = Vec::new();
     engine.for_each_switch(|snapshot, rule, limit, switch| {
         limits.push(SwitchedLimit {
@@ -46,26 +53,42 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>) -> SwitchesReading {
             written: Written { mode: limit.mode.as_str(), enforce_percent: limit.enforce_percent },
         });
     });
-    SwitchesReading { off: engine.is_switched_off(), limits }
+    let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
+    let limiters = LimiterName::ALL.into_iter().filter_map(mode).collect();
+    let now = engine.clock().now();
+    let left =
+        |(switched, end): (Switched, Timestamp)| (switched.as_str(), end.since(now).as_secs_ceil());
+    let ends_in = board.ends().into_iter().map(left).collect();
+    SwitchesReading { off: board.is_off(), limiters, ends_in, limits }
 }
 
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct KillSwitch {
+    off: bool,
+    for_seconds: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
 struct Kill {
     off: bool,
 }
 
-pub(super) fn kill<S, C: Clock>(
-    engine: &Engine<S, C>,
+pub(super) fn kill(
+    board: &Switchboard,
+    now: Timestamp,
     body: &[u8],
 ) -> Result<(Change, Answer), Problem> {
-    let Kill { off } = parse(body)?;
-    engine.switch_off(off);
+    let KillSwitch { off, for_seconds } = parse(body)?;
+    board.switch_off(off);
+    if let Some(seconds) = for_seconds.filter(|_| off) {
+        board.end_at(Switched::Everything, now.after(Nanos::from_secs(seconds)));
+    }
     Ok((Change::Kill { off }, answer::json(&Kill { off })))
 }
 
-pub(super) fn revive<S, C: Clock>(engine: &Engine<S, C>) -> (Change, Answer) {
-    engine.switch_off(false);
+pub(super) fn revive(board: &Switchboard) -> (Change, Answer) {
+    board.switch_off(false);
     (Change::Kill { off: false }, answer::json(&Kill { off: false }))
 }
 
@@ -81,7 +104,7 @@ struct LimitSwitch {
 
 /// How many limits were switched.
 #[derive(Debug, Serialize)]
-struct Switched {
+struct SwitchedCount {
     limits: usize,
 }
 
@@ -102,7 +125,7 @@ pub(super) fn limit<S, C: Clock>(
     let switch = Switch { mode, enforce_percent };
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.set_switch(target, switch).map_err(unknown)?;
-    let answer = answer::json(&Switched { limits });
+    let answer = answer::json(&SwitchedCount { limits });
     Ok((Change::Limit { domain, path, limit, switch }, answer))
 }
 
@@ -121,8 +144,70 @@ pub(super) fn limit_back<S, C: Clock>(
     let LimitBack { domain, path, limit } = parse(body)?;
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
     let limits = engine.unset_switch(target).map_err(unknown)?;
-    let answer = answer::json(&Switched { limits });
+    let answer = answer::json(&SwitchedCount { limits });
     Ok((Change::LimitBack { domain, path, limit }, answer))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimiterSwitch {
+    limiter: String,
+    mode: String,
+    for_seconds: Option<u64>,
+}
+
+/// What a limiter does now.
+#[derive(Debug, Serialize)]
+struct SwitchedLimiter {
+    limiter: &'static str,
+    mode: String,
+}
+
+pub(super) fn limiter(
+    board: &Switchboard,
+    now: Timestamp,
+    body: &[u8],
+) -> Result<(Change, Answer), Problem> {
+    let LimiterSwitch { limiter, mode, for_seconds } = parse(body)?;
+    let limiter = named(&limiter)?;
+    let mode = LimiterMode::parse(&mode).ok_or_else(|| {
+        let detail = "`mode` is `off`, `dark`, `enforce` or a share such as `enforce 10%`";
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+    })?;
+    if !board.set(limiter, mode) {
+        return Err(unprotected(limiter));
+    }
+    if let Some(seconds) = for_seconds {
+        board.end_at(Switched::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
+    }
+    let now = SwitchedLimiter { limiter: limiter.as_str(), mode: mode.to_string() };
+    Ok((Change::Limiter { limiter, mode }, answer::json(&now)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimiterBack {
+    limiter: String,
+}
+
+pub(super) fn limiter_back(board: &Switchboard, body: &[u8]) -> Result<(Change, Answer), Problem> {
+    let LimiterBack { limiter } = parse(body)?;
+    let limiter = named(&limiter)?;
+    let mode = board.restore(limiter).ok_or_else(|| unprotected(limiter))?;
+    let now = SwitchedLimiter { limiter: limiter.as_str(), mode: mode.to_string() };
+    Ok((Change::LimiterBack { limiter, mode }, answer::json(&now)))
+}
+
+fn named(word: &str) -> Result<LimiterName, Problem> {
+    LimiterName::from_word(word).ok_or_else(|| {
+        let words = LimiterName::ALL.map(LimiterName::as_str).join(", ");
+        Problem::new(StatusCode::NOT_FOUND, format!("`limiter` is one of {words}"))
+    })
+}
+
+fn unprotected(limiter: LimiterName) -> Problem {
+    let detail = format!("there is no limiter `{}` here: nothing protects it", limiter.as_str());
+    Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]

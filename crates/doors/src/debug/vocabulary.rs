@@ -149,6 +149,82 @@ metrics! {
     NODES = Gauge "tidegate_nodes" []
         "Live processes that share the store, as last known.";
 
+    GATEWAY_REQUESTS = Counter "tidegate_gateway_requests_total" ["route", "outcome"]
+        "Requests of the gateway by route and how they ended. What never happened is left out.";
+    GATEWAY_WAITING = Gauge "tidegate_gateway_waiting_requests" []
+        "Requests that wait in line for a limit.";
+    GATEWAY_IN_FLIGHT = Gauge "tidegate_gateway_in_flight_requests" []
+        "Requests that are with an upstream, tunnels included.";
+    GATEWAY_TUNNELS = Counter "tidegate_gateway_tunnels_total" []
+        "Connections that became tunnels: WebSockets and other upgrades.";
+    GATEWAY_BROKEN = Counter "tidegate_gateway_broken_answers_total" []
+        "Answers that their upstreams broke off.";
+    GATEWAY_LOG_DROPPED = Counter "tidegate_gateway_log_dropped_total" []
+        "Lines of the access log that were dropped, because the writer did not keep up.";
+    UPSTREAM_HEALTHY = Gauge "tidegate_upstream_healthy" ["upstreams", "host"]
+        "1 while the server passes its health checks, as far as it is asked.";
+    UPSTREAM_EJECTED = Gauge "tidegate_upstream_ejected" ["upstreams", "host"]
+        "1 while the server is left alone for its failures.";
+    UPSTREAM_REQUESTS = Gauge "tidegate_upstream_in_flight_requests" ["upstreams", "host"]
+        "Requests that are with the server.";
+    UPSTREAM_OPENED = Counter "tidegate_upstream_connections_total" ["upstreams", "host"]
+        "Connections to the server that were opened.";
+    UPSTREAM_REUSED = Counter "tidegate_upstream_reused_connections_total" ["upstreams", "host"]
+        "Requests that went over a connection that was there.";
+    UPSTREAM_FAILURES = Counter "tidegate_upstream_failures_total" ["upstreams", "host"]
+        "Requests that failed at the server.";
+
+    LIMITER_MODE = Gauge "tidegate_limiter_mode" ["limiter", "mode"]
+        "1 for the mode that the limiter is in.";
+    LIMITER_ENFORCED = Gauge "tidegate_limiter_enforced_ratio" ["limiter"]
+        "For which share of callers the limiter refuses.";
+    DECISIONS = Counter "tidegate_decisions_total" ["limiter", "mode", "category", "outcome"]
+        "Decisions of what protects the node.";
+    GATE_IN_FLIGHT = Gauge "tidegate_gate_in_flight_requests" []
+        "Requests that hold a slot of the gate.";
+    GATE_QUEUED = Gauge "tidegate_gate_queued_requests" []
+        "Requests that wait at the gate.";
+    GATE_LIMIT = Gauge "tidegate_gate_limit" []
+        "Slots of the gate.";
+    GATE_SERVICE_TIME = Gauge "tidegate_gate_service_time_seconds" []
+        "How long a slot is held, in the mean of the last requests.";
+    GATE_WAIT = Histogram "tidegate_gate_wait_seconds" ["category"]
+        "How long requests waited at the gate before they came in.";
+    GATE_SLOTS = Counter "tidegate_gate_slots_total" ["event"]
+        "What became of slots of the gate.";
+    WORKER_UTILIZATION = Gauge "tidegate_worker_utilization_ratio" []
+        "Requests in flight and waiting by slots, as measured.";
+    WORKER_PREDICTED = Gauge "tidegate_worker_predicted_utilization_ratio" []
+        "The same without what the worker shedder would have refused.";
+    WORKER_SMOOTHED = Gauge "tidegate_worker_smoothed_utilization_ratio" []
+        "What the worker shedder goes by: predicted and smoothed.";
+    WORKER_ADMITTED = Gauge "tidegate_worker_admitted_ratio" []
+        "The part of offered requests that the worker shedder admits.";
+    WORKER_LEVEL = Gauge "tidegate_worker_shed_level" []
+        "The lowest level of which the worker shedder admits anything, 0 to 512.";
+    WORKER_TICK_LAG = Gauge "tidegate_worker_tick_lag_seconds" []
+        "How late the last tick of the worker shedder came.";
+    SCHEDULER_DELAY = Gauge "tidegate_scheduler_delay_seconds" []
+        "How late the runtime wakes its tasks, the median of the last second.";
+    OFFERED_DEMAND = Gauge "tidegate_offered_demand" []
+        "Requests that would be in progress if nobody were refused: for autoscaling.";
+    FLEET_POOL = Gauge "tidegate_fleet_pool" []
+        "What the fleet shares for requests that are not critical; the node's own while it is alone.";
+    FLEET_GRANT = Gauge "tidegate_fleet_grant" []
+        "Below how many in flight this node admits requests that are not critical.";
+    FLEET_IN_FLIGHT = Gauge "tidegate_fleet_in_flight_requests" []
+        "Requests in flight on this node that are not critical.";
+    FLEET_USED = Gauge "tidegate_fleet_used" []
+        "What the fleet uses of the pool, as last heard.";
+    FLEET_LEASE_AGE = Gauge "tidegate_fleet_lease_age_seconds" []
+        "How old the grant is; not there while the node is alone.";
+    FLEET_FALLBACK = Gauge "tidegate_fleet_fallback" []
+        "1 while the grant is too old and the node uses its safe share.";
+    FLEET_BEATS_MISSED = Counter "tidegate_fleet_missed_beats_total" []
+        "Beats to the fleet's board without an answer.";
+    GOODPUT_DURATION = Histogram "tidegate_goodput_duration_seconds" ["category"]
+        "How long the requests took that were done in time.";
+
     KILL_SWITCH = Gauge "tidegate_kill_switch" []
         "1 while everything is switched off and every request passes.";
     SWITCHES = Gauge "tidegate_switches" ["mode"]

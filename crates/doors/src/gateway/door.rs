@@ -29,6 +29,7 @@ use super::forward::{Hop, Provenance};
 use super::held::{HeldInMemory, HeldRequests};
 use super::line::Lines;
 use super::route::Route;
+use super::samples::{RefusedRequest, Samples};
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::tally::{GatewayReading, Tally};
 use super::upstream::Upstreams;
@@ -71,6 +72,7 @@ pub(super) struct Shared<S, C> {
     /// The answers of requests that have no route.
     pub(super) answers: AnswerSet,
     pub(super) log: Option<AccessLog>,
+    pub(super) samples: Option<Samples>,
     pub(super) meter: Arc<Meter>,
     /// One for each route, and the last for requests that have none.
     pub(super) tallies: Box<[Tally]>,
@@ -132,6 +134,7 @@ impl<S, C: Clock> Gateway<S, C> {
             protection: parts.protection,
             answers,
             log,
+            samples: settings.sample_refusals.map(Samples::new),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             tallies: (0..=routes.len()).map(|_| Tally::default()).collect(),
             counters: Counters::default(),
@@ -160,6 +163,11 @@ impl<S, C: Clock> Gateway<S, C> {
         let tokens = identities.tokens.as_ref().map_or(Ok(false), Tokens::refresh);
         let keys = identities.keys.as_ref().map_or(Ok(false), ApiKeys::refresh);
         Ok(tokens? | keys?)
+    }
+
+    /// Examples of refusals since the last time, if the settings ask for some.
+    pub fn take_refusals(&self) -> Vec<RefusedRequest> {
+        self.shared.samples.as_ref().map(Samples::take).unwrap_or_default()
     }
 
     /// What it shows of itself now.
@@ -232,6 +240,9 @@ fn compile_routes(
     }
     for (index, route) in settings.routes.iter().enumerate() {
         let place = format!("routes[{index}]");
+        if settings.routes.iter().take(index).any(|other| other.name == route.name) {
+            problems.add(format!("{place}.name"), format_args!("`{}` is there twice", route.name));
+        }
         let group = upstreams.iter().position(|group| *group.name == *route.upstreams);
         let timeouts = group.and_then(|group| upstreams.get(group)).map(Upstreams::timeouts);
         if group.is_none() && !settings.upstreams.iter().any(|other| other.name == route.upstreams)

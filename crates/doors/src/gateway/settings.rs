@@ -12,6 +12,7 @@ mod route;
 mod upstream;
 
 use std::fmt;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -62,6 +63,9 @@ pub struct GatewaySettings {
     pub categories: CategorySettings,
     /// What is written of each request. Default: nothing.
     pub access_log: Option<AccessLogSettings>,
+    /// At most one refusal in this time is kept as an example, to be taken by
+    /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: none is.
+    pub sample_refusals: Option<Duration>,
 }
 
 impl Default for GatewaySettings {
@@ -82,6 +86,7 @@ impl Default for GatewaySettings {
             queue: QueueSettings::default(),
             categories: CategorySettings::default(),
             access_log: None,
+            sample_refusals: None,
         }
     }
 }

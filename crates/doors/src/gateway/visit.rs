@@ -23,6 +23,7 @@ use super::head::{Examined, Target, examine};
 use super::held::{HELD_PATH, HeldId, HeldState};
 use super::line::{Later, LineKey};
 use super::route::Route;
+use super::samples::RefusedRequest;
 use super::tally::Outcome;
 use crate::meter::Answered;
 use crate::slots::HeldSlots;
@@ -50,13 +51,14 @@ pub(super) struct Passport {
     /// The place of its route; one behind the last when it has none.
     pub(super) place: usize,
     pub(super) began: Timestamp,
+    pub(super) client: Option<IpAddr>,
     pub(super) record: Option<Box<Record>>,
 }
 
 impl Passport {
     /// One for the same request when it is processed later; it is noted only once in the log.
     pub(super) fn for_later(&self) -> Self {
-        Passport { asker: self.asker.clone(), place: self.place, began: self.began, record: None }
+        Passport { asker: self.asker.clone(), record: None, ..*self }
     }
 }
 
@@ -88,7 +90,7 @@ where
         let client = self.hops.client(hop.address, &head.headers);
         let record = self.log.as_ref().and_then(|log| log.record(head, client, began));
         let mut passport =
-            Passport { asker: Asker::of(head), place: self.routes.len(), began, record };
+            Passport { asker: Asker::of(head), place: self.routes.len(), began, client, record };
         let target = match examine(head, &self.settings.head) {
             Ok(Examined::Sound(target)) => target,
             Ok(Examined::Capabilities) => {
@@ -229,6 +231,17 @@ where
             }
             Outcome::Fault(_) => self.count(Answered::Failed, passport.began),
             Outcome::Served | Outcome::Kept | Outcome::Own | Outcome::Gone => {}
+        }
+        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.samples)
+            && samples.wants(passport.began)
+        {
+            let route = self.routes.get(passport.place).map(|route| route.name.clone());
+            samples.keep(RefusedRequest {
+                at: passport.began,
+                client: passport.client,
+                route: route.unwrap_or_default(),
+                code: outcome.code(),
+            });
         }
         let bytes = http_body::Body::size_hint(answer.body()).exact().unwrap_or(0);
         self.note(passport, answer.status(), bytes, outcome);

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use tidegate_doors::gateway::{GatewayReading, HostState};
 use tidegate_doors::{
     Answered, DebugParts, DebugSettings, Kind, METRICS, Meter, Observations, ObservationsConfig,
     RemoteReading, RulesReading, Spread, StoreReading,
 };
+use tidegate_overload::{Arrival, Caller, Category, Screening};
 
-use super::support::{START, Stage};
+use super::support::{START, Stage, bare_engine, protected};
 
 /// One family as read back.
 #[derive(Debug, Default)]
@@ -161,7 +163,27 @@ fn full_parts() -> DebugParts {
             last_load: Some(START),
             stale: true,
         })),
+        switchboard: Some(protected(&bare_engine()).1),
+        gateway: Some(Box::new(gateway_reading)),
         ..DebugParts::default()
+    }
+}
+
+/// What a gateway with one server shows.
+fn gateway_reading() -> GatewayReading {
+    let host =
+        HostState { healthy: true, ejected: false, requests: 1, opened: 2, reused: 3, failures: 4 };
+    GatewayReading {
+        routes: vec![
+            ("users".to_owned(), vec![("served", 5), ("rate_limited", 6)]),
+            (String::new(), vec![("no_route", 7)]),
+        ],
+        upstreams: vec![("api".to_owned(), vec![("127.0.0.1:9000".to_owned(), host)])],
+        waiting: 8,
+        in_flight: 9,
+        tunnels: 10,
+        broken: 11,
+        log_dropped: 12,
     }
 }
 
@@ -229,6 +251,40 @@ async fn both_formats_can_be_read_back_whatever_rules_and_callers_are_called() {
     let older = parse(&answer.body, false);
     assert_eq!(older.len(), open.len());
     assert_eq!(older["tidegate_value_hits_total"].samples.len(), values.samples.len());
+}
+
+#[tokio::test]
+async fn the_gateway_is_shown_by_route_and_by_server() {
+    let families = scrape(&nasty_stage()).await;
+    let requests = &families["tidegate_gateway_requests"];
+    assert_eq!(requests.value(&["users", "rate_limited"]), Some(6.0));
+    assert_eq!(requests.value(&["(none)", "no_route"]), Some(7.0));
+    let of_host = |name: &str| families[name].value(&["api", "127.0.0.1:9000"]);
+    assert_eq!(of_host("tidegate_upstream_healthy"), Some(1.0));
+    assert_eq!(of_host("tidegate_upstream_failures"), Some(4.0));
+    assert_eq!(families["tidegate_gateway_waiting_requests"].value(&[]), Some(8.0));
+}
+
+#[tokio::test]
+async fn decisions_are_shown_by_limiter_mode_category_and_outcome() {
+    let (protection, switchboard) = protected(&bare_engine());
+    let parts = DebugParts { switchboard: Some(switchboard), ..DebugParts::default() };
+    let stage = Stage::new(NASTY, parts);
+    let (category, caller) = (Category::Get, Caller::named("ada"));
+    let arrival = Arrival::Counted { category, caller, deadline: None };
+    let Screening::GoOn(screened) = protection.screen(arrival) else { panic!("it is calm") };
+    let _pass = protection.enter(screened).await;
+    let families = scrape(&stage).await;
+    let decisions = &families["tidegate_decisions"];
+    assert_eq!(decisions.samples.len(), 3 * 2 * 4 * 4);
+    for limiter in ["worker", "fleet", "gate"] {
+        assert_eq!(decisions.value(&[limiter, "enforce", "get", "allow"]), Some(1.0));
+        assert_eq!(decisions.value(&[limiter, "enforce", "get", "reject"]), Some(0.0));
+    }
+    assert_eq!(families["tidegate_gate_in_flight_requests"].value(&[]), Some(1.0));
+    assert_eq!(families["tidegate_gate_limit"].value(&[]), Some(8.0));
+    assert_eq!(families["tidegate_limiter_mode"].value(&["gate", "enforce"]), Some(1.0));
+    assert_eq!(families["tidegate_limiter_enforced_ratio"].value(&["rate"]), Some(1.0));
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
-use tidegate_doors::{DebugDoor, DebugParts, DebugSettings, Observations};
+use tidegate_doors::{DebugDoor, DebugParts, DebugSettings, Observations, Switchboard};
 use tidegate_engine::{
-    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
+    Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
     Options, Source, Timestamp, compile,
 };
+use tidegate_overload::{Grant, Protection, ProtectionSettings, SteadyClock};
 
 pub(crate) type TestEngine = Engine<MemoryStore, ManualClock>;
 
@@ -94,4 +95,22 @@ impl Stage {
             body: String::from_utf8(body.to_vec()).unwrap(),
         }
     }
+}
+
+/// An engine without rules.
+pub(crate) fn bare_engine() -> Arc<TestEngine> {
+    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+    Arc::new(Engine::new(store, ManualClock::at(START)))
+}
+
+/// A node of eight slots that has heard of its fleet, and the switches of all its limiters.
+pub(crate) fn protected(
+    engine: &Arc<TestEngine>,
+) -> (Arc<Protection<SteadyClock>>, Arc<Switchboard>) {
+    let clock = SteadyClock::starting_at(START);
+    let protection = Arc::new(Protection::new(ProtectionSettings::new(8), clock));
+    let grant = Grant { grant: 6, admit_below: 6, pool: 6, fleet_capacity: 8, fleet_used: 0 };
+    protection.fleet().accept(clock.now(), &grant);
+    let board = Switchboard::new(Arc::clone(engine), Some(Arc::clone(&protection)));
+    (protection, Arc::new(board))
 }

@@ -7,7 +7,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tidegate_doors::{DebugParts, DebugSettings, LogLevel};
 
-use super::support::Stage;
+use tidegate_engine::{Clock, Nanos};
+use tidegate_overload::{Limiter, Mode, Percent};
+
+use super::support::{Stage, bare_engine, protected};
 
 /// A stage where changes are allowed, and what was said of them.
 fn stage(rules: &str) -> (Stage, Arc<Mutex<Vec<String>>>) {
@@ -52,7 +55,8 @@ async fn a_limit_is_switched_and_taken_back() {
     let answer = stage.send(Method::PUT, "/switches/limit", &[], body).await;
     assert_eq!((answer.status, answer.json()), (200, json!({"limits": 1})));
     assert!(stage.check("user", "7"));
-    let listed = json!({"off": false, "limits": [{
+    let limiters = json!({"rate": "enforce", "concurrency": "enforce"});
+    let listed = json!({"off": false, "limiters": limiters, "ends_in": {}, "limits": [{
         "domain": "api", "path": "user", "limit": "daily", "mode": "shadow",
         "enforce_percent": 100, "written": {"mode": "enforce", "enforce_percent": 100},
     }]});
@@ -165,4 +169,79 @@ async fn what_the_program_does_not_offer_is_not_there() {
     assert_eq!(stage.send(Method::POST, "/reload", &[], "").await.status, 404);
     assert_eq!(stage.get("/log-level").await.status, 404);
     assert!(said.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_limiter_is_switched_and_goes_back_to_what_is_configured() {
+    let (stage, said) = stage("- {key: user, rate_limit: {unit: day, requests_per_unit: 0}}");
+    assert!(!stage.check("user", "7"));
+    let body = r#"{"limiter": "rate", "mode": "dark"}"#;
+    let answer = stage.send(Method::PUT, "/switches/limiter", &[], body).await;
+    let now = json!({"limiter": "rate", "mode": "dark"});
+    assert_eq!((answer.status, answer.json()), (200, now));
+    assert!(stage.check("user", "7"));
+    assert_eq!(stage.get("/switches").await.json()["limiters"]["rate"], "dark");
+    let answer =
+        stage.send(Method::DELETE, "/switches/limiter", &[], r#"{"limiter": "rate"}"#).await;
+    assert_eq!((answer.status, &answer.json()["mode"]), (200, &json!("enforce")));
+    assert!(!stage.check("user", "7"));
+    let changes =
+        ["limiter rate was switched to dark", "limiter rate is as configured again: enforce"];
+    assert_eq!(*said.lock(), changes);
+}
+
+#[tokio::test]
+async fn what_protects_the_node_is_switched_and_killed_with_the_rest() {
+    let (protection, switchboard) = protected(&bare_engine());
+    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let parts = DebugParts { settings, switchboard: Some(switchboard), ..DebugParts::default() };
+    let stage = Stage::new(TWO_LIMITS, parts);
+    let body = r#"{"limiter": "gate", "mode": "enforce 25%"}"#;
+    assert_eq!(stage.send(Method::PUT, "/switches/limiter", &[], body).await.status, 200);
+    assert_eq!(protection.mode(Limiter::Gate), Mode::Enforce(Percent::new(25)));
+    let shown = stage.get("/switches").await.json();
+    assert_eq!(shown["limiters"]["gate"], "enforce 25%");
+    stage.send(Method::PUT, "/switches/kill", &[], r#"{"off": true}"#).await;
+    assert!(Limiter::ALL.into_iter().all(|limiter| protection.is_killed(limiter)));
+    stage.send(Method::DELETE, "/switches/kill", &[], "").await;
+    assert!(!protection.is_killed(Limiter::Worker));
+}
+
+#[tokio::test]
+async fn a_limiter_that_is_not_there_or_a_mode_that_is_none_is_told() {
+    let (stage, _) = stage(TWO_LIMITS);
+    for (status, body) in [
+        (404, r#"{"limiter": "worker", "mode": "off"}"#),
+        (404, r#"{"limiter": "workers", "mode": "off"}"#),
+        (400, r#"{"limiter": "rate", "mode": "on"}"#),
+        (400, r#"{"limiter": "rate", "mode": "enforce 101%"}"#),
+        (400, r#"{"limiter": "rate"}"#),
+    ] {
+        let answer = stage.send(Method::PUT, "/switches/limiter", &[], body).await;
+        assert_eq!(answer.status, status, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_switch_for_a_while_says_how_long_it_lasts() {
+    let (protection, switchboard) = protected(&bare_engine());
+    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let board = Arc::clone(&switchboard);
+    let parts = DebugParts { settings, switchboard: Some(switchboard), ..DebugParts::default() };
+    let stage = Stage::new(TWO_LIMITS, parts);
+    let body = r#"{"limiter": "gate", "mode": "off", "for_seconds": 60}"#;
+    assert_eq!(stage.send(Method::PUT, "/switches/limiter", &[], body).await.status, 200);
+    let body = r#"{"off": true, "for_seconds": 5}"#;
+    assert_eq!(stage.send(Method::PUT, "/switches/kill", &[], body).await.status, 200);
+    let shown = stage.get("/switches").await.json();
+    assert_eq!(shown["ends_in"], json!({"off": 5, "gate": 60}));
+
+    stage.engine.clock().advance(Nanos::from_secs(5));
+    board.expire(stage.engine.clock().now());
+    let shown = stage.get("/switches").await.json();
+    assert_eq!((&shown["off"], &shown["ends_in"]), (&json!(false), &json!({"gate": 55})));
+    assert!(!protection.is_killed(Limiter::Gate));
+    stage.engine.clock().advance(Nanos::from_secs(55));
+    board.expire(stage.engine.clock().now());
+    assert_eq!(protection.mode(Limiter::Gate), Mode::ENFORCE);
 }

@@ -37,6 +37,24 @@ async fn a_request_over_its_rate_is_refused_before_anybody_sees_it() {
 }
 
 #[tokio::test]
+async fn one_refusal_in_a_while_is_kept_as_an_example() {
+    let upstream = Upstream::start().await;
+    let mut settings = by_user(to(&[upstream.url()]));
+    settings.sample_refusals = Some(std::time::Duration::from_secs(1));
+    let bench = Bench::limited(settings, TWO_AN_HOUR);
+    for _ in 0..5 {
+        bench.get_as("7").await;
+    }
+    let [example] = &bench.gateway.take_refusals()[..] else { panic!("one example") };
+    assert_eq!((&*example.route, example.code), ("all", "rate_limited"));
+    assert!(example.client.is_some_and(|client| client.is_loopback()));
+    bench.engine.clock().advance(Nanos::from_secs(1));
+    bench.get_as("7").await;
+    assert_eq!(bench.gateway.take_refusals().len(), 1);
+    assert!(bench.gateway.take_refusals().is_empty());
+}
+
+#[tokio::test]
 async fn a_refusal_reads_no_body() {
     let upstream = Upstream::start().await;
     let bench = Bench::limited(by_user(to(&[upstream.url()])), TWO_AN_HOUR);

@@ -109,6 +109,7 @@ async fn exempt_routes_pass_a_full_gate() {
     let mut settings = trusting(to(&[upstream.url()]));
     let mut exempt = settings.routes[0].clone();
     exempt.path = tidegate_doors::gateway::PathMatch::Prefix("/ping".into());
+    exempt.name = "ping".to_owned();
     exempt.exempt = true;
     settings.routes.insert(0, exempt);
     let (bench, _protection) = guarded(settings, 1);

@@ -38,6 +38,7 @@ fn every_problem_is_named_with_its_place() {
     ];
     route.answers = AnswerSettings { json: Some("{code}".into()), html: None };
     settings.routes.push(route);
+    settings.routes.push(RouteSettings::new("other", "tls"));
     settings.routes[0].path = PathMatch::Prefix("api".into());
     settings.provenance.via = Some("two words".into());
     settings.jwt = Some(JwtSettings::new(JwtKey::KeySet("/nowhere/keys.json".into())));
@@ -63,6 +64,7 @@ fn every_problem_is_named_with_its_place() {
         "routes[1].descriptors[1].entries[1]: an address has 32 bits",
         "routes[1].descriptors[1].entries[2]: the route has no templates",
         "routes[1].answers: the template in JSON is no JSON",
+        "routes[2].name: `other` is there twice",
         "provenance.via: `two words` is no name",
         "jwt: /nowhere/keys.json",
         "api_keys: a key is kept as its SHA-256",

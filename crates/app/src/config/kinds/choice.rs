@@ -155,6 +155,17 @@ choice! {
 }
 
 choice! {
+    /// The form of the access log.
+    AccessLogFormat {
+        /// One JSON object in each line.
+        #[default]
+        Json = "json",
+        /// The common log format of web servers.
+        Common = "common",
+    }
+}
+
+choice! {
     /// How traces are sent.
     TraceProtocol {
         /// OTLP over gRPC.

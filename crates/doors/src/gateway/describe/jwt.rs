@@ -47,6 +47,8 @@ pub(in crate::gateway) struct Tokens {
     presented_in: PresentedIn,
     keys: ArcSwap<KeySet>,
     file: Option<WatchedFile>,
+    /// Whether the file has a secret in it; otherwise a set of keys.
+    holds_secret: bool,
     /// Counts changes of the keys: what was found before does not hold any more.
     version: AtomicU64,
     issuer: Option<Box<str>>,
@@ -69,7 +71,7 @@ impl Tokens {
         let (keys, file) = match &settings.key {
             JwtKey::Secret(secret) if secret.is_empty() => return Err("the secret is empty".into()),
             JwtKey::Secret(secret) => (KeySet::of_secret(secret), None),
-            JwtKey::KeySet(path) => {
+            JwtKey::SecretFile(path) | JwtKey::KeySet(path) => {
                 (KeySet::default(), Some(WatchedFile::new(Path::new(path), FILE_BYTES_MAX)))
             }
         };
@@ -77,6 +79,7 @@ impl Tokens {
             presented_in: settings.presented_in.clone(),
             keys: ArcSwap::from_pointee(keys),
             file,
+            holds_secret: matches!(settings.key, JwtKey::SecretFile(_)),
             version: AtomicU64::new(0),
             issuer: settings.issuer.as_deref().map(Into::into),
             audience: settings.audience.as_deref().map(Into::into),
@@ -94,7 +97,12 @@ impl Tokens {
         let at = |error: String| format!("{}: {error}", file.path().display());
         let changed = file.changed().map_err(|error| at(error.to_string()))?;
         let Some(text) = changed else { return Ok(false) };
-        self.keys.store(Arc::new(KeySet::parse(&text).map_err(at)?));
+        let keys = match text.trim() {
+            "" if self.holds_secret => return Err(at("the secret is empty".to_owned())),
+            secret if self.holds_secret => KeySet::of_secret(secret.as_bytes()),
+            _ => KeySet::parse(&text).map_err(at)?,
+        };
+        self.keys.store(Arc::new(keys));
         self.version.fetch_add(1, Ordering::Release);
         Ok(true)
     }

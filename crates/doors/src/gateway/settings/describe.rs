@@ -168,6 +168,8 @@ impl JwtSettings {
 pub enum JwtKey {
     /// A secret that both sides know, for HS256, HS384 and HS512.
     Secret(Vec<u8>),
+    /// A file with such a secret, without the blanks around it, read again when it changes.
+    SecretFile(PathBuf),
     /// A file with a set of keys (RFC 7517), read again when it changes.
     KeySet(PathBuf),
 }
@@ -176,6 +178,7 @@ impl std::fmt::Debug for JwtKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             JwtKey::Secret(_) => f.write_str("Secret(***)"),
+            JwtKey::SecretFile(path) => f.debug_tuple("SecretFile").field(path).finish(),
             JwtKey::KeySet(path) => f.debug_tuple("KeySet").field(path).finish(),
         }
     }

@@ -53,6 +53,29 @@ fn signatures_of_curves_are_verified() {
 }
 
 #[test]
+fn a_secret_in_a_file_verifies_and_is_read_again_when_it_changes() {
+    use aws_lc_rs::hmac;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secret");
+    let load = || Tokens::load(&JwtSettings::new(JwtKey::SecretFile(path.clone())));
+    std::fs::write(&path, " \n").unwrap();
+    assert!(load().unwrap_err().contains("the secret is empty"));
+    std::fs::write(&path, "first secret\n").unwrap();
+    let tokens = load().unwrap();
+    let signed = |secret: &str| {
+        let message = message(r#"{"alg":"HS256"}"#, r#"{"sub":"7"}"#);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        format!("{message}.{}", encoded(hmac::sign(&key, message.as_bytes()).as_ref()))
+    };
+    assert_eq!(subject(&tokens, &signed("first secret")).as_deref(), Some("7"));
+    assert_eq!(subject(&tokens, &signed("another one")), None);
+    std::fs::write(&path, "another one, longer").unwrap();
+    assert_eq!(tokens.refresh(), Ok(true));
+    assert_eq!(subject(&tokens, &signed("another one, longer")).as_deref(), Some("7"));
+    assert_eq!(subject(&tokens, &signed("first secret")), None);
+}
+
+#[test]
 fn signatures_of_rsa_are_verified() {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
     // A sequence of two integers: 256 bytes behind a zero, then three.

@@ -1,0 +1,131 @@
+//! The gateway: made from its document, protected, and looked after while it serves.
+
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_doors::gateway::{
+    AccessLogFormat, AccessLogSettings, Gateway, GatewayParts, GatewaySettings,
+};
+use tidegate_doors::{Health, Meter};
+use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
+use tokio::task::JoinHandle;
+
+use super::counters::{self, Counters};
+use super::limiting::Limiting;
+use super::protection;
+use super::refusals::{REPORT_EVERY, Refusals};
+use crate::config::{self, Config, LogTo};
+use crate::exit::{Complaint, Failure};
+
+/// The part of the service that holds it back when no upstream is well.
+const PART: &str = "upstreams";
+
+/// The gateway, and what runs beside its requests.
+#[derive(Debug)]
+pub(super) struct Front<S> {
+    pub(super) gateway: Gateway<S>,
+    pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
+    pub(super) meter: Arc<Meter>,
+    refusals: Refusals,
+    beside: Vec<JoinHandle<()>>,
+}
+
+impl<S: Counters> Front<S> {
+    /// Makes the gateway, if the configuration names its document. Within the runtime on which
+    /// its loops are to run.
+    pub(super) fn start(config: &Config, limiting: &Limiting<S>) -> Result<Option<Self>, Failure> {
+        let Some(path) = &config.gateway.file else { return Ok(None) };
+        let document = config::gateway::load(path)?;
+        let settings = settings(&config.gateway, document.settings());
+        let protection = protection::of(config);
+        let meter = Arc::new(Meter::new("gateway"));
+        let parts = GatewayParts {
+            meter: Some(Arc::clone(&meter)),
+            protection: protection.clone(),
+            held: None,
+            access_log: access_log(&config.gateway.access_log)?,
+        };
+        let gateway = Gateway::new(Arc::clone(&limiting.engine), settings, parts)
+            .map_err(|error| Failure::Gateway(document.report(&error)))?;
+        let mut beside = Vec::new();
+        let tended = gateway.clone();
+        beside.push(tokio::spawn(async move { tended.tend().await }));
+        if let Some(protection) = &protection {
+            let looped = Arc::clone(protection);
+            beside.push(tokio::spawn(async move {
+                tidegate_overload::run(looped).await;
+            }));
+            let board = counters::board(config, *protection.fleet().settings())?;
+            beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
+        }
+        let refusals = Refusals::new();
+        Ok(Some(Front { gateway, protection, meter, refusals, beside }))
+    }
+
+    /// What is looked after each second.
+    pub(super) fn look_after(&mut self, config: &Config, health: &Health) {
+        match self.gateway.refresh() {
+            Ok(true) => tracing::info!("new keys of callers are in use"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "keys of callers cannot be used; the old stay"),
+        }
+        let reading = self.gateway.read();
+        if config.health.needs_upstreams {
+            let ill = reading
+                .upstreams
+                .iter()
+                .find(|(_, hosts)| hosts.iter().all(|(_, host)| !host.healthy || host.ejected));
+            match ill {
+                Some((name, _)) => health.hold_back(PART, format!("no server of `{name}` is well")),
+                None => health.clear(PART),
+            }
+        }
+        self.refusals.look(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
+    }
+
+    /// Ends what runs beside requests.
+    pub(super) fn stop(self) {
+        self.beside.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Takes part in the fleet, for ever. Another node after each start: what the one before held is
+/// not this one's.
+async fn beats(protection: Arc<Protection<SteadyClock>>, board: impl FleetBoard) {
+    let node = RandomState::new().hash_one("node");
+    run_beats(protection, board, node).await;
+}
+
+/// The document's settings with those of the configuration.
+fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
+    let log = &gateway.access_log;
+    let access_log = log.to.as_ref().map(|_| AccessLogSettings {
+        format: match log.format {
+            config::AccessLogFormat::Json => AccessLogFormat::Json,
+            config::AccessLogFormat::Common => AccessLogFormat::Common,
+        },
+        one_of: NonZeroU64::new(u64::from(log.one_of)).unwrap_or(NonZeroU64::MIN),
+        waiting_max: usize::try_from(log.waiting_max).unwrap_or(usize::MAX),
+    });
+    let sample_refusals: Option<Duration> = REPORT_EVERY.checked_div(gateway.refusal_samples);
+    GatewaySettings { access_log, sample_refusals, ..written.clone() }
+}
+
+fn access_log(log: &config::AccessLog) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+    Ok(Some(match &log.to {
+        None => return Ok(None),
+        Some(LogTo::Stdout) => Box::new(io::stdout()),
+        Some(LogTo::Stderr) => Box::new(io::stderr()),
+        Some(LogTo::File(path)) => {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            Box::new(file.map_err(|error| {
+                let message = format!("`{}` cannot be written: {error}", path.display());
+                Complaint::new(message, "check `gateway.access_log.to`")
+            })?)
+        }
+    }))
+}
