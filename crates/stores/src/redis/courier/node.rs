@@ -18,9 +18,10 @@ const PARCELS_MAX: usize = 128;
 /// Bytes of a shipment, by count of keys and bodies.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Shipments that are out on one connection, so that the server has work while
-/// an answer is on its way back.
-const OUT_MAX: usize = 4;
+/// How many have to wait before one more shipment leaves, by how many are out:
+/// the first two leave at once, so that the server has work while an answer is
+/// on its way back; further ones only when they carry enough to be worth a call.
+const ENOUGH: [usize; 4] = [1, 1, 16, 64];
 
 /// One server.
 pub(super) struct Node {
@@ -97,8 +98,8 @@ impl Node {
     pub(super) fn next_lane(&self) -> Option<usize> {
         let up = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_up());
         let (at, lane) = up.min_by_key(|(_, lane)| lane.in_flight.len())?;
-        let ready = lane.in_flight.len() < OUT_MAX && self.waiting.len() >= lane.enough();
-        ready.then_some(at)
+        let enough = *ENOUGH.get(lane.in_flight.len())?;
+        (self.waiting.len() >= enough).then_some(at)
     }
 
     /// What leaves together next. Who went away or ran out of time is left out.
@@ -157,15 +158,6 @@ pub(super) fn expire_in(
 }
 
 impl Lane {
-    /// How many parcels have to wait before one more shipment leaves: half as
-    /// many as are out. So one follows another at once where little is asked, and
-    /// calls get larger as more is. What waits leaves once all that is out has
-    /// been answered, at the latest.
-    fn enough(&self) -> usize {
-        let out: usize = self.in_flight.iter().map(|shipment| shipment.parcels).sum();
-        (out / 2).clamp(1, PARCELS_MAX)
-    }
-
     fn new(now: Instant) -> Self {
         Lane {
             state: LaneState::Waiting { until: now },

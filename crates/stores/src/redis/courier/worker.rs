@@ -77,8 +77,6 @@ pub(super) struct Worker {
     pub(super) password_due: Option<Instant>,
     /// Numbers connections and shipments.
     pub(super) count: u64,
-    /// Something was answered since the last turn.
-    answered: bool,
     /// Whether others have to be told how connections are.
     pub(super) changed: bool,
     pub(super) failure: Option<StoreError>,
@@ -116,7 +114,6 @@ impl Worker {
             expiry: None,
             password_due: rotates.then_some(now),
             count: 0,
-            answered: false,
             changed: true,
             failure: None,
             dialer,
@@ -146,14 +143,6 @@ impl Worker {
             }
             while let Some(event) = self.tasks.try_join_next() {
                 self.hear(event.ok());
-            }
-            if std::mem::take(&mut self.answered) {
-                // Who was answered may ask again, and may share this processor: the
-                // first of them should not leave alone.
-                std::thread::yield_now();
-                while let Ok(note) = self.inbox.try_recv() {
-                    self.accept(note);
-                }
             }
         }
     }
@@ -193,7 +182,6 @@ impl Worker {
             }
             Some(Event::Ended { node, lane, epoch }) => self.on_ended(node, lane, epoch),
             Some(Event::Answered { node, lane, epoch, number, answers }) => {
-                self.answered = true;
                 self.on_answers(node, lane, epoch, number, answers);
             }
             Some(Event::Mapped { map }) => self.on_map(map),
@@ -236,7 +224,6 @@ impl Worker {
         let Some(place) = node.lanes.get_mut(lane) else { return };
         let LaneState::Up { wire, hash } = &place.state else { return };
         let script = Script { text: &self.script, hash };
-        let parcels = jobs.len();
         let (commands, calls) = pack(jobs, script, sharing, reload, &self.instant.lock());
         self.count += 1;
         let (number, epoch) = (self.count, place.epoch);
@@ -244,7 +231,7 @@ impl Worker {
         self.tasks.spawn(async move {
             Event::Answered { node: at, lane, epoch, number, answers: answers.await }
         });
-        place.in_flight.push_back(Shipment { number, sent: self.now, parcels, calls });
+        place.in_flight.push_back(Shipment { number, sent: self.now, calls });
     }
 
     fn on_answers(&mut self, at: usize, lane: usize, epoch: u64, number: u64, answers: Answers) {
