@@ -9,6 +9,10 @@ use crate::fleet::Fleet;
 use crate::load::{Load, Rests, Seen, Subject, WIDE};
 use crate::support::eventually;
 
+/// Many times what a probe, the way to a server that was gone and a second of
+/// spread take, because the machine may be busy.
+const RECOVERY_MAX: Duration = Duration::from_secs(20);
+
 /// A beat, and the way there and back on a busy machine.
 const BEAT_AND_WAY: Duration = Duration::from_millis(100 + 2 * 1_000);
 /// The same, and five calls that are not answered until the breaker opens.
@@ -23,6 +27,7 @@ impl Fleet {
         load.wait_for(Rests::OnTheStore, 3);
         let took = begun.elapsed();
         println!("{fault}: the store is asked again after {took:?}");
+        assert!(took < RECOVERY_MAX, "{fault}: {took:?}");
     }
 
     /// How long nodes may not have known of each other's counts.
