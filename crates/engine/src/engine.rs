@@ -382,8 +382,8 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
     pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
-        let verdict = self.check_now(request);
-        let permit = Permit::of(self, &verdict);
+        let mut verdict = self.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         (verdict, permit)
     }
 
@@ -463,8 +463,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         if let Some(admitted) = self.admit_here(request) {
             return admitted;
         }
-        let verdict = self.check(request).await;
-        let permit = Permit::of(self, &verdict);
+        let mut verdict = self.check(request).await;
+        let permit = Permit::kept_alive(self, &mut verdict);
         (verdict, permit)
     }
 
@@ -475,8 +475,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let verdict = self.here()?.check_now(request);
-        let permit = Permit::of(self, &verdict);
+        let mut verdict = self.here()?.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         Some((verdict, permit))
     }
 

@@ -20,11 +20,17 @@ pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
-    /// Everything that the verdict holds.
-    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &Verdict) -> Self {
-        let slots = verdict.held.clone();
+    /// Takes over everything that the verdict holds.
+    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &mut Verdict) -> Self {
+        let slots = std::mem::take(&mut verdict.held);
         let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
-        let permit = Permit { engine: Arc::clone(engine), loaded, slots };
+        Permit { engine: Arc::clone(engine), loaded, slots }
+    }
+
+    /// The same, and the store is told to keep the slots alive. One that decides on the calling
+    /// thread need not be told: its slots end with the process anyway.
+    pub(crate) fn kept_alive(engine: &Arc<Engine<S, C>>, verdict: &mut Verdict) -> Self {
+        let permit = Permit::of(engine, verdict);
         permit.tell_store(Limit::clone, |store, batch| store.hold(batch));
         permit
     }
