@@ -32,7 +32,7 @@ use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::{LimiterKind, Switch, Switches};
 use crate::tally::{NearLimit, Tally};
-use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
+use crate::verdict::{Held, HeldSlots, Met, Ruling, Rulings, Verdict};
 
 /// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
 const SWITCHES_MAX: usize = 100_000;
@@ -336,7 +336,7 @@ impl<S, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &[Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         if let Some(near) = self.tallied {
             count(batch.verb, near, loaded, rulings);
@@ -441,7 +441,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         self.store.answer_now(batch, rulings);
         self.conclude(batch, loaded, rulings, held);
@@ -588,7 +588,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) -> Result<(), Undecided> {
         let mut answers = Answers::new();
         self.store.apply(batch, &mut answers).await?;
@@ -623,7 +623,7 @@ fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
 }
 
 /// Notes the slots that checks have taken.
-fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut Vec<Held>) {
+fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut HeldSlots) {
     for (check, ruling) in checks.iter().zip(rulings) {
         let cost = ruling.decision.taken;
         if let Some(limit) = ruling.limit

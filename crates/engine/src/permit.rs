@@ -9,14 +9,14 @@ use tidegate_stores::{Batch, Charge, Check, CounterStore, MemoryStore, Verb};
 use crate::clock::SystemClock;
 use crate::engine::Engine;
 use crate::loaded::Loaded;
-use crate::verdict::{Held, Verdict};
+use crate::verdict::{Held, HeldSlots, Verdict};
 
 /// The slots that an admitted request holds. Dropping it gives them back.
 #[must_use = "the slots are given back when the permit is dropped"]
 pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
     engine: Arc<Engine<S, C>>,
     loaded: Option<Arc<Loaded>>,
-    slots: Vec<Held>,
+    slots: HeldSlots,
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
