@@ -186,7 +186,7 @@ impl<'a> Replay<'a> {
 
     fn ask(&self, at: usize) -> Ask {
         let check = &self.checks[at];
-        Ask { cost: check.cost.min(COUNT_MAX), now: self.now, holder: check.holder }
+        Ask { holder: check.holder, ..Ask::new(check.cost.min(COUNT_MAX), self.now) }
     }
 
     fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {

@@ -133,7 +133,7 @@ impl Outage {
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { cost: check.cost, now, holder: check.holder };
+            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
             share.owed = share.owed.saturating_sub(check.cost);
         }
@@ -143,7 +143,7 @@ impl Outage {
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { cost: check.cost, now, holder: check.holder };
+            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
         }
     }
@@ -236,7 +236,7 @@ impl Share {
         now: Timestamp,
         afterwards: Afterwards,
     ) -> Decision {
-        let ask = Ask { cost: check.cost, now, holder: check.holder };
+        let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
         let (share, state) = (&self.share, &mut self.state);
         let decision = match verb {
             Verb::Check => share.check(state, ask),
