@@ -3,7 +3,8 @@
 //! This node enforces its part of each limit, going on from its part of what
 //! was last known, and notes what it admitted. When the remote is back, that is
 //! charged there once, as far as it still counts: whole windows that passed
-//! meanwhile are not brought back.
+//! meanwhile are not brought back. Slots that are taken here keep their time
+//! to live, on a lease or not: they end with this process, and nobody renews them.
 //!
 //! Places are bounded. Keys beyond them are limited by a share that knows
 //! nothing of before, and are not charged afterwards.
@@ -118,7 +119,8 @@ impl Outage {
             }
             None => {
                 let share = share(check.limit, nodes);
-                return self.beyond.act_one(verb, &Check { limit: &share, ..*check }, now);
+                let check = Check { limit: &share, lease: None, ..*check };
+                return self.beyond.act_one(verb, &check, now);
             }
         };
         share.refit(check, nodes);

@@ -77,5 +77,5 @@ impl Model {
 }
 
 fn ask(check: &Check<'_>, batch: &Batch<'_>) -> Ask {
-    Ask { holder: check.holder, ..Ask::new(check.cost, batch.now) }
+    Ask { cost: check.cost, now: batch.now, holder: check.holder, lease: check.lease }
 }
