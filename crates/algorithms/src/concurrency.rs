@@ -100,6 +100,10 @@ impl Concurrency {
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
         let latest = now.after(self.time_to_live.as_span());
         let cut = state.slots.last().is_some_and(|slots| slots.expires > latest);
+        // They are in order, so the first and the last speak for all.
+        if !cut && !state.slots.first().is_some_and(|slots| slots.expires.has_come(now)) {
+            return;
+        }
         state.slots.retain_mut(|slots| {
             slots.expires = slots.expires.min(latest);
             !slots.expires.has_come(now)
@@ -150,15 +154,22 @@ impl Concurrency {
     /// Who does not say which holder gives back those that would expire first.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
         let mut left = ask.cost;
-        let anyone = ask.holder == Holder::default();
-        state.slots.retain_mut(|slots| {
-            if anyone || slots.holder == ask.holder {
-                let back = left.min(slots.count);
-                slots.count -= back;
-                left -= back;
-            }
+        let mut give_back = |slots: &mut Slots| {
+            let back = left.min(slots.count);
+            slots.count -= back;
+            left -= back;
             slots.count > 0
-        });
+        };
+        if ask.holder == Holder::default() {
+            return state.slots.retain_mut(give_back);
+        }
+        // Whoever says its name has one entry.
+        let held = state.slots.iter().position(|slots| slots.holder == ask.holder);
+        if let Some(held) = held
+            && !state.slots.get_mut(held).is_some_and(&mut give_back)
+        {
+            state.slots.remove(held);
+        }
     }
 
     /// How many slots are free.

@@ -32,7 +32,7 @@ use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::{LimiterKind, Switch, Switches};
 use crate::tally::{NearLimit, Tally};
-use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
+use crate::verdict::{Held, HeldSlots, Met, Ruling, Rulings, Verdict};
 
 /// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
 const SWITCHES_MAX: usize = 100_000;
@@ -336,7 +336,7 @@ impl<S, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &[Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         if let Some(near) = self.tallied {
             count(batch.verb, near, loaded, rulings);
@@ -382,8 +382,8 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
     pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
-        let verdict = self.check_now(request);
-        let permit = Permit::held(self, &verdict, None);
+        let mut verdict = self.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         (verdict, permit)
     }
 
@@ -441,7 +441,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         self.store.answer_now(batch, rulings);
         self.conclude(batch, loaded, rulings, held);
@@ -467,8 +467,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             return admitted;
         }
         let lease = self.store.slot_lease();
-        let verdict = self.apply_on(lease, Verb::Check, request).await;
-        let permit = Permit::held(self, &verdict, lease);
+        let mut verdict = self.apply_on(lease, Verb::Check, request).await;
+        let permit = Permit::held(self, &mut verdict, lease);
         (verdict, permit)
     }
 
@@ -480,11 +480,11 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let verdict = match self.here() {
+        let mut verdict = match self.here() {
             Some(engine) => engine.check_now(request),
             None => self.check(request).await,
         };
-        let permit = Permit::of(self, &verdict);
+        let permit = Permit::of(self, &mut verdict);
         (verdict, permit)
     }
 
@@ -495,8 +495,8 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let verdict = self.here()?.check_now(request);
-        let permit = Permit::held(self, &verdict, None);
+        let mut verdict = self.here()?.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         Some((verdict, permit))
     }
 
@@ -619,7 +619,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) -> Result<(), Undecided> {
         let mut answers = Answers::new();
         self.store.apply(batch, &mut answers).await?;
@@ -654,7 +654,7 @@ fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
 }
 
 /// Notes the slots that checks have taken.
-fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut Vec<Held>) {
+fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut HeldSlots) {
     for (check, ruling) in checks.iter().zip(rulings) {
         let cost = ruling.decision.taken;
         if let Some(limit) = ruling.limit

@@ -9,28 +9,29 @@ use tidegate_stores::{Batch, Charge, Check, CounterStore, MemoryStore, Verb};
 use crate::clock::SystemClock;
 use crate::engine::Engine;
 use crate::loaded::Loaded;
-use crate::verdict::{Held, Verdict};
+use crate::verdict::{Held, HeldSlots, Verdict};
 
 /// The slots that an admitted request holds. Dropping it gives them back.
 #[must_use = "the slots are given back when the permit is dropped"]
 pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
     engine: Arc<Engine<S, C>>,
     loaded: Option<Arc<Loaded>>,
-    slots: Vec<Held>,
+    slots: HeldSlots,
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
-    /// Everything that the verdict holds, to be given back.
-    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &Verdict) -> Self {
-        let slots = verdict.held.clone();
+    /// Takes over everything that the verdict holds, to be given back.
+    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &mut Verdict) -> Self {
+        let slots = std::mem::take(&mut verdict.held);
         let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
         Permit { engine: Arc::clone(engine), loaded, slots }
     }
 
-    /// The same, kept alive from now on; it was taken on this lease.
+    /// The same, kept alive from now on; it was taken on this lease. A store that decides on the
+    /// calling thread need not be told: its slots end with the process anyway.
     pub(crate) fn held(
         engine: &Arc<Engine<S, C>>,
-        verdict: &Verdict,
+        verdict: &mut Verdict,
         lease: Option<Period>,
     ) -> Self {
         let permit = Permit::of(engine, verdict);

@@ -15,7 +15,7 @@ use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb,
 use crate::fingerprint::Fingerprint;
 
 /// Checks that are decided in place at the most; longer requests take the general way.
-const IN_PLACE_MAX: usize = 4;
+pub(super) const IN_PLACE_MAX: usize = 4;
 
 impl MemoryStore {
     /// Several known keys of one shard, all in their slots: the common case of
@@ -151,7 +151,7 @@ impl MemoryStore {
 
 /// Judges one of several known keys, if its state is in its slot; says whether it is.
 #[inline(always)]
-fn judge<L: SmallLimit<State: Pack>>(
+pub(super) fn judge<L: SmallLimit<State: Pack>>(
     shard: &Shard,
     limit: &L,
     check: &Check<'_>,
@@ -169,14 +169,19 @@ fn judge<L: SmallLimit<State: Pack>>(
 
 /// What a check is told that would have been admitted and is not charged after all.
 #[cold]
-fn uncharged(shard: &Shard, check: &Check<'_>, change: &Change, now: Timestamp) -> Answer {
+pub(super) fn uncharged(
+    shard: &Shard,
+    check: &Check<'_>,
+    change: &Change,
+    now: Timestamp,
+) -> Answer {
     let (mut state, ask) = (shard.state_before(change), ask(check, now));
     Answer { decision: check.limit.peek(&mut state, ask), basis: Basis::Exact }
 }
 
 /// Whether a key stands twice.
 #[inline]
-fn has_twins(checks: &[Check<'_>]) -> bool {
+pub(super) fn has_twins(checks: &[Check<'_>]) -> bool {
     checks.iter().enumerate().any(|(at, check)| {
         checks[..at].iter().any(|other| other.key.fingerprint == check.key.fingerprint)
     })
