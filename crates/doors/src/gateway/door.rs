@@ -77,7 +77,7 @@ impl<S, C: Clock> Gateway<S, C> {
         parts: GatewayParts,
     ) -> Result<Self, GatewayError> {
         let mut problems = Problems::default();
-        let (log, samples) = (settings.access_log.clone(), settings.sample_refusals);
+        let (log, samples) = (settings.access_log, settings.sample_refusals);
         let queue = settings.queue;
         let compiled = Compiled::of::<S, C>(settings, None, &mut problems);
         let log = match (log, parts.access_log) {

@@ -205,7 +205,7 @@ async fn keys_of_callers_are_read_again_and_a_wrong_file_changes_nothing() {
     };
     fs::write(&path, format!("{LETMEIN} acme free\n")).unwrap();
     let bench = Bench::limited(settings(&path), ONE_AN_HOUR);
-    assert_eq!(settings(&path).files(), [path.clone()]);
+    assert_eq!(settings(&path).files(), std::slice::from_ref(&path));
     let asked = || bench.send(Request::get("/").header("x-api-key", "letmein"));
     assert_eq!(asked().await.status, 200);
     assert_eq!(asked().await.status, 429);
