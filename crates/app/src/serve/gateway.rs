@@ -15,6 +15,7 @@ use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
 use tokio::task::JoinHandle;
 
 use super::counters::{self, Counters};
+use super::document::Document;
 use super::limiting::Limiting;
 use super::protection;
 use super::refusals::{REPORT_EVERY, Refusals};
@@ -24,12 +25,16 @@ use crate::exit::{Complaint, Failure};
 /// The part of the service that holds it back when no upstream is well.
 const PART: &str = "upstreams";
 
+/// How long a stop waits for the access log: a disk that hangs must not keep us.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
 /// The gateway, and what runs beside its requests.
 #[derive(Debug)]
 pub(super) struct Front<S> {
     pub(super) gateway: Gateway<S>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) meter: Arc<Meter>,
+    pub(super) document: Document,
     refusals: Refusals,
     beside: Vec<JoinHandle<()>>,
 }
@@ -62,17 +67,14 @@ impl<S: Counters> Front<S> {
             let board = counters::board(config, *protection.fleet().settings())?;
             beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
         }
+        let named = document.settings().files();
+        let document = Document::start(config, path, gateway.clone(), named)?;
         let refusals = Refusals::new();
-        Ok(Some(Front { gateway, protection, meter, refusals, beside }))
+        Ok(Some(Front { gateway, protection, meter, document, refusals, beside }))
     }
 
     /// What is looked after each second.
     pub(super) fn look_after(&mut self, config: &Config, health: &Health) {
-        match self.gateway.refresh() {
-            Ok(true) => tracing::info!("new keys of callers are in use"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "keys of callers cannot be used; the old stay"),
-        }
         let reading = self.gateway.read();
         if config.health.needs_upstreams {
             let ill = reading
@@ -87,9 +89,13 @@ impl<S: Counters> Front<S> {
         self.refusals.look(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
     }
 
-    /// Ends what runs beside requests.
+    /// Ends what runs beside requests, and waits for the last lines of the access log.
     pub(super) fn stop(self) {
+        self.document.stop();
         self.beside.iter().for_each(JoinHandle::abort);
+        if !self.gateway.flush_log(FLUSH_MAX) {
+            tracing::warn!("the access log did not take its last lines in time");
+        }
     }
 }
 
@@ -101,7 +107,7 @@ async fn beats(protection: Arc<Protection<SteadyClock>>, board: impl FleetBoard)
 }
 
 /// The document's settings with those of the configuration.
-fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
+pub(super) fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
         format: match log.format {

@@ -206,6 +206,7 @@ fn debug<S: Counters>(
     let mut meters = vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)];
     meters.extend(front.map(|front| Arc::clone(&front.meter)));
     let gateway = front.map(|front| front.gateway.clone());
+    let document = front.map(|front| front.document.handle());
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
@@ -216,12 +217,16 @@ fn debug<S: Counters>(
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
+            if let Some(document) = &document {
+                document.reload();
+            }
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
         switchboard: Some(Arc::clone(board)),
         gateway: gateway.map(|gateway| -> Box<dyn Fn() -> GatewayReading + Send + Sync> {
             Box::new(move || gateway.read())
         }),
+        gateway_document: front.map(|front| front.document.view()),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -4,9 +4,13 @@ mod process;
 #[path = "../../../stores/tests/support/mod.rs"]
 mod servers;
 
+mod certificates;
+mod client;
 mod upstream;
 
 mod compat;
+mod documents;
+mod encryption;
 mod gateway;
 mod operating;
 mod redis;

@@ -27,6 +27,12 @@ fn with_route(mut settings: GatewaySettings, path: &str, hosts: &[String]) -> Ga
     settings
 }
 
+/// A request that is answered, and whose connection can be used again.
+async fn served(bench: &Bench) {
+    assert_eq!(bench.get("/").await.status, 200);
+    until("an idle connection", || bench.gateway.read().in_flight == 0).await;
+}
+
 #[tokio::test]
 async fn a_request_ends_on_what_it_began_with_while_later_ones_go_elsewhere() {
     let (old, new) = (Upstream::start().await, Upstream::start().await);
@@ -37,7 +43,7 @@ async fn a_request_ends_on_what_it_began_with_while_later_ones_go_elsewhere() {
     bench.gateway.reload(to(&[new.url()])).unwrap();
     assert_eq!(bench.get("/").await.status, 200);
     assert_eq!((old.seen().len(), new.seen().len()), (1, 1));
-    assert_eq!(bench.gateway.read().in_flight, 1);
+    until("the end of the later one", || bench.gateway.read().in_flight == 1).await;
     old.let_go();
     let told = Told::of(within("the answer", held).await.unwrap().unwrap()).await.unwrap();
     assert_eq!((told.status.as_u16(), told.body.as_str()), (200, "hello"));
@@ -65,12 +71,13 @@ async fn servers_that_stay_keep_their_connections_and_their_health() {
         (Nobody::new(), Upstream::start().await, Upstream::start().await);
     let settings = |hosts: &[String]| {
         let mut settings = to(hosts);
-        settings.upstreams[0].ejection = Ejection { failures: 1, ..Ejection::default() };
+        let long = Duration::from_secs(3_600);
+        settings.upstreams[0].ejection = Ejection { failures: 1, base: long, max: long };
         settings
     };
     let bench = Bench::open(settings(&[nobody.url(), upstream.url()]));
     for _ in 0..10 {
-        assert_eq!(bench.get("/").await.status, 200);
+        served(&bench).await;
     }
     let hosts = |bench: &Bench| bench.gateway.read().upstreams.last().unwrap().1.clone();
     let before = hosts(&bench);
@@ -85,7 +92,7 @@ async fn servers_that_stay_keep_their_connections_and_their_health() {
     let after = hosts(&bench);
     assert_eq!((&after[1..], after[0].1.opened), (&before[..], 0));
     for _ in 0..20 {
-        assert_eq!(bench.get("/").await.status, 200);
+        served(&bench).await;
     }
     assert_eq!(upstream.connections(), 1);
     assert_eq!(hosts(&bench)[1].1.failures, 1);
@@ -95,8 +102,7 @@ async fn servers_that_stay_keep_their_connections_and_their_health() {
 async fn servers_that_are_reached_otherwise_begin_anew_and_old_connections_close() {
     let upstream = Upstream::start().await;
     let bench = Bench::open(to(&[upstream.url()]));
-    assert_eq!(bench.get("/").await.status, 200);
-    until("an idle connection", || bench.gateway.read().in_flight == 0).await;
+    served(&bench).await;
     assert_eq!(upstream.open(), 1);
     let mut settings = to(&[upstream.url()]);
     settings.upstreams[0].pool.idle_max = 7;
@@ -161,14 +167,19 @@ async fn a_request_that_waits_in_line_keeps_its_place() {
     let upstream = Upstream::start().await;
     let rules =
         "- key: user\n  limits: [{algorithm: concurrency, requests_per_unit: 1, when_over: delay}]";
-    let bench = Bench::timed(by_user(to(&[upstream.url()])), rules);
+    let patient = || {
+        let mut settings = by_user(to(&[upstream.url()]));
+        settings.delay.wait_max = Duration::from_secs(3_600);
+        settings
+    };
+    let bench = Bench::timed(patient(), rules);
     let mut first = bench.one().await;
     let held = tokio::spawn(first.begin(Request::get("/slow").header("x-user", "ada"), ""));
     until("the first", || upstream.seen().len() == 1).await;
     let mut second = bench.one().await;
     let waiting = tokio::spawn(second.begin(Request::get("/").header("x-user", "ada"), ""));
     until("the line", || bench.gateway.read().waiting == 1).await;
-    bench.gateway.reload(by_user(to(&[upstream.url()]))).unwrap();
+    bench.gateway.reload(patient()).unwrap();
     assert_eq!(bench.gateway.read().waiting, 1);
     upstream.let_go();
     for answer in [held, waiting] {
