@@ -102,6 +102,24 @@ fn a_document_in_a_mounted_volume_is_followed_when_its_link_is_swapped() {
     assert!(new.next().starts_with("GET /x"));
 }
 
+#[test]
+fn what_the_gate_has_let_in_counts_after_a_change_too() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    let mut serving = start(&folder).args(["--set", "overload.capacity=1"]).serving();
+    let first = held(&mut serving, &upstream);
+    folder.write("gateway.yaml", &upstream.document("").replace("name: all", "name: other"));
+    wait_for_loads(&mut serving, 2.0);
+    let refused = serving.get("gateway", "/x");
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("queue_timeout")));
+    upstream.let_go();
+    assert_eq!(first.join().expect("answered").status, 200);
+    serving.until(|serving| {
+        (metric(serving, "tidegate_gate_in_flight_requests") == Some(0.0)).then_some(())
+    });
+    assert_eq!(serving.get("gateway", "/x").status, 200);
+}
+
 /// A document that limits by the names of keys in the file `keys`.
 fn by_key(upstream: &Upstream) -> String {
     upstream
