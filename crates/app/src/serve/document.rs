@@ -25,13 +25,17 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Begins to watch the document in this file, from which the gateway was made.
+    /// Begins to watch the document in this file, from which the gateway was made. What comes
+    /// from a pipe can be read once only, and is not watched.
     pub(super) fn start<S: Counters>(
         config: &Config,
         file: &Path,
         gateway: Gateway<S>,
         named: Vec<PathBuf>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Option<Self>, Failure> {
+        if !file.is_file() {
+            return Ok(None);
+        }
         let files = NamedFiles::default();
         files.set(named);
         let source = DocumentSource::new(file, files.clone());
@@ -52,7 +56,7 @@ impl Document {
             .map_err(|error| system("the gateway's document cannot be watched", &error))?;
         // It is the one in use already; what is shown should say so from the start.
         watch.handle().wait_until(rules::FIRST_MAX, |status| status.looks > 0);
-        Ok(Document { file: file.to_owned(), watch })
+        Ok(Some(Document { file: file.to_owned(), watch }))
     }
 
     pub(super) fn handle(&self) -> WatchHandle {

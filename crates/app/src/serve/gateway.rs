@@ -34,7 +34,8 @@ pub(super) struct Front<S> {
     pub(super) gateway: Gateway<S>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) meter: Arc<Meter>,
-    pub(super) document: Document,
+    /// Its document, if that can change.
+    pub(super) document: Option<Document>,
     refusals: Refusals,
     beside: Vec<JoinHandle<()>>,
 }
@@ -91,7 +92,9 @@ impl<S: Counters> Front<S> {
 
     /// Ends what runs beside requests, and waits for the last lines of the access log.
     pub(super) fn stop(self) {
-        self.document.stop();
+        if let Some(document) = self.document {
+            document.stop();
+        }
         self.beside.iter().for_each(JoinHandle::abort);
         if !self.gateway.flush_log(FLUSH_MAX) {
             tracing::warn!("the access log did not take its last lines in time");

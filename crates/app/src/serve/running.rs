@@ -53,8 +53,8 @@ impl<S> Watched<'_, S> {
     /// Reads everything again that may have changed.
     fn reload(&self) {
         self.rules.handle().reload();
-        if let Some(front) = &self.front {
-            front.document.handle().reload();
+        if let Some(document) = self.front.as_ref().and_then(|front| front.document.as_ref()) {
+            document.handle().reload();
         }
         if let Some(configuration) = self.restart.handle() {
             configuration.reload();

@@ -86,12 +86,17 @@ impl<S, C: Clock> Gateway<S, C> {
         };
         problems.finish()?;
         let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
-        let room = parts.held.is_none().then(|| Arc::new(HeldInMemory::new(queue)));
-        let own = || room.clone().map(|room| room as Arc<dyn HeldRequests>);
+        let (held, room): (Arc<dyn HeldRequests>, _) = match parts.held {
+            Some(held) => (held, None),
+            None => {
+                let room = Arc::new(HeldInMemory::new(queue));
+                (Arc::clone(&room) as _, Some(room))
+            }
+        };
         let lasting = Lasting {
             engine,
             lines: Arc::new(Lines::new()),
-            held: parts.held.or_else(own).expect("there is one of both"),
+            held,
             room,
             protection: parts.protection,
             log,

@@ -51,6 +51,34 @@ async fn a_request_ends_on_what_it_began_with_while_later_ones_go_elsewhere() {
 }
 
 #[tokio::test]
+async fn no_request_fails_while_settings_change_again_and_again() {
+    const REQUESTS: usize = 30;
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let bench = Bench::open(to(&[first.url()]));
+    let (mut one, mut two) = (bench.one().await, bench.two().await);
+    let asking = tokio::spawn(async move {
+        for _ in 0..REQUESTS {
+            assert_eq!(one.send(Request::post("/echo"), "x").await.body, "x");
+            assert_eq!(two.send(Request::post("/echo"), "y").await.body, "y");
+        }
+    });
+    let mut changes = 0;
+    while !asking.is_finished() {
+        let hosts = if changes % 2 == 0 { &second } else { &first };
+        bench.gateway.reload(to(&[hosts.url()])).unwrap();
+        changes += 1;
+        tokio::task::yield_now().await;
+    }
+    asking.await.unwrap();
+    assert!(changes > 0);
+    until("the end of the last", || bench.gateway.read().in_flight == 0).await;
+    assert_eq!(bench.count("served"), 2 * REQUESTS as u64);
+    // Of servers that no document has any more nothing is left open.
+    bench.gateway.reload(to(&[Nobody::new().url()])).unwrap();
+    until("closed connections", || first.open() + second.open() == 0).await;
+}
+
+#[tokio::test]
 async fn a_connection_that_is_open_sees_new_routes_and_new_trust() {
     let (upstream, other) = (Upstream::start().await, Upstream::start().await);
     let bench = Bench::open(to(&[upstream.url()]));
