@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tidegate_doors::gateway::{
@@ -12,6 +13,7 @@ use tidegate_doors::gateway::{
 };
 use tidegate_doors::{Health, Meter};
 use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::counters::{self, Counters};
@@ -24,9 +26,6 @@ use crate::exit::{Complaint, Failure};
 
 /// The part of the service that holds it back when no upstream is well.
 const PART: &str = "upstreams";
-
-/// How long a stop waits for the access log: a disk that hangs must not keep us.
-const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// The gateway, and what runs beside its requests.
 #[derive(Debug)]
@@ -90,15 +89,24 @@ impl<S: Counters> Front<S> {
         self.refusals.look(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
     }
 
-    /// Ends what runs beside requests, and waits for the last lines of the access log.
+    /// Waits for the last lines of the access log, on a thread of its own: whoever waits can be
+    /// called away. A disk that hangs keeps nobody longer than this.
+    pub(super) async fn finish_log(&self, patience: Duration) {
+        let (tell, told) = oneshot::channel();
+        let gateway = self.gateway.clone();
+        let flushing = move || tell.send(gateway.flush_log(patience));
+        let begun = thread::Builder::new().name("tidegate-flush".to_owned()).spawn(flushing);
+        if begun.is_err() || !told.await.unwrap_or(false) {
+            tracing::warn!("the access log did not take its last lines in time");
+        }
+    }
+
+    /// Ends what runs beside requests.
     pub(super) fn stop(self) {
         if let Some(document) = self.document {
             document.stop();
         }
         self.beside.iter().for_each(JoinHandle::abort);
-        if !self.gateway.flush_log(FLUSH_MAX) {
-            tracing::warn!("the access log did not take its last lines in time");
-        }
     }
 }
 

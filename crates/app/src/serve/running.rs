@@ -98,7 +98,7 @@ pub(super) async fn until_stopped<S: Counters>(
     };
     tracing::info!(signal = stopped_by, "stopping");
     manager.stopping();
-    drain(config, signals, doors, watched.limiting).await;
+    drain(config, signals, doors, &watched).await;
 }
 
 /// Takes a look at everything.
@@ -125,15 +125,15 @@ fn look_after<S: Counters>(config: &Config, doors: &Doors, watched: &mut Watched
     }
 }
 
-/// Says that nobody should come any more, waits, lets requests finish. A
-/// second signal ends the wait.
+/// Says that nobody should come any more, waits, lets requests finish and their lines be written.
+/// A second signal ends the wait.
 async fn drain<S: Counters>(
     config: &Config,
     mut signals: Signals,
     doors: Doors,
-    limiting: &Limiting<S>,
+    watched: &Watched<'_, S>,
 ) {
-    limiting.health.hold_back("stop", "the service is stopping");
+    watched.limiting.health.hold_back("stop", "the service is stopping");
     doors.grpc_health.drain();
     let hurry = async {
         tokio::select! {
@@ -142,8 +142,13 @@ async fn drain<S: Counters>(
         }
     };
     let stop = async {
+        let grace = config.shutdown.grace;
         sleep(config.shutdown.delay).await;
-        doors.close(config.shutdown.grace).await
+        let cut = doors.close(grace).await;
+        if let Some(front) = &watched.front {
+            front.finish_log(grace).await;
+        }
+        cut
     };
     tokio::select! {
         cut = stop => {

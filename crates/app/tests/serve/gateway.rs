@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::json;
 
-use crate::client::{Client, Spoken};
 use crate::process::{Answer, Folder, Serving, Start, exchange, is_open};
 use crate::servers::server::Server;
 use crate::upstream::Upstream;
@@ -286,31 +285,6 @@ fn a_request_that_is_with_its_upstream_is_finished_before_it_stops() {
     assert_eq!((answer.status, answer.body.as_str()), (200, "/hold"));
     assert_eq!(serving.ended().0.code(), Some(0));
     assert!(!is_open(&address));
-}
-
-#[test]
-fn the_access_log_has_every_request_when_it_has_stopped() {
-    const REQUESTS: usize = 300;
-    let upstream = Upstream::start();
-    let folder = folder(&upstream);
-    let settings = ["--set", "gateway.access_log.to=access.log", "--set", "shutdown.grace=1h"];
-    let mut serving = start(&folder).args(settings).serving();
-    let address = serving.address("gateway");
-    let mut client = Client::plain(&address, Spoken::Two);
-    for _ in 0..REQUESTS {
-        assert_eq!(client.get("/x", &[]).status, 200);
-    }
-    let last = held(&mut serving, &upstream);
-    serving.signal("TERM");
-    serving.wait_for(|line| line["message"] == "stopping");
-    upstream.let_go();
-    assert_eq!(last.join().expect("answered").status, 200);
-    drop(client);
-    assert_eq!(serving.ended().0.code(), Some(0));
-    let log = fs::read_to_string(folder.path("access.log")).expect("a log");
-    assert_eq!(log.lines().count(), REQUESTS + 1);
-    let lines = log.lines().map(serde_json::from_str::<serde_json::Value>);
-    assert!(lines.map(|line| line.expect("whole lines")).all(|line| line["outcome"] == "served"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod certificates;
 mod client;
 mod upstream;
 
+mod access_log;
 mod compat;
 mod documents;
 mod encryption;
