@@ -458,5 +458,5 @@ impl Wanted {
 
 #[inline]
 const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
-    Ask { cost: check.cost, now, holder: check.holder }
+    Ask { cost: check.cost, now, holder: check.holder, lease: check.lease }
 }
