@@ -17,6 +17,7 @@ mod section;
 mod fields;
 
 mod args;
+mod changed;
 mod compat;
 mod file;
 mod layers;
@@ -31,6 +32,7 @@ pub(crate) mod schema;
 pub(crate) mod show;
 
 pub use args::ConfigArgs;
+pub use changed::changed;
 pub use compat::{Effect, VARIABLES, Variable};
 pub use fields::{
     AccessLog, Config, Debug, Fleet, Gate, Gateway, Grpc, Health, Http, Keepalive, Limiter,

@@ -11,6 +11,7 @@ mod traces;
 
 mod counters;
 mod demo_api;
+mod document;
 mod gateway;
 mod limiting;
 mod opening;
@@ -20,6 +21,7 @@ mod rules;
 
 mod memory;
 mod refusals;
+mod restart;
 mod running;
 mod switches;
 mod welcome;
@@ -32,7 +34,7 @@ use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 
 use crate::config::{
-    self, Compat, Config, ConfigArgs, KeyLayout, LogFormat, TraceProtocol, Weight,
+    self, Compat, Config, ConfigArgs, Input, KeyLayout, LogFormat, TraceProtocol, Weight,
 };
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
@@ -42,6 +44,7 @@ use gateway::Front;
 use limiting::Limiting;
 use log::LogLevel;
 use opening::{Doors, Served};
+use restart::Restart;
 use rules::Rules;
 use running::Watched;
 use switches::Switches;
@@ -62,7 +65,8 @@ pub(crate) struct ServeArgs {
 
 /// Serves until it is told to stop.
 pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
-    let loaded = config::load::load(&args.config)?;
+    let input = config::load::input(&args.config)?;
+    let loaded = config::resolve(&input).map_err(Failure::Config)?;
     let config = &loaded.config;
     let level = begin_log(config)?;
     for problem in &loaded.warnings {
@@ -81,7 +85,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
             Some(listen) => Some(DemoApi::start(listen).await?),
             None => None,
         };
-        let served = serve(config, level, args, out).await;
+        let served = serve(config, input, level, args, out).await;
         if let Some(demo) = demo {
             demo.stop();
         }
@@ -91,6 +95,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
 
 async fn serve(
     config: &Config,
+    input: Input,
     level: LogLevel,
     args: &ServeArgs,
     out: &mut Output,
@@ -100,7 +105,7 @@ async fn serve(
         .map_err(|error| system("signals cannot be listened to", &error))?;
     let traces = begin_traces(config)?;
     let welcome = args.welcome.then_some(args.demo_api);
-    let start = Start { config, level, welcome, signals, traced: traces.as_ref() };
+    let start = Start { config, input, level, welcome, signals, traced: traces.as_ref() };
     match &config.store.redis.url {
         None => serve_on(counters::in_memory(config)?, start, out).await?,
         Some(url) => match config.store.redis.layout {
@@ -120,6 +125,8 @@ async fn serve(
 /// What a start has by the time that it needs a store.
 struct Start<'c> {
     config: &'c Config,
+    /// What the configuration was made of.
+    input: Input,
     level: LogLevel,
     /// Whether to say what to try, and whether the demo API is there for it.
     welcome: Option<Option<std::net::SocketAddr>>,
@@ -133,7 +140,7 @@ async fn serve_on<S: Counters>(
     start: Start<'_>,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let Start { config, level, welcome, signals, traced } = start;
+    let Start { config, input, level, welcome, signals, traced } = start;
     let limiting = Limiting::new(config, store, traced.is_some());
     let between_requests = S::begin(&limiting.engine);
     let mut front = Front::start(config, &limiting)?;
@@ -141,14 +148,17 @@ async fn serve_on<S: Counters>(
     let board = Switchboard::new(Arc::clone(&limiting.engine), protection);
     let mut switches = Switches::start(&config.switches, Arc::new(board));
     let rules = Rules::start(config, &limiting)?;
+    let restart = Restart::start(config, input)?;
     let served = Served { limiting: &limiting, rules: &rules, front: front.as_ref(), level };
     let doors = Doors::open(config, &served, switches.board(), traced.map(Traces::tracer))?;
     if let Some(demo_api) = welcome {
         let demo_api = demo_api.is_some();
         welcome::write(out, &limiting.engine.snapshot(), &doors.listening, demo_api)?;
     }
-    let watched = Watched { limiting: &limiting, rules: &rules, front: front.as_mut() };
+    let watched =
+        Watched { limiting: &limiting, rules: &rules, front: front.as_mut(), restart: &restart };
     running::until_stopped(config, signals, doors, watched, &mut switches).await;
+    restart.stop();
     rules.stop();
     if let Some(front) = front {
         front.stop();

@@ -1,5 +1,6 @@
 //! A place that rules come from, and what can go wrong there.
 
+pub(crate) mod document;
 pub(crate) mod file;
 pub(crate) mod places;
 pub(crate) mod reading;

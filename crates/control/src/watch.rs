@@ -5,7 +5,8 @@
 //! New rules are published only when they are good as a whole; otherwise those
 //! in use stay, and the status says what is wrong. The same texts again publish nothing.
 //!
-//! What a snapshot is used for is the business of whoever takes it.
+//! What a snapshot is used for is the business of whoever takes it. Another document, such as the
+//! gateway's, is kept fresh in the same way; reading it is the business of its taker.
 
 pub(crate) mod attempt;
 pub(crate) mod notice;
@@ -23,10 +24,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use tidegate_rules::{Options, Snapshot};
+use tidegate_rules::{Options, Problem, Snapshot, Source};
 
 use crate::source::RuleSource;
-use attempt::Attempts;
+use attempt::{Attempts, Take};
 use notice::{Notice, Open};
 use shared::Shared;
 use status::{RuleStatus, Ticket, WatchEvent};
@@ -168,6 +169,26 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(self, publish: impl FnMut(Snapshot) + Send + 'static) -> io::Result<RuleWatch> {
+        let take = attempt::rules(self.options, publish);
+        self.start_taking(take)
+    }
+
+    /// Starts like [`start`](Self::start), for a document that is not rules: `put_in_place` reads
+    /// its texts and uses them, or says what is wrong; what it returns are warnings. Options for
+    /// rules mean nothing then.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start_document(
+        self,
+        put_in_place: impl FnMut(&[Source]) -> Result<Vec<Problem>, tidegate_rules::Report>
+        + Send
+        + 'static,
+    ) -> io::Result<RuleWatch> {
+        self.start_taking(attempt::document(put_in_place))
+    }
+
+    fn start_taking(self, take: Take) -> io::Result<RuleWatch> {
         #[expect(clippy::disallowed_methods, reason = "the watch waits for real time to pass")]
         let started = Instant::now();
         let shared = Arc::new(Shared::default());
@@ -177,7 +198,7 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
         };
         let worker = Worker {
             shared: Arc::clone(&shared),
-            attempts: Attempts::new(self.source, self.options, Box::new(publish)),
+            attempts: Attempts::new(self.source, take),
             notice,
             timing: Timing::new(self.settings, Duration::ZERO),
             clock: self.clock,

@@ -38,6 +38,8 @@ mod vocabulary;
 
 pub use change::Change;
 pub use door::DebugDoor;
+#[cfg(feature = "gateway")]
+pub use gateway::{DocumentFailure, DocumentReading};
 pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
 pub use metrics_only::MetricsDoor;
 pub use observations::{Observations, ObservationsConfig};

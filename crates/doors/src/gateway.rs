@@ -19,15 +19,18 @@
 //! | `errand` | the part of the way that waits, to the last byte of the answer |
 //! | `answers` | what is said in place of an upstream |
 //! | `access_log`, `samples`, `tally` | what is remembered |
+//! | `door`, `shared` | the service itself, and what its requests share |
 //!
 //! It owns no socket towards clients: [`server`](crate::server) does. What runs beside requests
-//! (health checks, forgetting idle connections) is [`Gateway::tend`], and files are read again
-//! by [`Gateway::refresh`]; the program that has the gateway runs them.
+//! (health checks, forgetting idle connections) is [`Gateway::tend`]; other settings are put in
+//! place by [`Gateway::reload`], and files of keys alone by [`Gateway::refresh`]. The program that
+//! has the gateway runs them.
 //!
 //! Not here: caching, compression, WebSockets over HTTP/2, HTTP/3.
 
 mod document;
 mod settings;
+mod watched_file;
 
 mod category;
 mod client_address;
@@ -54,6 +57,7 @@ mod samples;
 mod tally;
 
 mod door;
+mod shared;
 
 pub use body::{GatewayBody, GatewayBodyError};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};

@@ -50,6 +50,8 @@ pub use debug::{
     Spread, StoreReading, Switchboard, Switched, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token,
     TokenError,
 };
+#[cfg(all(feature = "debug", feature = "gateway"))]
+pub use debug::{DocumentFailure, DocumentReading};
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
 pub use described::Described;
 pub use grpc::{grpc_answer, is_grpc};

@@ -45,7 +45,7 @@ const GATEWAY_INTRODUCTION: &str = "\
 
 `gateway.file` of [the configuration](configuration.md), or `--gateway FILE`, names a YAML document with the routes and upstreams of [the gateway](gateway.md).
 `tidegate config check` says everything that is wrong with it, with its place; `tidegate config schema gateway` prints a JSON Schema for editors. It is read when the service
-starts. [examples/gateway](../examples/gateway/gateway.yaml) is one to begin with.
+starts, and [again when it changes](gateway.md#while-it-runs). [examples/gateway](../examples/gateway/gateway.yaml) is one to begin with.
 
 Lengths of time and sizes are written as in the configuration. Paths of files are those where the service is started. Where a list of texts is taken, one text alone is a
 list of one. YAML anchors and merges (`<<`) work.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tidegate_doors::gateway::{
@@ -12,9 +13,11 @@ use tidegate_doors::gateway::{
 };
 use tidegate_doors::{Health, Meter};
 use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::counters::{self, Counters};
+use super::document::Document;
 use super::limiting::Limiting;
 use super::protection;
 use super::refusals::{REPORT_EVERY, Refusals};
@@ -30,6 +33,8 @@ pub(super) struct Front<S> {
     pub(super) gateway: Gateway<S>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) meter: Arc<Meter>,
+    /// Its document, if that can change.
+    pub(super) document: Option<Document>,
     refusals: Refusals,
     beside: Vec<JoinHandle<()>>,
 }
@@ -62,17 +67,14 @@ impl<S: Counters> Front<S> {
             let board = counters::board(config, *protection.fleet().settings())?;
             beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
         }
+        let named = document.settings().files();
+        let document = Document::start(config, path, gateway.clone(), named)?;
         let refusals = Refusals::new();
-        Ok(Some(Front { gateway, protection, meter, refusals, beside }))
+        Ok(Some(Front { gateway, protection, meter, document, refusals, beside }))
     }
 
     /// What is looked after each second.
     pub(super) fn look_after(&mut self, config: &Config, health: &Health) {
-        match self.gateway.refresh() {
-            Ok(true) => tracing::info!("new keys of callers are in use"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "keys of callers cannot be used; the old stay"),
-        }
         let reading = self.gateway.read();
         if config.health.needs_upstreams {
             let ill = reading
@@ -87,8 +89,23 @@ impl<S: Counters> Front<S> {
         self.refusals.look(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
     }
 
+    /// Waits for the last lines of the access log, on a thread of its own: whoever waits can be
+    /// called away. A disk that hangs keeps nobody longer than this.
+    pub(super) async fn finish_log(&self, patience: Duration) {
+        let (tell, told) = oneshot::channel();
+        let gateway = self.gateway.clone();
+        let flushing = move || tell.send(gateway.flush_log(patience));
+        let begun = thread::Builder::new().name("tidegate-flush".to_owned()).spawn(flushing);
+        if begun.is_err() || !told.await.unwrap_or(false) {
+            tracing::warn!("the access log did not take its last lines in time");
+        }
+    }
+
     /// Ends what runs beside requests.
     pub(super) fn stop(self) {
+        if let Some(document) = self.document {
+            document.stop();
+        }
         self.beside.iter().for_each(JoinHandle::abort);
     }
 }
@@ -101,7 +118,7 @@ async fn beats(protection: Arc<Protection<SteadyClock>>, board: impl FleetBoard)
 }
 
 /// The document's settings with those of the configuration.
-fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
+pub(super) fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
         format: match log.format {

@@ -19,6 +19,7 @@ use tidegate_doors::{
 use tidegate_engine::SystemClock;
 
 use super::counters::Counters;
+use super::document::Document;
 use super::gateway::Front;
 use super::limiting::Limiting;
 use super::log::LogLevel;
@@ -206,6 +207,8 @@ fn debug<S: Counters>(
     let mut meters = vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)];
     meters.extend(front.map(|front| Arc::clone(&front.meter)));
     let gateway = front.map(|front| front.gateway.clone());
+    let document = front.and_then(|front| front.document.as_ref());
+    let asked_document = document.map(Document::handle);
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
@@ -216,12 +219,16 @@ fn debug<S: Counters>(
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
+            if let Some(document) = &asked_document {
+                document.reload();
+            }
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
         switchboard: Some(Arc::clone(board)),
         gateway: gateway.map(|gateway| -> Box<dyn Fn() -> GatewayReading + Send + Sync> {
             Box::new(move || gateway.read())
         }),
+        gateway_document: document.map(Document::view),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -14,12 +14,12 @@ use tidegate_rules::Problem;
 use super::counters::Counters;
 use super::limiting::Limiting;
 use super::{SharedEngine, system};
-use crate::config::{Config, RulesFrom};
+use crate::config::{self, Config, RulesFrom};
 use crate::exit::{Complaint, Failure};
 
 /// How long the first rules may take before the service goes on without them:
 /// a hundred thousand rules compile in about a second.
-const FIRST_MAX: Duration = Duration::from_secs(60);
+pub(super) const FIRST_MAX: Duration = Duration::from_secs(60);
 /// As good as never: the watch is for files that change.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The part of the service that holds it back when it has no rules.
@@ -97,12 +97,11 @@ fn started<R: tidegate_control::RuleSource + Send + 'static, S: Counters>(
 ) -> std::io::Result<RuleWatch> {
     #[expect(clippy::disallowed_methods, reason = "people are told the date")]
     let watch: RuleWatchBuilder<R> = RuleWatch::of(source, SystemTime::now);
-    watch.options(config.rules.options()).settings(settings(config)).report(report).start(
-        move |snapshot| {
-            gate.set(snapshot.domains().next().is_some());
-            engine.install(snapshot);
-        },
-    )
+    let settings = watch_settings(&config.rules, config.rules.watch);
+    watch.options(config.rules.options()).settings(settings).report(report).start(move |snapshot| {
+        gate.set(snapshot.domains().next().is_some());
+        engine.install(snapshot);
+    })
 }
 
 /// Holds the service back while it needs rules and has none.
@@ -121,10 +120,10 @@ impl Gate {
     }
 }
 
-fn settings(config: &Config) -> WatchSettings {
-    let rules = &config.rules;
+/// How changes of files are noticed, if they are.
+pub(super) fn watch_settings(rules: &config::Rules, watch: bool) -> WatchSettings {
     let poll = rules.poll.unwrap_or(NEVER);
-    if rules.watch {
+    if watch {
         return WatchSettings { quiet: rules.debounce, poll, ..WatchSettings::default() };
     }
     let noticing = Noticing::Polling;
@@ -194,7 +193,7 @@ pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
     })
 }
 
-fn timestamp(at: SystemTime) -> Timestamp {
+pub(super) fn timestamp(at: SystemTime) -> Timestamp {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

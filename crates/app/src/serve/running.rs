@@ -13,11 +13,12 @@ use super::limiting::Limiting;
 use super::memory::Tidying;
 use super::notify::ServiceManager;
 use super::opening::Doors;
+use super::restart::Restart;
 use super::rules::Rules;
 use super::switches::Switches;
 use crate::config::Config;
 
-/// How often certificates, keys and switches are looked at, and readiness is told over gRPC.
+/// How often certificates and switches are looked at, and readiness is told over gRPC.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the system tells us.
@@ -45,6 +46,20 @@ pub(super) struct Watched<'s, S> {
     pub(super) rules: &'s Rules,
     /// The gateway, if there is one.
     pub(super) front: Option<&'s mut Front<S>>,
+    pub(super) restart: &'s Restart,
+}
+
+impl<S> Watched<'_, S> {
+    /// Reads everything again that may have changed.
+    fn reload(&self) {
+        self.rules.handle().reload();
+        if let Some(document) = self.front.as_ref().and_then(|front| front.document.as_ref()) {
+            document.handle().reload();
+        }
+        if let Some(configuration) = self.restart.handle() {
+            configuration.reload();
+        }
+    }
 }
 
 /// Serves until a signal says stop, then lets requests finish.
@@ -70,8 +85,8 @@ pub(super) async fn until_stopped<S: Counters>(
             _ = signals.terminate.recv() => break "SIGTERM",
             _ = signals.interrupt.recv() => break "SIGINT",
             _ = signals.hang_up.recv() => {
-                tracing::info!("SIGHUP: reading the rules again");
-                watched.rules.handle().reload();
+                tracing::info!("SIGHUP: reading the rules and other files again");
+                watched.reload();
             }
             _ = look.tick() => {
                 switches.look(watched.limiting.engine.clock().now());
@@ -83,7 +98,7 @@ pub(super) async fn until_stopped<S: Counters>(
     };
     tracing::info!(signal = stopped_by, "stopping");
     manager.stopping();
-    drain(config, signals, doors, watched.limiting).await;
+    drain(config, signals, doors, &watched).await;
 }
 
 /// Takes a look at everything.
@@ -110,15 +125,15 @@ fn look_after<S: Counters>(config: &Config, doors: &Doors, watched: &mut Watched
     }
 }
 
-/// Says that nobody should come any more, waits, lets requests finish. A
-/// second signal ends the wait.
+/// Says that nobody should come any more, waits, lets requests finish and their lines be written.
+/// A second signal ends the wait.
 async fn drain<S: Counters>(
     config: &Config,
     mut signals: Signals,
     doors: Doors,
-    limiting: &Limiting<S>,
+    watched: &Watched<'_, S>,
 ) {
-    limiting.health.hold_back("stop", "the service is stopping");
+    watched.limiting.health.hold_back("stop", "the service is stopping");
     doors.grpc_health.drain();
     let hurry = async {
         tokio::select! {
@@ -127,8 +142,13 @@ async fn drain<S: Counters>(
         }
     };
     let stop = async {
+        let grace = config.shutdown.grace;
         sleep(config.shutdown.delay).await;
-        doors.close(config.shutdown.grace).await
+        let cut = doors.close(grace).await;
+        if let Some(front) = &watched.front {
+            front.finish_log(grace).await;
+        }
+        cut
     };
     tokio::select! {
         cut = stop => {

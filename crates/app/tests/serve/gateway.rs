@@ -22,22 +22,22 @@ descriptors:
 /// What lets one request in at a time.
 const ONE: [&str; 2] = ["--set", "overload.capacity=1"];
 
-fn folder(upstream: &Upstream) -> Folder {
+pub(crate) fn folder(upstream: &Upstream) -> Folder {
     let folder = Folder::with_rules(RULES);
     folder.write("gateway.yaml", &upstream.document(""));
     folder
 }
 
-fn start(folder: &Folder) -> Start<'_> {
+pub(crate) fn start(folder: &Folder) -> Start<'_> {
     Start::new(folder).args(["--gateway", "gateway.yaml", "--gateway-listen", "127.0.0.1:0"])
 }
 
-fn as_user(serving: &mut Serving, user: &str) -> Answer {
+pub(crate) fn as_user(serving: &mut Serving, user: &str) -> Answer {
     serving.ask("gateway", "GET", "/x", &[("x-user", user)], "")
 }
 
 /// A request that is with the upstream by now, and its answer to come.
-fn held(serving: &mut Serving, upstream: &Upstream) -> JoinHandle<Answer> {
+pub(crate) fn held(serving: &mut Serving, upstream: &Upstream) -> JoinHandle<Answer> {
     let address = serving.address("gateway");
     let asked = thread::spawn(move || {
         let stream = TcpStream::connect(address).expect("it accepts");
@@ -199,8 +199,40 @@ fn limits_and_switches_work_on_redis_and_without_it() {
     assert_eq!(first.join().expect("answered").status, 200);
 }
 
+#[test]
+fn decisions_of_limits_that_redis_keeps_are_in_the_metrics_of_the_gateway() {
+    let redis = Server::redis();
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    let on_redis = ["--redis", &redis.url(), "--set", "store.redis.deadline=10s"];
+    let protected = ["--set", "overload.capacity=100"];
+    let mut serving = start(&folder).args(on_redis).args(protected).serving();
+    serving.until(|serving| {
+        let metrics = serving.get("debug", "/metrics").body;
+        let connected = metrics.contains("tidegate_remote_connections 1");
+        (connected && metrics.contains("tidegate_remote_degraded 0")).then_some(())
+    });
+    for status in [200, 200, 429] {
+        assert_eq!(as_user(&mut serving, "ada").status, status);
+    }
+    let metrics = serving.get("debug", "/metrics").body;
+    for line in [
+        "tidegate_gateway_requests_total{route=\"all\",outcome=\"rate_limited\"} 1",
+        "tidegate_requests_total{door=\"gateway\",answer=\"admitted\"} 2",
+        "tidegate_requests_total{door=\"gateway\",answer=\"refused\"} 1",
+        "tidegate_rule_hits_total{domain=\"gateway\",rule=\"user\",limit=\"calls\",outcome=\"within\"} 2",
+        "tidegate_rule_hits_total{domain=\"gateway\",rule=\"user\",limit=\"calls\",outcome=\"over\"} 1",
+    ] {
+        assert!(metrics.lines().any(|shown| shown == line), "{line}:\n{metrics}");
+    }
+    // What protects the node decides for itself, wherever counters are kept.
+    let own = "tidegate_decisions_total{limiter=\"gate\",mode=\"enforce\",category=\"get\",outcome=\"allow\"} 2";
+    assert!(metrics.lines().any(|line| line == own), "{metrics}");
+    assert!(!metrics.contains("tidegate_decisions_total{limiter=\"rate\""), "{metrics}");
+}
+
 /// The value of a metric without labels.
-fn metric(serving: &mut Serving, name: &str) -> Option<f64> {
+pub(crate) fn metric(serving: &mut Serving, name: &str) -> Option<f64> {
     let metrics = serving.get("debug", "/metrics").body;
     let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")))?;
     line.rsplit(' ').next()?.parse().ok()

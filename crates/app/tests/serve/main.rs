@@ -4,9 +4,14 @@ mod process;
 #[path = "../../../stores/tests/support/mod.rs"]
 mod servers;
 
+mod certificates;
+mod client;
 mod upstream;
 
+mod access_log;
 mod compat;
+mod documents;
+mod encryption;
 mod gateway;
 mod operating;
 mod redis;

@@ -8,7 +8,8 @@ use std::thread;
 
 use crate::process::PATIENCE;
 
-/// Answers every request with its path. Those below `/hold` wait to be let go.
+/// Answers every request with its path. Those below `/hold` wait to be let go, and the answer to
+/// `/trailers` has some.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     came: Receiver<String>,
@@ -75,7 +76,13 @@ fn answer(stream: TcpStream, tell: &SyncSender<String>, let_go: &OnceLock<()>) {
     }
     let length = path.len();
     let mut stream = stream;
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+    let rest = if path == "/trailers" {
+        let body = format!("{length:x}\r\n{path}\r\n0\r\nx-sum: 42\r\n\r\n");
+        format!("transfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n{body}")
+    } else {
+        format!("content-length: {length}\r\n\r\n{path}")
+    };
     // The other side may be gone.
-    let _ = stream.write_all(format!("{head}{path}").as_bytes());
+    let _ = stream.write_all(format!("{head}{rest}").as_bytes());
 }

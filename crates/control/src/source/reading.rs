@@ -81,7 +81,8 @@ impl Visit for Reader {
     }
 }
 
-fn read(path: &Path) -> Result<String, Cause> {
+/// The text in a file.
+pub(super) fn read(path: &Path) -> Result<String, Cause> {
     let file = fs::File::open(path)?;
     let mut bytes = Vec::new();
     // The size is not asked for: it may change, and pipes have none.

@@ -1,5 +1,8 @@
 //! One look at the rules: read, compare, compile, publish.
 //!
+//! What texts are taken for is a function: [`rules`] compiles them to a snapshot, [`document`]
+//! gives them to whoever reads another document.
+//!
 //! Knows what is in use and what failed last, so that the same again is
 //! neither compiled nor told again. A panic on the way, whoever's it is, is a
 //! failure like others: the thread that keeps rules fresh must not end.
@@ -7,7 +10,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tidegate_rules::{Options, Problem, Snapshot, Source, compile};
+use tidegate_rules::{Options, Problem, Report, Snapshot, Source, compile};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::status::ReloadError;
@@ -45,22 +48,52 @@ enum Seen {
     Reason(String),
 }
 
+/// Texts that were taken.
+#[derive(Debug)]
+pub(super) struct Taken {
+    version: u64,
+    warnings: Vec<Problem>,
+    /// Whether they are others than those in use, and were published.
+    new: bool,
+}
+
+/// Takes texts; is told the version in use.
+pub(super) type Take = Box<dyn FnMut(&[Source], Option<u64>) -> Result<Taken, ReloadError> + Send>;
+
+/// Takes texts for rules.
+pub(super) fn rules(options: Options, mut publish: impl FnMut(Snapshot) + Send + 'static) -> Take {
+    Box::new(move |sources, active| {
+        let snapshot = compile(sources, &options).map_err(ReloadError::Rules)?;
+        let (version, warnings) = (snapshot.version(), snapshot.warnings().to_vec());
+        let new = active != Some(version);
+        if new {
+            publish(snapshot);
+        }
+        Ok(Taken { version, warnings, new })
+    })
+}
+
+/// Takes texts for a document that somebody else reads and puts in place.
+pub(super) fn document(
+    mut put_in_place: impl FnMut(&[Source]) -> Result<Vec<Problem>, Report> + Send + 'static,
+) -> Take {
+    Box::new(move |sources, _| {
+        let warnings = put_in_place(sources).map_err(ReloadError::Rules)?;
+        Ok(Taken { version: hashed(sources).digest(), warnings, new: true })
+    })
+}
+
 /// Looks at the rules of a source.
 pub(super) struct Attempts<S> {
     source: S,
-    options: Options,
-    publish: Box<dyn FnMut(Snapshot) + Send>,
+    take: Take,
     active: Option<(Seen, u64)>,
     failed: Option<Seen>,
 }
 
 impl<S: RuleSource> Attempts<S> {
-    pub(super) fn new(
-        source: S,
-        options: Options,
-        publish: Box<dyn FnMut(Snapshot) + Send>,
-    ) -> Self {
-        Attempts { source, options, publish, active: None, failed: None }
+    pub(super) fn new(source: S, take: Take) -> Self {
+        Attempts { source, take, active: None, failed: None }
     }
 
     /// Where changes show; nowhere if the source breaks.
@@ -102,15 +135,8 @@ impl<S: RuleSource> Attempts<S> {
 
     /// The rules, and whether they were published: those in use are not.
     fn compile_and_publish(&mut self, sources: Vec<Source>) -> Result<(Loaded, bool), ReloadError> {
-        let snapshot = contained(|| compile(&sources, &self.options).map_err(ReloadError::Rules))?;
-        let (version, warnings) = (snapshot.version(), snapshot.warnings().to_vec());
-        let new = self.active.as_ref().is_none_or(|(_, active)| *active != version);
-        if new {
-            contained(|| {
-                (self.publish)(snapshot);
-                Ok(())
-            })?;
-        }
+        let active = self.active.as_ref().map(|(_, version)| *version);
+        let Taken { version, warnings, new } = contained(|| (self.take)(&sources, active))?;
         Ok((Loaded { version, sources, warnings }, new))
     }
 }
@@ -130,6 +156,10 @@ fn words(panic: &(dyn Any + Send)) -> String {
 /// A number that names and texts have for themselves. Lengths go in as well, so
 /// that nothing can move from one text to the next.
 fn fingerprint(sources: &[Source]) -> u128 {
+    hashed(sources).digest128()
+}
+
+fn hashed(sources: &[Source]) -> Xxh3 {
     let mut hash = Xxh3::new();
     for source in sources {
         for text in [&source.name, &source.text] {
@@ -137,5 +167,5 @@ fn fingerprint(sources: &[Source]) -> u128 {
             hash.update(text.as_bytes());
         }
     }
-    hash.digest128()
+    hash
 }

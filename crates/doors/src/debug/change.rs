@@ -54,7 +54,7 @@ pub enum Change {
         /// What.
         level: String,
     },
-    /// The rules are to be read again.
+    /// The rules, and the gateway's document, are to be read again.
     Reload,
     /// The most refused are counted anew.
     TopCleared,
@@ -109,7 +109,9 @@ impl fmt::Display for Change {
                 write!(out, "limiter {} is as configured again: {mode}", limiter.as_str())
             }
             Change::LogLevel { level } => write!(out, "the log level was set to {level:?}"),
-            Change::Reload => out.write_str("the rules are to be read again"),
+            Change::Reload => {
+                out.write_str("rules and the gateway's document are to be read again")
+            }
             Change::TopCleared => out.write_str("the most refused are counted anew"),
         }
     }

@@ -19,6 +19,8 @@ use tidegate_engine::{Clock, Engine};
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts};
 use super::exposition::Format;
+#[cfg(feature = "gateway")]
+use super::gateway;
 use super::limiters::Switchboard;
 use super::metrics_only::MetricsDoor;
 use super::routes::{self, Found, Guard, Page};
@@ -156,6 +158,12 @@ impl<S, C: Clock> Inner<S, C> {
             }
             Page::Switches => answer::json(&switches::read(&self.engine, &self.board)),
             Page::LogLevel => log_level::show(&self.parts)?,
+            #[cfg(feature = "gateway")]
+            Page::Gateway => gateway::page(&self.parts)?,
+            #[cfg(not(feature = "gateway"))]
+            Page::Gateway => {
+                return Err(Problem::new(StatusCode::NOT_FOUND, "there is no gateway"));
+            }
             // Those that change something are guarded as such.
             Page::ClearTop
             | Page::SwitchOff
@@ -183,7 +191,7 @@ impl<S, C: Clock> Inner<S, C> {
             Page::Reload => {
                 let none = || Problem::new(StatusCode::NOT_FOUND, "nothing to read again");
                 self.parts.reload.as_ref().ok_or_else(none)?();
-                let mut answer = answer::text("the rules are being read again\n".to_owned());
+                let mut answer = answer::text("the files are being read again\n".to_owned());
                 *answer.status_mut() = StatusCode::ACCEPTED;
                 (Change::Reload, answer)
             }
@@ -193,6 +201,7 @@ impl<S, C: Clock> Inner<S, C> {
             }
             // Those that only show something are guarded as such.
             Page::Index
+            | Page::Gateway
             | Page::Metrics
             | Page::Rlconfig
             | Page::Stats

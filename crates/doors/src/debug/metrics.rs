@@ -24,6 +24,10 @@ pub(super) fn page<S, C: Clock>(door: &Inner<S, C>, format: Format) -> String {
     if let Some(ask) = &door.parts.gateway {
         super::gateway::show(&mut page, &ask());
     }
+    #[cfg(feature = "gateway")]
+    if let Some(ask) = &door.parts.gateway_document {
+        super::gateway::show_document(&mut page, &ask().delivery);
+    }
     overload::show(&mut page, &door.board);
     switches(&mut page, door);
     process(&mut page, door);
@@ -156,6 +160,6 @@ fn process<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
 }
 
 /// Nanoseconds as seconds, exactly.
-fn seconds(nanos: u64) -> String {
+pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }

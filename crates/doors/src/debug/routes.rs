@@ -6,6 +6,7 @@ use http::Method;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     Index,
+    Gateway,
     Metrics,
     Rlconfig,
     Stats,
@@ -60,10 +61,11 @@ macro_rules! routes {
 
 routes! {
     GET "/" Index Open "this list";
+    GET "/gateway" Gateway Private "the gateway's document, and the servers behind it";
     GET "/log-level" LogLevel Open "what is logged";
     PUT "/log-level" SetLogLevel Change "change it: {\"level\": \"debug\"}";
     GET "/metrics" Metrics Open "metrics for Prometheus";
-    POST "/reload" Reload Change "read the rules again";
+    POST "/reload" Reload Change "read the rules and the gateway's document again";
     GET "/rlconfig" Rlconfig Open "the limits in place, one line each";
     GET "/stats" Stats Open "counts as lines, or as JSON with ?format=json";
     GET "/switches" Switches Private "what is switched at run time";

@@ -93,7 +93,7 @@ pub struct DebugParts {
     pub store: Option<Ask<StoreReading>>,
     /// How the delivery of rules goes.
     pub rules: Option<Ask<RulesReading>>,
-    /// Asks for the rules to be read again. Must not wait for it.
+    /// Asks for the rules, and the gateway's document, to be read again. Must not wait for it.
     pub reload: Option<Ask<()>>,
     /// How often a shadow mode of the whole service changed an answer.
     pub globally_shadowed: Option<Ask<u64>>,
@@ -102,6 +102,9 @@ pub struct DebugParts {
     /// What the gateway did.
     #[cfg(feature = "gateway")]
     pub gateway: Option<Ask<crate::gateway::GatewayReading>>,
+    /// How the delivery of the gateway's document goes.
+    #[cfg(feature = "gateway")]
+    pub gateway_document: Option<Ask<super::gateway::DocumentReading>>,
     /// Is told of every change, to log it.
     pub on_change: Option<Tell<Change>>,
 }

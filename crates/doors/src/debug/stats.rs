@@ -73,5 +73,11 @@ fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
         stats.add("tidegate.rules.loads".to_owned(), reading.loads);
         stats.add("tidegate.rules.load_failures".to_owned(), reading.failures);
     }
+    #[cfg(feature = "gateway")]
+    if let Some(ask) = &door.parts.gateway_document {
+        let delivery = ask().delivery;
+        stats.add("tidegate.gateway.loads".to_owned(), delivery.loads);
+        stats.add("tidegate.gateway.load_failures".to_owned(), delivery.failures);
+    }
     stats
 }

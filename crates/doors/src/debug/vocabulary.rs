@@ -174,6 +174,15 @@ metrics! {
     UPSTREAM_FAILURES = Counter "tidegate_upstream_failures_total" ["upstreams", "host"]
         "Requests that failed at the server.";
 
+    GATEWAY_LOADS = Counter "tidegate_gateway_loads_total" []
+        "Times that the gateway's document was put in place, with the files that it names.";
+    GATEWAY_FAILURES = Counter "tidegate_gateway_load_failures_total" []
+        "Times that the gateway's document or a file of it was wrong, so that the old one stayed.";
+    GATEWAY_LAST_LOAD = Gauge "tidegate_gateway_last_load_timestamp_seconds" []
+        "When the gateway's document was last put in place, in Unix time.";
+    GATEWAY_STALE = Gauge "tidegate_gateway_stale" []
+        "1 while the latest document of the gateway is wrong and an older one is in place.";
+
     LIMITER_MODE = Gauge "tidegate_limiter_mode" ["limiter", "mode"]
         "1 for the mode that the limiter is in.";
     LIMITER_ENFORCED = Gauge "tidegate_limiter_enforced_ratio" ["limiter"]

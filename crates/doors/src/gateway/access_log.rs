@@ -2,6 +2,7 @@
 //!
 //! A request only puts what it knows into a bounded queue, without waiting and without writing
 //! text. When the queue is full the line is dropped and counted: a slow disk slows nobody down.
+//! Whoever stops waits until the last lines are written, for a while.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -11,14 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use http::header::{HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::{Method, StatusCode, Uri, Version};
+use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use tidegate_engine::Timestamp;
 
 use super::settings::{AccessLogFormat, AccessLogSettings};
+
+/// The most lines that are written at once.
+const BATCH_MAX: u64 = 1_024;
 
 /// What is known when a request begins.
 #[derive(Debug)]
@@ -49,7 +55,17 @@ pub(super) struct AccessLog {
     lines: SyncSender<Line>,
     one_of: NonZeroU64,
     seen: AtomicU64,
-    dropped: Arc<AtomicU64>,
+    dropped: AtomicU64,
+    /// Lines that were put into the queue.
+    taken: AtomicU64,
+    written: Arc<Written>,
+}
+
+/// How many lines the thread has done with.
+#[derive(Debug, Default)]
+struct Written {
+    lines: Mutex<u64>,
+    more: Condvar,
 }
 
 impl AccessLog {
@@ -60,11 +76,13 @@ impl AccessLog {
     ) -> io::Result<Self> {
         let (lines, queue) = sync_channel(settings.waiting_max.max(1));
         let format = settings.format;
+        let written: Arc<Written> = Arc::default();
+        let told = Arc::clone(&written);
         thread::Builder::new()
             .name("tidegate-access-log".to_owned())
-            .spawn(move || write_all(&queue, format, out))?;
-        let (seen, dropped) = (AtomicU64::new(0), Arc::default());
-        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped })
+            .spawn(move || write_all(&queue, format, out, &told))?;
+        let (seen, dropped, taken) = Default::default();
+        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped, taken, written })
     }
 
     /// A record for this request, if it is one of those that are written.
@@ -89,9 +107,19 @@ impl AccessLog {
     }
 
     pub(super) fn write(&self, line: Line) {
-        if self.lines.try_send(line).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        match self.lines.try_send(line) {
+            Ok(()) => self.taken.fetch_add(1, Ordering::Release),
+            Err(_) => self.dropped.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Waits until all lines so far are written, but no longer than this; says whether they are.
+    /// Blocks.
+    pub(super) fn flush(&self, patience: Duration) -> bool {
+        let taken = self.taken.load(Ordering::Acquire);
+        let mut written = self.written.lines.lock();
+        self.written.more.wait_while_for(&mut written, |written| *written < taken, patience);
+        *written >= taken
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -100,21 +128,34 @@ impl AccessLog {
 }
 
 /// Writes until nobody can send any more. What waits is written before it is flushed.
-fn write_all(queue: &Receiver<Line>, format: AccessLogFormat, mut out: Box<dyn Write + Send>) {
+fn write_all(
+    queue: &Receiver<Line>,
+    format: AccessLogFormat,
+    mut out: Box<dyn Write + Send>,
+    written: &Written,
+) {
     let mut text = String::new();
     while let Ok(first) = queue.recv() {
         text.clear();
+        let mut lines: u64 = 0;
         let mut next = Some(first);
         while let Some(line) = next {
             match format {
                 AccessLogFormat::Json => line.as_json(&mut text),
                 AccessLogFormat::Common => line.as_common(&mut text),
             }
-            next = queue.try_recv().ok();
+            lines = lines.saturating_add(1);
+            // What comes meanwhile is for the next time, so that this one ends.
+            next = if lines < BATCH_MAX { queue.try_recv().ok() } else { None };
         }
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             tracing::warn!(%error, "cannot write the access log");
         }
+        // Also where they could not be written: nobody should wait for them.
+        let mut done = written.lines.lock();
+        *done = done.saturating_add(lines);
+        drop(done);
+        written.more.notify_all();
     }
 }
 

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answers::{Answer, Asker, Cause, Retry};
 use super::describe::Description;
-use super::door::Shared;
 use super::line::{Later, LineKey};
 use super::route::Route;
+use super::shared::Shared;
 use crate::headers::{Fields, HeadersOn};
 use crate::meter::Answered;
 use crate::notice::Notice;
@@ -72,7 +72,7 @@ where
     /// Asks the engine, and waits for its store.
     pub(super) async fn ask(&self, description: &Description) -> (Verdict, Option<HeldSlots>) {
         let domain = &self.settings.domain;
-        let (verdict, permit) = description.described.admit(domain, &self.engine).await;
+        let (verdict, permit) = description.described.admit(domain, &self.lasting.engine).await;
         (verdict, HeldSlots::of(permit))
     }
 
@@ -88,7 +88,7 @@ where
         if !notice.is_refusal() {
             let fields = match self.settings.headers_on {
                 HeadersOn::Always => {
-                    self.settings.headers.fields(&notice, self.engine.clock().now())
+                    self.settings.headers.fields(&notice, self.lasting.engine.clock().now())
                 }
                 HeadersOn::Refusal => Fields::default(),
             };
@@ -105,7 +105,7 @@ where
             return Judged::Refused(answer, cause);
         };
         let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
-        let line = self.lines.key(&description.described, descriptor);
+        let line = self.lasting.lines.key(&description.described, descriptor);
         Judged::Over(Over { later, line, wait: wait.into(), answer, cause })
     }
 
@@ -121,7 +121,7 @@ where
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.slot_wait()));
         }
         if cause != Cause::Undecided {
-            let fields = self.settings.headers.fields(notice, self.engine.clock().now());
+            let fields = self.settings.headers.fields(notice, self.lasting.engine.clock().now());
             fields.add_to(answer.headers_mut());
         }
         answer
@@ -130,8 +130,8 @@ where
     /// Seconds after which a slot may be free: as long as they are held, a quarter more or
     /// less, so that those refused together do not come back together.
     fn slot_wait(&self) -> u64 {
-        let mean = self.counters.hold_nanos.load(Ordering::Relaxed).max(1_000_000_000);
-        let draw = self.counters.draws.fetch_add(1, Ordering::Relaxed);
+        let mean = self.lasting.counters.hold_nanos.load(Ordering::Relaxed).max(1_000_000_000);
+        let draw = self.lasting.counters.draws.fetch_add(1, Ordering::Relaxed);
         let spread = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         let jittered = mean / 4 * 3 + mean / 512 * spread;
         Nanos::new(jittered).as_secs_ceil().max(1)
@@ -139,9 +139,9 @@ where
 
     /// Takes note of how long slots were held.
     pub(super) fn slots_were_held_for(&self, held: Nanos) {
-        let mean = self.counters.hold_nanos.load(Ordering::Relaxed);
+        let mean = self.lasting.counters.hold_nanos.load(Ordering::Relaxed);
         let next = mean - mean / 8 + held.get() / 8;
-        self.counters.hold_nanos.store(next, Ordering::Relaxed);
+        self.lasting.counters.hold_nanos.store(next, Ordering::Relaxed);
     }
 
     /// Waits in a line until a limit admits the request, but no longer than `patience`.
@@ -156,7 +156,8 @@ where
         asking: Asking<'_>,
     ) -> Result<Passage, (Answer, Cause)> {
         let hopeless = over.as_ref().is_some_and(|over| over.wait > patience);
-        let (false, Ok(ticket)) = (hopeless, self.lines.join(line, later)) else {
+        let joined = self.lasting.lines.join(line, later, &self.settings.delay);
+        let (false, Ok(ticket)) = (hopeless, joined) else {
             return Err(self.last_word(over, asking).await);
         };
         let end = Instant::now() + patience;
@@ -208,7 +209,7 @@ where
         let entries = description.described.entries();
         let descriptors = description.described.descriptors(&entries);
         let request = Request::new(&self.settings.domain, &descriptors);
-        let verdict = self.engine.apply(Verb::Peek, &request).await;
+        let verdict = self.lasting.engine.apply(Verb::Peek, &request).await;
         match self.judge(&verdict, None, description, route, asker) {
             Judged::Over(over) => (over.answer, over.cause),
             Judged::Refused(answer, cause) => (answer, cause),

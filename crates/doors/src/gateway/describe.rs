@@ -13,7 +13,6 @@ mod identity;
 mod jwt;
 mod key_set;
 mod presented;
-mod watched_file;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -6,32 +6,34 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Request;
 use http_body::Body;
 use hyper::service::Service;
+use parking_lot::Mutex;
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock};
 use tidegate_overload::{Protection, SteadyClock};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::access_log::AccessLog;
-use super::answers::{Answer, AnswerSet};
+use super::answers::Answer;
 use super::body::{BoxError, RequestBody};
-use super::category::Categories;
-use super::client_address::TrustedHops;
-use super::describe::{ApiKeys, Identities, Tokens};
+use super::describe::Identities;
 use super::errand::Trip;
-use super::forward::{Hop, Provenance};
+use super::forward::Hop;
 use super::held::{HeldInMemory, HeldRequests};
 use super::line::Lines;
-use super::route::Route;
 use super::samples::{RefusedRequest, Samples};
 use super::settings::{GatewayError, GatewaySettings, Problems};
-use super::tally::{GatewayReading, Tally};
+use super::shared::{Compiled, Counters, Lasting, Shared};
+use super::tally::GatewayReading;
 use super::upstream::Upstreams;
 use crate::meter::Meter;
 use crate::server::Peer;
@@ -51,44 +53,17 @@ pub struct GatewayParts {
 
 /// A reverse proxy with every limiter. Clones are cheap and share everything.
 pub struct Gateway<S = MemoryStore, C = SystemClock> {
-    pub(super) shared: Arc<Shared<S, C>>,
+    present: Arc<Present<S, C>>,
     /// Who is at the other end of the connection.
-    pub(super) hop: Arc<Hop>,
+    hop: Arc<Hop>,
 }
 
-/// What all requests share.
-pub(super) struct Shared<S, C> {
-    pub(super) engine: Arc<Engine<S, C>>,
-    pub(super) settings: GatewaySettings,
-    pub(super) routes: Box<[Arc<Route>]>,
-    pub(super) upstreams: Box<[Upstreams]>,
-    pub(super) hops: TrustedHops,
-    pub(super) provenance: Provenance,
-    pub(super) categories: Categories,
-    pub(super) identities: Identities,
-    pub(super) lines: Arc<Lines>,
-    pub(super) held: Arc<dyn HeldRequests>,
-    pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
-    /// The answers of requests that have no route.
-    pub(super) answers: AnswerSet,
-    pub(super) log: Option<AccessLog>,
-    pub(super) samples: Option<Samples>,
-    pub(super) meter: Arc<Meter>,
-    /// One for each route, and the last for requests that have none.
-    pub(super) tallies: Box<[Tally]>,
-    pub(super) counters: Counters,
-}
-
-/// Counters that belong to no route.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) in_flight: AtomicU64,
-    pub(super) tunnels: AtomicU64,
-    pub(super) broken: AtomicU64,
-    /// How long slots are held, in nanoseconds: a mean that forgets.
-    pub(super) hold_nanos: AtomicU64,
-    /// Whatever is drawn is drawn from this.
-    pub(super) draws: AtomicU64,
+/// The document in use, and who is told when there is another.
+struct Present<S, C> {
+    shared: ArcSwap<Shared<S, C>>,
+    changes: watch::Sender<()>,
+    /// Held while one document takes the place of another, so that none is lost.
+    reloading: Mutex<()>,
 }
 
 impl<S, C: Clock> Gateway<S, C> {
@@ -102,55 +77,74 @@ impl<S, C: Clock> Gateway<S, C> {
         parts: GatewayParts,
     ) -> Result<Self, GatewayError> {
         let mut problems = Problems::default();
-        let upstreams = compile_upstreams(&settings, &mut problems);
-        let routes = compile_routes(&settings, &upstreams, &mut problems);
-        let provenance = problems.take("provenance.via", Provenance::of(&settings.provenance));
-        let tokens = settings.jwt.as_ref().map(Tokens::load).transpose();
-        let keys = settings.api_keys.as_ref().map(ApiKeys::load).transpose();
-        let identities = Identities {
-            tokens: problems.take("jwt", tokens).flatten(),
-            keys: problems.take("api_keys", keys).flatten(),
-        };
-        let categories = Categories::compile(&settings.categories, &settings.routes, &mut problems);
-        let log = match (&settings.access_log, parts.access_log) {
-            (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(log, out)),
+        let (log, samples) = (settings.access_log, settings.sample_refusals);
+        let queue = settings.queue;
+        let compiled = Compiled::of::<S, C>(settings, None, &mut problems);
+        let log = match (log, parts.access_log) {
+            (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
             _ => None,
         };
-        let answers = problems.take("answers", AnswerSet::of(&Default::default()));
         problems.finish()?;
-        let (Some(provenance), Some(answers)) = (provenance, answers) else {
-            return Err(GatewayError { problems: Vec::new() });
+        let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
+        let (held, room): (Arc<dyn HeldRequests>, _) = match parts.held {
+            Some(held) => (held, None),
+            None => {
+                let room = Arc::new(HeldInMemory::new(queue));
+                (Arc::clone(&room) as _, Some(room))
+            }
         };
-        let hops = TrustedHops::new(settings.trusted_hops.clone(), settings.address_from);
-        let held = parts.held.unwrap_or_else(|| Arc::new(HeldInMemory::new(settings.queue)));
-        let shared = Shared {
+        let lasting = Lasting {
             engine,
-            hops: hops.clone(),
-            provenance,
-            categories,
-            identities,
-            lines: Arc::new(Lines::new(settings.delay)),
+            lines: Arc::new(Lines::new()),
             held,
+            room,
             protection: parts.protection,
-            answers,
             log,
-            samples: settings.sample_refusals.map(Samples::new),
+            samples: samples.map(Samples::new),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
-            tallies: (0..=routes.len()).map(|_| Tally::default()).collect(),
             counters: Counters::default(),
-            routes,
-            upstreams: upstreams.into(),
-            settings,
         };
-        let hop = Arc::new(Hop::of(&Peer::default(), &hops));
-        Ok(Gateway { shared: Arc::new(shared), hop })
+        let shared = compiled.over(Arc::new(lasting), None);
+        let present = Present {
+            shared: ArcSwap::from_pointee(shared),
+            changes: watch::Sender::new(()),
+            reloading: Mutex::default(),
+        };
+        Ok(Gateway { present: Arc::new(present), hop: Arc::new(Hop::of(&Peer::default())) })
+    }
+
+    /// Puts other settings in place. Requests that have begun end on those that they began with.
+    /// Counts of routes that keep their names, servers that are reached as before, with their
+    /// connections and health, and everything that waits or is limited go on. Files that the
+    /// settings name are read again where they have changed. Blocks.
+    ///
+    /// Where the access log goes and how many refusals are examples stays as it was made.
+    ///
+    /// # Errors
+    /// When settings cannot be used: all problems at once. Then everything stays as it is.
+    pub fn reload(&self, settings: GatewaySettings) -> Result<(), GatewayError> {
+        let _alone = self.present.reloading.lock();
+        let queue = settings.queue;
+        let shared = self.present.shared.load_full().with(settings)?;
+        if let Some(room) = &shared.lasting.room {
+            room.resize(queue);
+        }
+        self.present.shared.store(Arc::new(shared));
+        self.present.changes.send_replace(());
+        Ok(())
+    }
+
+    /// Waits until the access log has every line so far, but no longer than this; says whether it
+    /// has. Blocks.
+    pub fn flush_log(&self, patience: Duration) -> bool {
+        let present = self.present.shared.load();
+        present.lasting.log.as_ref().is_none_or(|log| log.flush(patience))
     }
 
     /// The same gateway for the connection of one peer.
     #[must_use]
     pub fn for_peer(&self, peer: &Peer) -> Self {
-        let hop = Arc::new(Hop::of(peer, &self.shared.hops));
-        Gateway { shared: Arc::clone(&self.shared), hop }
+        Gateway { present: Arc::clone(&self.present), hop: Arc::new(Hop::of(peer)) }
     }
 
     /// Reads files of keys again if they have changed. Says whether any had; a file that is
@@ -159,39 +153,41 @@ impl<S, C: Clock> Gateway<S, C> {
     /// # Errors
     /// What is wrong with a file, in a sentence.
     pub fn refresh(&self) -> Result<bool, String> {
-        let identities = &self.shared.identities;
-        let tokens = identities.tokens.as_ref().map_or(Ok(false), Tokens::refresh);
-        let keys = identities.keys.as_ref().map_or(Ok(false), ApiKeys::refresh);
+        let present = self.present.shared.load();
+        let Identities { tokens, keys } = &present.identities;
+        let tokens = tokens.as_ref().map_or(Ok(false), |tokens| tokens.refresh());
+        let keys = keys.as_ref().map_or(Ok(false), |keys| keys.refresh());
         Ok(tokens? | keys?)
     }
 
     /// Examples of refusals since the last time, if the settings ask for some.
     pub fn take_refusals(&self) -> Vec<RefusedRequest> {
-        self.shared.samples.as_ref().map(Samples::take).unwrap_or_default()
+        self.present.shared.load().lasting.samples.as_ref().map(Samples::take).unwrap_or_default()
     }
 
     /// What it shows of itself now.
     pub fn read(&self) -> GatewayReading {
-        let shared = &self.shared;
+        let shared = self.present.shared.load();
+        let lasting = &shared.lasting;
         let names = shared.routes.iter().map(|route| route.name.to_string());
         let names = names.chain([String::new()]);
         let now = Instant::now();
-        let hosts = |group: &Upstreams| {
+        let hosts = |group: &Arc<Upstreams>| {
             let host = |host: &Arc<super::upstream::Host>| {
                 (host.origin().authority().to_string(), host.state(now))
             };
             (group.name.to_string(), group.hosts.iter().map(host).collect())
         };
         // Read first: what has ended by now is counted.
-        let in_flight = shared.counters.in_flight.load(Ordering::Acquire);
+        let in_flight = lasting.counters.in_flight.load(Ordering::Acquire);
         GatewayReading {
-            routes: names.zip(shared.tallies.iter().map(Tally::read)).collect(),
+            routes: names.zip(shared.tallies.iter().map(|tally| tally.read())).collect(),
             upstreams: shared.upstreams.iter().map(hosts).collect(),
-            waiting: shared.lines.waiting(),
+            waiting: lasting.lines.waiting(),
             in_flight,
-            tunnels: shared.counters.tunnels.load(Ordering::Relaxed),
-            broken: shared.counters.broken.load(Ordering::Relaxed),
-            log_dropped: shared.log.as_ref().map_or(0, AccessLog::dropped),
+            tunnels: lasting.counters.tunnels.load(Ordering::Relaxed),
+            broken: lasting.counters.broken.load(Ordering::Relaxed),
+            log_dropped: lasting.log.as_ref().map_or(0, AccessLog::dropped),
         }
     }
 }
@@ -204,56 +200,36 @@ where
     /// Runs what runs beside requests, until it is dropped: health checks, and closing
     /// connections that nobody uses.
     pub async fn tend(&self) {
-        let mut tended = JoinSet::new();
-        for place in 0..self.shared.upstreams.len() {
-            let shared = Arc::clone(&self.shared);
-            tended.spawn(async move {
-                if let Some(group) = shared.upstreams.get(place) {
-                    group.tend().await;
+        let mut changes = self.present.changes.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut tended: Vec<(Arc<Upstreams>, AbortHandle)> = Vec::new();
+        loop {
+            changes.mark_unchanged();
+            let present = self.present.shared.load_full();
+            let groups = &present.upstreams;
+            tended.retain(|(group, task)| {
+                let stays = groups.iter().any(|other| Arc::ptr_eq(group, other));
+                if !stays {
+                    task.abort();
                 }
+                stays
             });
+            for group in groups {
+                if !tended.iter().any(|(other, _)| Arc::ptr_eq(group, other)) {
+                    let own = Arc::clone(group);
+                    let task = tasks.spawn(async move { own.tend().await });
+                    tended.push((Arc::clone(group), task));
+                }
+            }
+            // Nothing of it is kept from ending while we wait.
+            drop(present);
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                // Those that were told to end; a set that keeps them would grow.
+                Some(_) = tasks.join_next() => {}
+            }
         }
-        while tended.join_next().await.is_some() {}
     }
-}
-
-fn compile_upstreams(settings: &GatewaySettings, problems: &mut Problems) -> Vec<Upstreams> {
-    let mut groups = Vec::new();
-    for (index, group) in settings.upstreams.iter().enumerate() {
-        let place = format!("upstreams[{index}]");
-        if settings.upstreams.iter().take(index).any(|other| other.name == group.name) {
-            problems.add(format!("{place}.name"), format_args!("`{}` is there twice", group.name));
-        }
-        groups.extend(Upstreams::compile(group, &place, problems));
-    }
-    groups
-}
-
-fn compile_routes(
-    settings: &GatewaySettings,
-    upstreams: &[Upstreams],
-    problems: &mut Problems,
-) -> Box<[Arc<Route>]> {
-    let mut routes = Vec::new();
-    if settings.routes.is_empty() {
-        problems.add("routes", "a gateway needs a route");
-    }
-    for (index, route) in settings.routes.iter().enumerate() {
-        let place = format!("routes[{index}]");
-        if settings.routes.iter().take(index).any(|other| other.name == route.name) {
-            problems.add(format!("{place}.name"), format_args!("`{}` is there twice", route.name));
-        }
-        let group = upstreams.iter().position(|group| *group.name == *route.upstreams);
-        let timeouts = group.and_then(|group| upstreams.get(group)).map(Upstreams::timeouts);
-        if group.is_none() && !settings.upstreams.iter().any(|other| other.name == route.upstreams)
-        {
-            let problem = format_args!("there are no upstreams `{}`", route.upstreams);
-            problems.add(format!("{place}.upstreams"), problem);
-        }
-        let led = (group.unwrap_or(0), timeouts.unwrap_or_default());
-        routes.extend(Route::compile(route, &place, led, problems).map(Arc::new));
-    }
-    routes.into()
 }
 
 impl<S, C, B> Service<Request<B>> for Gateway<S, C>
@@ -270,15 +246,16 @@ where
     fn call(&self, request: Request<B>) -> GatewayFuture {
         let (mut head, body) = request.into_parts();
         let length = body.size_hint().exact();
-        match self.shared.visit(&self.hop, &mut head, length) {
+        let shared = self.present.shared.load();
+        match shared.visit(&self.hop, &mut head, length) {
             ControlFlow::Break(answer) => GatewayFuture(Stage::Answered(Some(answer))),
             ControlFlow::Continue(visit) => {
-                let limits = &self.shared.settings.head;
+                let limits = &shared.settings.head;
                 let (body, progress) =
                     RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
                 let hop = Arc::clone(&self.hop);
                 let trip = Box::new(Trip { hop, visit, head, body, progress });
-                let running = Arc::clone(&self.shared).run(trip);
+                let running = Arc::clone(&shared).run(trip);
                 GatewayFuture(Stage::Running(Box::pin(running)))
             }
         }
@@ -319,7 +296,7 @@ impl fmt::Debug for GatewayFuture {
 
 impl<S, C> Clone for Gateway<S, C> {
     fn clone(&self) -> Self {
-        Gateway { shared: Arc::clone(&self.shared), hop: Arc::clone(&self.hop) }
+        Gateway { present: Arc::clone(&self.present), hop: Arc::clone(&self.hop) }
     }
 }
 

@@ -20,11 +20,11 @@ use super::answers::{self, Answer, Cause, Fault};
 use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
 use super::decide::{Asking, Judged, Over, Passage};
 use super::describe::Description;
-use super::door::Shared;
 use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
 use super::held::{HELD_PATH, HeldId, HeldRequest, HeldState};
 use super::line::{Later, LineKey};
 use super::route::Route;
+use super::shared::Shared;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
 use super::visit::{Stage, Visit};
@@ -112,7 +112,7 @@ where
         description: &Description,
         visit: &Visit,
     ) -> Result<Passage, (Answer, Cause)> {
-        let patience = self.lines.settings().wait_max;
+        let patience = self.settings.delay.wait_max;
         let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
         self.stand_in_line(over, (line, Later::Delay), patience, asking).await
     }
@@ -132,7 +132,7 @@ where
             return self.fault(visit.passport, fault);
         };
         let request = HeldRequest { head, body: whole.to_bytes() };
-        let Ok(id) = self.held.hold(request) else {
+        let Ok(id) = self.lasting.held.hold(request) else {
             let Some(description) = &visit.description else {
                 return self.fault(visit.passport, Fault::BodyTooLarge);
             };
@@ -166,15 +166,15 @@ where
                 self.stand_in_line(over, (line, Later::Queue), patience, asking).await
             }
         };
-        let (Ok(passage), Some(request)) = (passage, self.held.take(id)) else {
-            self.held.settle(id, HeldState::Expired);
+        let (Ok(passage), Some(request)) = (passage, self.lasting.held.take(id)) else {
+            self.lasting.held.settle(id, HeldState::Expired);
             return;
         };
         let HeldRequest { head, body } = request;
         let body = RequestBody::whole(body);
         let trip = Box::new(Trip { hop, visit, head, body, progress: None });
         let answer = self.pass(trip, passage).await;
-        self.held.settle(id, HeldState::Done(answer.status()));
+        self.lasting.held.settle(id, HeldState::Done(answer.status()));
         // Read to its end, so that the upstream is not cut off.
         let mut body = answer.into_body();
         while let Some(Ok(_)) = body.frame().await {}
@@ -203,9 +203,9 @@ where
             self.categories.tell(&mut trip.head.headers, category);
         }
         let body = std::mem::replace(&mut trip.body, RequestBody::empty());
-        let Visit { target, route, .. } = &trip.visit;
-        let mut outgoing =
-            outgoing(&mut trip.head, body, target, route, (&trip.hop, &self.provenance));
+        let Visit { target, route, trusted, .. } = &trip.visit;
+        let from = (&*trip.hop, *trusted, &self.provenance);
+        let mut outgoing = outgoing(&mut trip.head, body, target, route, from);
         let Trip { visit: Visit { passport, route, description, .. }, progress, .. } = *trip;
         let timeouts = &route.timeouts;
         let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
@@ -241,7 +241,8 @@ where
         &self,
         screened: Option<(Screened, Category)>,
     ) -> Result<(Option<Pass<SteadyClock>>, Option<Category>), tidegate_overload::Refusal> {
-        let (Some(protection), Some((screened, category))) = (&self.protection, screened) else {
+        let (Some(protection), Some((screened, category))) = (&self.lasting.protection, screened)
+        else {
             return Ok((None, None));
         };
         match protection.enter(screened).await {

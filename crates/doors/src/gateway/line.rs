@@ -35,7 +35,6 @@ pub(super) struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
     waiting: AtomicUsize,
     tickets: AtomicU64,
-    settings: DelaySettings,
     seed: RandomState,
 }
 
@@ -56,12 +55,11 @@ struct Place {
 pub(super) struct LineFull;
 
 impl Lines {
-    pub(super) fn new(settings: DelaySettings) -> Self {
+    pub(super) fn new() -> Self {
         Lines {
             lines: Mutex::default(),
             waiting: AtomicUsize::new(0),
             tickets: AtomicU64::new(0),
-            settings,
             seed: RandomState::new(),
         }
     }
@@ -69,10 +67,6 @@ impl Lines {
     /// How many requests wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
-    }
-
-    pub(super) const fn settings(&self) -> &DelaySettings {
-        &self.settings
     }
 
     /// The key of one of the request's descriptors.
@@ -97,16 +91,21 @@ impl Lines {
         })
     }
 
-    /// Takes the last place of a line.
-    pub(super) fn join(self: &Arc<Self>, key: LineKey, later: Later) -> Result<Ticket, LineFull> {
+    /// Takes the last place of a line, within these bounds.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        key: LineKey,
+        later: Later,
+        bounds: &DelaySettings,
+    ) -> Result<Ticket, LineFull> {
         let mut lines = self.lines.lock();
-        if later == Later::Delay && self.waiting() >= self.settings.waiting_max {
+        if later == Later::Delay && self.waiting() >= bounds.waiting_max {
             return Err(LineFull);
         }
         let new = || Line { later, places: VecDeque::new() };
         let line = &mut lines.entry(key).or_insert_with(new).places;
         // Those that are kept have a maximum of their own.
-        if later == Later::Delay && line.len() >= self.settings.line_max {
+        if later == Later::Delay && line.len() >= bounds.line_max {
             return Err(LineFull);
         }
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
@@ -161,8 +160,8 @@ mod tests {
 
     use super::*;
 
-    fn lines(waiting_max: usize, line_max: usize) -> Arc<Lines> {
-        Arc::new(Lines::new(DelaySettings { waiting_max, line_max, ..DelaySettings::default() }))
+    fn bounds(waiting_max: usize, line_max: usize) -> DelaySettings {
+        DelaySettings { waiting_max, line_max, ..DelaySettings::default() }
     }
 
     fn described(user: &str) -> Described {
@@ -171,13 +170,10 @@ mod tests {
 
     #[tokio::test]
     async fn turns_come_in_order_and_a_place_given_up_is_the_next_ones() {
-        let lines = lines(10, 10);
+        let lines = Arc::new(Lines::new());
         let key = lines.key(&described("1"), 0);
-        let (first, second, third) = (
-            lines.join(key, Later::Delay).unwrap(),
-            lines.join(key, Later::Delay).unwrap(),
-            lines.join(key, Later::Delay).unwrap(),
-        );
+        let join = || lines.join(key, Later::Delay, &bounds(10, 10)).unwrap();
+        let (first, second, third) = (join(), join(), join());
         first.turn().await;
         let waiting = tokio::spawn(async move { third.turn().await });
         yield_now().await;
@@ -192,22 +188,22 @@ mod tests {
 
     #[test]
     fn lines_are_bounded_each_and_together() {
-        let lines = lines(3, 2);
+        let lines = Arc::new(Lines::new());
         let (one, two) = (lines.key(&described("1"), 0), lines.key(&described("2"), 0));
-        let _held =
-            [lines.join(one, Later::Delay).unwrap(), lines.join(one, Later::Delay).unwrap()];
-        assert_eq!(lines.join(one, Later::Delay).unwrap_err(), LineFull);
-        let _other = lines.join(two, Later::Delay).unwrap();
-        assert_eq!(lines.join(two, Later::Delay).unwrap_err(), LineFull);
+        let join = |key| lines.join(key, Later::Delay, &bounds(3, 2));
+        let _held = [join(one).unwrap(), join(one).unwrap()];
+        assert_eq!(join(one).unwrap_err(), LineFull);
+        let _other = join(two).unwrap();
+        assert_eq!(join(two).unwrap_err(), LineFull);
         assert_eq!(lines.waiting(), 3);
     }
 
     #[test]
     fn newcomers_see_the_line_that_they_have_to_join() {
-        let lines = lines(3, 2);
+        let lines = Arc::new(Lines::new());
         assert_eq!(lines.standing(&described("1")), None);
         let key = lines.key(&described("1"), 0);
-        let _first = lines.join(key, Later::Delay).unwrap();
+        let _first = lines.join(key, Later::Delay, &bounds(3, 2)).unwrap();
         assert_eq!(lines.standing(&described("1")), Some((key, Later::Delay)));
         assert_eq!(lines.standing(&described("2")), None);
     }

@@ -12,6 +12,7 @@ mod route;
 mod upstream;
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -66,6 +67,20 @@ pub struct GatewaySettings {
     /// At most one refusal in this time is kept as an example, to be taken by
     /// [`Gateway::take_refusals`](super::Gateway::take_refusals). Default: none is.
     pub sample_refusals: Option<Duration>,
+}
+
+impl GatewaySettings {
+    /// The files that these settings name: keys of callers, certificates for upstreams. A change
+    /// of one takes effect with [`Gateway::reload`](super::Gateway::reload).
+    pub fn files(&self) -> Vec<PathBuf> {
+        let tokens = self.jwt.as_ref().and_then(|jwt| match &jwt.key {
+            JwtKey::Secret(_) => None,
+            JwtKey::SecretFile(path) | JwtKey::KeySet(path) => Some(path.clone()),
+        });
+        let keys = self.api_keys.as_ref().and_then(|keys| keys.file.clone());
+        let certificates = self.upstreams.iter().flat_map(|group| group.tls.files());
+        tokens.into_iter().chain(keys).chain(certificates.map(Path::to_owned)).collect()
+    }
 }
 
 impl Default for GatewaySettings {

@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::body::{Fate, Progress, RequestBody};
 use super::settings::{Problems, Timeouts, UpstreamSettings};
+use super::watched_file::Stamp;
 use connect::ConnectError;
 use connect::Connector;
 pub use host::HostState;
@@ -92,25 +93,30 @@ pub(super) struct Upstreams {
     pub(super) hosts: Box<[Arc<Host>]>,
     connector: Connector,
     settings: UpstreamSettings,
+    /// What its files were like when they were read.
+    stamps: Stamps,
     turn: AtomicU64,
 }
 
+/// What files of certificates are like; `None` for one that is not there.
+type Stamps = SmallVec<[Option<Stamp>; 3]>;
+
 impl Upstreams {
-    /// Makes a group of its settings. Reads files of certificates. Blocks.
+    /// Makes a group of its settings, with whatever of the group before is as it was: all of it,
+    /// or servers with their connections and health. Reads files of certificates. Blocks.
     pub(super) fn compile(
         settings: &UpstreamSettings,
         place: &str,
+        before: Option<&Arc<Self>>,
         problems: &mut Problems,
-    ) -> Option<Self> {
-        let mut hosts = Vec::new();
-        for (index, text) in settings.hosts.iter().enumerate() {
-            let place = format!("{place}.hosts[{index}]");
-            let origin = problems.take(place, Origin::parse(text));
-            hosts.extend(origin.map(|origin| Arc::new(Host::new(origin, settings))));
+    ) -> Option<Arc<Self>> {
+        // Before they are read: a change meanwhile is then seen the next time.
+        let stamps: Stamps = settings.tls.files().map(|file| Stamp::of(file).ok()).collect();
+        if let Some(before) = before.filter(|group| group.is_of(settings, &stamps)) {
+            return Some(Arc::clone(before));
         }
-        if settings.hosts.is_empty() {
-            problems.add(format!("{place}.hosts"), "a group needs a host");
-        }
+        let kept = before.filter(|group| group.connects_as(settings, &stamps));
+        let hosts = compile_hosts(settings, place, kept.map(|group| &*group.hosts), problems);
         let encrypted = hosts.iter().any(|host| host.origin().is_encrypted());
         let tls = encrypted.then(|| tls::connector(&settings.tls, settings.protocol));
         let tls = match tls.transpose() {
@@ -121,13 +127,30 @@ impl Upstreams {
             }
         };
         let connector = problems.take(format!("{place}.tls"), Connector::new(tls, settings))?;
-        Some(Upstreams {
+        Some(Arc::new(Upstreams {
             name: settings.name.clone().into_boxed_str(),
             hosts: hosts.into(),
             connector,
             settings: settings.clone(),
+            stamps,
             turn: AtomicU64::new(0),
-        })
+        }))
+    }
+
+    /// Whether it is what these settings and files make.
+    fn is_of(&self, settings: &UpstreamSettings, stamps: &Stamps) -> bool {
+        self.settings == *settings && self.stamps == *stamps
+    }
+
+    /// Whether servers of these settings are reached and judged as those here are.
+    fn connects_as(&self, settings: &UpstreamSettings, stamps: &Stamps) -> bool {
+        let own = &self.settings;
+        own.protocol == settings.protocol
+            && (&own.tls, &self.stamps) == (&settings.tls, stamps)
+            && own.pool == settings.pool
+            && own.ejection == settings.ejection
+            // What is known of health is not kept where nobody asks any more.
+            && own.health.is_some() == settings.health.is_some()
     }
 
     pub(super) const fn timeouts(&self) -> Timeouts {
@@ -226,6 +249,29 @@ impl Upstreams {
             pool::sweep_all(&self.hosts, self.settings.pool.idle_timeout),
         );
     }
+}
+
+/// The servers of a group, with those that are there already.
+fn compile_hosts(
+    settings: &UpstreamSettings,
+    place: &str,
+    kept: Option<&[Arc<Host>]>,
+    problems: &mut Problems,
+) -> Vec<Arc<Host>> {
+    let mut hosts: Vec<Arc<Host>> = Vec::new();
+    for (index, text) in settings.hosts.iter().enumerate() {
+        let place = format!("{place}.hosts[{index}]");
+        let Some(origin) = problems.take(place, Origin::parse(text)) else { continue };
+        // One that is named twice is there twice.
+        let free = |host: &&Arc<Host>| !hosts.iter().any(|other| Arc::ptr_eq(other, host));
+        let mut there = kept.unwrap_or_default().iter().filter(|host| *host.origin() == origin);
+        let host = there.find(free).map(Arc::clone);
+        hosts.push(host.unwrap_or_else(|| Arc::new(Host::new(origin, settings))));
+    }
+    if settings.hosts.is_empty() {
+        problems.add(format!("{place}.hosts"), "a group needs a host");
+    }
+    hosts
 }
 
 /// Waits for an answer for as long as its body is coming, and a while longer.

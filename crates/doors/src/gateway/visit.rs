@@ -17,13 +17,13 @@ use super::access_log::{Line, Record};
 use super::answers::{self, Answer, Asker, Cause, Fault, Retry};
 use super::decide::{Judged, Over, Passage};
 use super::describe::{Description, Seen};
-use super::door::Shared;
 use super::forward::Hop;
 use super::head::{Examined, Target, examine};
 use super::held::{HELD_PATH, HeldId, HeldState};
 use super::line::{Later, LineKey};
 use super::route::Route;
 use super::samples::RefusedRequest;
+use super::shared::Shared;
 use super::tally::Outcome;
 use crate::meter::Answered;
 use crate::slots::HeldSlots;
@@ -37,6 +37,8 @@ pub(super) struct Visit {
     pub(super) passport: Passport,
     pub(super) route: Arc<Route>,
     pub(super) target: Target,
+    /// Whether the hop that it came from is trusted.
+    pub(super) trusted: bool,
     /// Kept for requests that ask again, or are charged afterwards. In a box, as all that few
     /// requests have: a visit is moved some times.
     pub(super) description: Option<Box<Description>>,
@@ -86,9 +88,9 @@ where
         head: &mut Parts,
         body_bytes: Option<u64>,
     ) -> ControlFlow<Answer, Visit> {
-        let began = self.engine.clock().now();
+        let began = self.lasting.engine.clock().now();
         let client = self.hops.client(hop.address, &head.headers);
-        let record = self.log.as_ref().and_then(|log| log.record(head, client, began));
+        let record = self.lasting.log.as_ref().and_then(|log| log.record(head, client, began));
         let mut passport =
             Passport { asker: Asker::of(head), place: self.routes.len(), began, client, record };
         let target = match examine(head, &self.settings.head, hop.host()) {
@@ -113,10 +115,19 @@ where
             return ControlFlow::Break(self.fault(passport, Fault::BodyTooLarge));
         }
         let known = Known { head, target: &target, client, body_bytes };
-        let decided = self.decide_first(passport, route, &known, hop.trusted)?;
+        let trusted = self.hops.trusts(hop.address);
+        let decided = self.decide_first(passport, route, &known, trusted)?;
         let (passport, description, stage, screened) = decided;
         let route = Arc::clone(route);
-        ControlFlow::Continue(Visit { passport, route, target, description, stage, screened })
+        ControlFlow::Continue(Visit {
+            passport,
+            route,
+            target,
+            trusted,
+            description,
+            stage,
+            screened,
+        })
     }
 
     fn decide_first(
@@ -130,7 +141,7 @@ where
             return ControlFlow::Continue((passport, None, Stage::Pass(Passage::free()), None));
         }
         let mut needs = route.describer.needs();
-        if self.protection.is_some() {
+        if self.lasting.protection.is_some() {
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, known.head, passport.began);
@@ -153,11 +164,12 @@ where
         let description = route.describer.describe(&seen);
         let stage = if description.described.is_empty() {
             Stage::Pass(Passage::free())
-        } else if let Some((line, later)) = self.lines.standing(&description.described) {
+        } else if let Some((line, later)) = self.lasting.lines.standing(&description.described) {
             Stage::Join(line, later)
         } else {
             let domain = &self.settings.domain;
-            let asked = description.described.ask(domain, |ask| self.engine.admit_here(ask));
+            let asked =
+                description.described.ask(domain, |ask| self.lasting.engine.admit_here(ask));
             match asked.map(|(verdict, permit)| {
                 let held = HeldSlots::of(permit);
                 self.judge(&verdict, held, &description, route, &passport.asker)
@@ -188,7 +200,7 @@ where
         seen: &Seen<'_>,
         trusted: bool,
     ) -> Result<Option<(Screened, Category)>, Refusal> {
-        let Some(protection) = &self.protection else { return Ok(None) };
+        let Some(protection) = &self.lasting.protection else { return Ok(None) };
         let category = self.categories.category(seen, trusted);
         let deadline = self.categories.timeout(seen.head);
         let deadline = deadline.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
@@ -232,7 +244,7 @@ where
             Outcome::Fault(_) => self.count(Answered::Failed, passport.began),
             Outcome::Served | Outcome::Kept | Outcome::Own | Outcome::Gone => {}
         }
-        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.samples)
+        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.lasting.samples)
             && samples.wants(passport.began)
         {
             let route = self.routes.get(passport.place).map(|route| route.name.clone());
@@ -259,11 +271,11 @@ where
         if let Some(tally) = self.tallies.get(passport.place) {
             tally.count(outcome);
         }
-        if let (Some(log), Some(record)) = (&self.log, passport.record) {
+        if let (Some(log), Some(record)) = (&self.lasting.log, passport.record) {
             let route = self.routes.get(passport.place).map(|route| route.name.clone());
             log.write(Line {
                 record,
-                ended: self.engine.clock().now(),
+                ended: self.lasting.engine.clock().now(),
                 status,
                 bytes,
                 outcome: outcome.code(),
@@ -274,8 +286,8 @@ where
 
     /// Counts a decision and how long it took.
     pub(super) fn count(&self, answered: Answered, began: Timestamp) {
-        let took = self.engine.clock().now().since(began);
-        self.meter.count(answered, took.into());
+        let took = self.lasting.engine.clock().now().since(began);
+        self.lasting.meter.count(answered, took.into());
     }
 
     pub(super) fn answers_of(&self, place: usize) -> &answers::AnswerSet {
@@ -284,7 +296,7 @@ where
 
     /// The state of a held request.
     fn told_of_held(&self, id: &str, asker: &Asker) -> Answer {
-        let state = HeldId::parse(id).and_then(|id| self.held.state(id));
+        let state = HeldId::parse(id).and_then(|id| self.lasting.held.state(id));
         let body = match state {
             None => return self.answers.fault(Fault::NoRoute, asker),
             Some(HeldState::Waiting) => "{\"state\":\"waiting\"}".into(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::Method;
 use tidegate_doors::gateway::{GatewayReading, HostState};
 use tidegate_doors::{
-    Answered, DebugParts, DebugSettings, Kind, METRICS, Meter, Observations, ObservationsConfig,
-    RemoteReading, RulesReading, Spread, StoreReading,
+    Answered, DebugParts, DebugSettings, DocumentReading, Kind, METRICS, Meter, Observations,
+    ObservationsConfig, RemoteReading, RulesReading, Spread, StoreReading,
 };
 use tidegate_overload::{Arrival, Caller, Category, Screening};
 
@@ -165,6 +165,10 @@ fn full_parts() -> DebugParts {
         })),
         switchboard: Some(protected(&bare_engine()).1),
         gateway: Some(Box::new(gateway_reading)),
+        gateway_document: Some(Box::new(|| DocumentReading {
+            delivery: RulesReading { loads: 3, failures: 2, last_load: Some(START), stale: true },
+            ..DocumentReading::default()
+        })),
         ..DebugParts::default()
     }
 }
@@ -451,7 +455,7 @@ async fn requests_and_their_durations_are_shown_by_door() {
 }
 
 #[tokio::test]
-async fn the_state_of_rules_and_store_is_shown() {
+async fn the_state_of_rules_document_and_store_is_shown() {
     let families = scrape(&Stage::new(NASTY, full_parts())).await;
     let value = |name: &str| families[name].samples[0].value;
     assert_eq!(value("tidegate_rules_loads"), 2.0);
@@ -459,6 +463,10 @@ async fn the_state_of_rules_and_store_is_shown() {
     assert_eq!(value("tidegate_rules_stale"), 1.0);
     assert_eq!(value("tidegate_rules_last_load_timestamp_seconds"), 1_699_920_000.0);
     assert_eq!(value("tidegate_rules_in_place"), 2.0);
+    assert_eq!(value("tidegate_gateway_loads"), 3.0);
+    assert_eq!(value("tidegate_gateway_load_failures"), 2.0);
+    assert_eq!(value("tidegate_gateway_stale"), 1.0);
+    assert_eq!(value("tidegate_gateway_last_load_timestamp_seconds"), 1_699_920_000.0);
     assert_eq!(value("tidegate_store_budget_bytes"), 1024.0);
     assert_eq!(families["tidegate_build"].value(&["1.2.3"]), Some(1.0));
 }

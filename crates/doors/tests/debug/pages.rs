@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
-use tidegate_doors::{Answered, DebugParts, DebugSettings, Meter, RulesReading};
+use tidegate_doors::gateway::{GatewayDocument, GatewayReading, HostState};
+use tidegate_doors::{
+    Answered, DebugParts, DebugSettings, DocumentFailure, DocumentReading, Meter, RulesReading,
+};
+use tidegate_engine::Source;
 
-use super::support::Stage;
+use super::support::{START, Stage};
 
 #[tokio::test]
 async fn the_list_of_pages_leads_to_pages() {
@@ -16,8 +20,8 @@ async fn the_list_of_pages_leads_to_pages() {
     assert_eq!(index.field("content-type"), Some("text/plain; charset=utf-8"));
     for line in index.body.lines().filter(|line| line.starts_with("GET")) {
         let path = line.split_whitespace().nth(1).unwrap();
-        // No log level was given to show.
-        let expected = if path == "/log-level" { 404 } else { 200 };
+        // No log level and no gateway were given to show.
+        let expected = if ["/log-level", "/gateway"].contains(&path) { 404 } else { 200 };
         assert_eq!(stage.get(path).await.status, expected, "{line}");
     }
 }
@@ -34,6 +38,49 @@ async fn other_paths_and_methods_are_told_what_there_is() {
     assert_eq!((answer.status, answer.field("allow")), (405, Some("PUT, DELETE")));
     assert_eq!(stage.get("/stats?format=xml").await.status, 400);
     assert_eq!(stage.send(Method::HEAD, "/metrics", &[], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_gateways_document_is_shown_with_what_is_wrong_with_the_latest() {
+    let host =
+        HostState { healthy: true, ejected: false, requests: 1, opened: 2, reused: 3, failures: 4 };
+    let report = || {
+        let text = "routes: 5\nupstreams: []\n";
+        GatewayDocument::read(Source::new("gateway.yaml", text)).unwrap_err()
+    };
+    let parts = DebugParts {
+        gateway: Some(Box::new(move || GatewayReading {
+            routes: vec![("users".to_owned(), Vec::new()), (String::new(), Vec::new())],
+            upstreams: vec![("api".to_owned(), vec![("10.0.0.7:80".to_owned(), host)])],
+            waiting: 0,
+            in_flight: 0,
+            tunnels: 0,
+            broken: 0,
+            log_dropped: 0,
+        })),
+        gateway_document: Some(Box::new(move || DocumentReading {
+            delivery: RulesReading { loads: 3, failures: 1, last_load: Some(START), stale: true },
+            file: "gateway.yaml".to_owned(),
+            failure: Some(DocumentFailure {
+                at: START,
+                message: report().to_string(),
+                report: Some(report()),
+            }),
+        })),
+        ..DebugParts::default()
+    };
+    let stage = Stage::new(SEVERAL, parts);
+    let shown = stage.get("/gateway").await.json();
+    assert_eq!(shown["routes"], json!(["users"]));
+    let host = json!({"host": "10.0.0.7:80", "healthy": true, "ejected": false, "requests": 1});
+    assert_eq!(shown["upstreams"], json!([{"name": "api", "hosts": [host]}]));
+    let document = &shown["document"];
+    assert_eq!((&document["loads"], &document["load_failures"]), (&json!(3), &json!(1)));
+    assert_eq!(document["loaded_at_ms"], 1_699_920_000_000_u64);
+    let problem = &document["last_failure"]["problems"][0];
+    assert_eq!((&problem["line"], &problem["column"]), (&json!(1), &json!(9)));
+    let stats = stage.get("/stats").await.body;
+    assert!(stats.contains("tidegate.gateway.load_failures: 1"), "{stats}");
 }
 
 const SEVERAL: &str = "

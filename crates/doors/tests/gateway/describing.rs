@@ -167,7 +167,7 @@ async fn a_key_set_is_read_again_when_it_changes() {
     let upstream = Upstream::start().await;
     let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("a.b".into()));
     settings.jwt = Some(JwtSettings::new(JwtKey::KeySet(path.clone())));
-    let bench = Bench::limited(settings, &each("what", 1));
+    let bench = Bench::limited(settings.clone(), &each("what", 1));
     let old = token(r#"{"alg":"HS256","kid":"old"}"#, r#"{"a":{"b":7}}"#, SECRET);
     let new = token(r#"{"alg":"HS256","kid":"new"}"#, r#"{"a":{"b":8}}"#, b"next secret");
     let mut statuses = Vec::new();
@@ -187,6 +187,13 @@ async fn a_key_set_is_read_again_when_it_changes() {
         statuses.push(bench.send(bearing(bearer)).await.status.as_u16());
     }
     assert_eq!(statuses, [200, 200, 429]);
+
+    // With the whole settings as well, and what was verified before does not hold any more.
+    fs::write(&path, set("older", SECRET)).unwrap();
+    bench.gateway.reload(settings).unwrap();
+    let older = token(r#"{"alg":"HS256","kid":"older"}"#, r#"{"a":{"b":7}}"#, SECRET);
+    assert_eq!(bench.send(bearing(&new)).await.status, 200);
+    assert_eq!(bench.send(bearing(&older)).await.status, 429);
 }
 
 #[tokio::test]

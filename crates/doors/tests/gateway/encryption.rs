@@ -76,3 +76,35 @@ async fn a_certificate_for_another_name_or_of_a_stranger_is_not_accepted() {
     settings.upstreams[0].tls.server_name = Some("api.test".into());
     assert_eq!(Bench::open(settings).get("/").await.status, 502);
 }
+
+#[tokio::test]
+async fn another_authority_in_the_same_file_concerns_the_next_request() {
+    let directory = TempDir::new().unwrap();
+    let (_server, port, ours) = encrypted(&directory);
+    let other = TempDir::new().unwrap();
+    let (_other, _, theirs) = encrypted(&other);
+    let authority = directory.path().join("authority.pem");
+    // As a link, so that another file takes its place in one step.
+    let trust = |target: &PathBuf| {
+        let aside = directory.path().join("aside");
+        std::os::unix::fs::symlink(target, &aside).unwrap();
+        fs::rename(&aside, &authority).unwrap();
+    };
+    trust(&ours);
+    let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
+    settings.upstreams[0].tls.authority = Some(authority.clone());
+    settings.upstreams[0].tls.server_name = Some("api.test".into());
+    assert_eq!(settings.files(), std::slice::from_ref(&authority));
+    let bench = Bench::open(settings.clone());
+    assert_eq!(bench.get("/").await.status, 200);
+
+    trust(&theirs);
+    bench.gateway.reload(settings.clone()).unwrap();
+    assert_eq!(bench.get("/").await.status, 502, "no connection of before is used");
+    fs::remove_file(&authority).unwrap();
+    let error = bench.gateway.reload(settings.clone()).unwrap_err();
+    assert_eq!(error.problems[0].place, "upstreams[0].tls");
+    trust(&ours);
+    bench.gateway.reload(settings).unwrap();
+    assert_eq!(bench.get("/").await.status, 200);
+}

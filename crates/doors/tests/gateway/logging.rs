@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Request;
 use parking_lot::{Condvar, Mutex};
@@ -10,7 +11,7 @@ use tidegate_doors::gateway::{AccessLogFormat, AccessLogSettings, GatewayParts};
 use tidegate_doors::{Answered, Meter};
 use tidegate_engine::ManualClock;
 
-use crate::bench::{Bench, START, by_user, engine, to, until};
+use crate::bench::{Bench, PATIENCE, START, by_user, engine, to, until};
 use crate::upstream::Upstream;
 
 /// A file in memory that can be made to hang.
@@ -114,4 +115,19 @@ async fn a_log_that_hangs_slows_nobody_down_and_what_is_lost_is_counted() {
     assert!((10..=18).contains(&dropped), "{dropped}");
     *paper.stuck.0.lock() = false;
     paper.stuck.1.notify_all();
+}
+
+#[tokio::test]
+async fn who_waits_for_the_log_finds_every_line_and_does_not_wait_for_one_that_hangs() {
+    let (bench, paper, ..) = logged(AccessLogSettings::default()).await;
+    *paper.stuck.0.lock() = true;
+    for _ in 0..50 {
+        assert_eq!(bench.get("/").await.status, 200);
+    }
+    until("the ends", || bench.gateway.read().in_flight == 0).await;
+    assert!(!bench.gateway.flush_log(Duration::ZERO));
+    *paper.stuck.0.lock() = false;
+    paper.stuck.1.notify_all();
+    assert!(bench.gateway.flush_log(PATIENCE));
+    assert_eq!(paper.text.lock().lines().count(), 50);
 }

@@ -14,6 +14,7 @@ mod limiting;
 mod logging;
 mod passing;
 mod protecting;
+mod reloading;
 mod settings;
 mod tunnels;
 mod upstreams;

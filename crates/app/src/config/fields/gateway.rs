@@ -15,6 +15,9 @@ section! {
         /// The document with its routes and upstreams; see docs/gateway.md. Setting it turns
         /// the gateway on.
         file: Option<PathBuf> = "off",
+        /// Whether changes of the document, and of the files that it names, take effect while the
+        /// service runs. How they are noticed is said by `rules.debounce` and `rules.poll`.
+        watch: bool = "true",
         /// Where to listen: `ADDRESS:PORT` or `unix:PATH`.
         listen: Vec<Address> = "0.0.0.0:8000",
         /// TLS; off without a certificate.

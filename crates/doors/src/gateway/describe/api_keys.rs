@@ -11,8 +11,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use http::request::Parts;
 
 use super::presented::presented;
-use super::watched_file::WatchedFile;
 use crate::gateway::settings::{ApiKeySettings, PresentedIn};
+use crate::gateway::watched_file::WatchedFile;
 
 /// 16 MiB hold 150,000 keys.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -54,27 +54,15 @@ impl ApiKeys {
     /// Reads the file again if it has changed; the old keys stay when it is wrong. Blocks.
     pub(in crate::gateway) fn refresh(&self) -> Result<bool, String> {
         let Some(file) = &self.file else { return Ok(false) };
-        let at = |error: &dyn std::fmt::Display| format!("{}: {error}", file.path().display());
-        let Some(text) = file.changed().map_err(|error| at(&error))? else { return Ok(false) };
-        let mut all = self.inline.clone();
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
+        file.refresh(|text| {
+            let mut all = self.inline.clone();
+            for (number, line) in text.lines().enumerate() {
+                let number = number.saturating_add(1);
+                all.extend(key_of_line(line).map_err(|error| format!("line {number} {error}"))?);
             }
-            let number = number.saturating_add(1);
-            let mut words = line.split_whitespace();
-            let (Some(hash), Some(name), Some(plan), None) =
-                (words.next(), words.next(), words.next(), words.next())
-            else {
-                return Err(at(&format_args!("line {number} is no hash, name and plan")));
-            };
-            let hash =
-                parse_hash(hash).map_err(|error| at(&format_args!("line {number}: {error}")))?;
-            all.insert(hash, Arc::new(KeyOwner { name: name.into(), plan: plan.into() }));
-        }
-        self.all.store(Arc::new(all));
-        Ok(true)
+            self.all.store(Arc::new(all));
+            Ok(())
+        })
     }
 
     /// Who the request's key belongs to, if it has one that is known.
@@ -83,6 +71,22 @@ impl ApiKeys {
         let hash: Hash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
         self.all.load().get(&hash).cloned()
     }
+}
+
+/// The key of one line, if there is one on it.
+fn key_of_line(line: &str) -> Result<Option<(Hash, Arc<KeyOwner>)>, String> {
+    let line = line.split('#').next().unwrap_or_default().trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let (Some(hash), Some(name), Some(plan), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err("is no hash, name and plan".to_owned());
+    };
+    let hash = parse_hash(hash).map_err(|error| format!("has no key: {error}"))?;
+    Ok(Some((hash, Arc::new(KeyOwner { name: name.into(), plan: plan.into() }))))
 }
 
 fn parse_hash(text: &str) -> Result<Hash, String> {

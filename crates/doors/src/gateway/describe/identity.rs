@@ -39,8 +39,8 @@ impl std::ops::BitOr for Needs {
 /// Who can be known, and how.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Identities {
-    pub(in crate::gateway) tokens: Option<Tokens>,
-    pub(in crate::gateway) keys: Option<ApiKeys>,
+    pub(in crate::gateway) tokens: Option<Arc<Tokens>>,
+    pub(in crate::gateway) keys: Option<Arc<ApiKeys>>,
 }
 
 impl Identities {

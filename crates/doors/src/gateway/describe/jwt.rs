@@ -22,8 +22,8 @@ use tidegate_engine::{Nanos, Timestamp};
 use super::base64::decoded;
 use super::key_set::{Algorithm, KeySet};
 use super::presented::presented;
-use super::watched_file::WatchedFile;
 use crate::gateway::settings::{JwtKey, JwtSettings, PresentedIn};
+use crate::gateway::watched_file::WatchedFile;
 
 /// Tokens are some hundred bytes; heads are bounded anyway.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -94,17 +94,16 @@ impl Tokens {
     /// Blocks.
     pub(in crate::gateway) fn refresh(&self) -> Result<bool, String> {
         let Some(file) = &self.file else { return Ok(false) };
-        let at = |error: String| format!("{}: {error}", file.path().display());
-        let changed = file.changed().map_err(|error| at(error.to_string()))?;
-        let Some(text) = changed else { return Ok(false) };
-        let keys = match text.trim() {
-            "" if self.holds_secret => return Err(at("the secret is empty".to_owned())),
-            secret if self.holds_secret => KeySet::of_secret(secret.as_bytes()),
-            _ => KeySet::parse(&text).map_err(at)?,
-        };
-        self.keys.store(Arc::new(keys));
-        self.version.fetch_add(1, Ordering::Release);
-        Ok(true)
+        file.refresh(|text| {
+            let keys = match text.trim() {
+                "" if self.holds_secret => return Err("the secret is empty".to_owned()),
+                secret if self.holds_secret => KeySet::of_secret(secret.as_bytes()),
+                _ => KeySet::parse(text)?,
+            };
+            self.keys.store(Arc::new(keys));
+            self.version.fetch_add(1, Ordering::Release);
+            Ok(())
+        })
     }
 
     /// The claims of the request's token, if it is good.

@@ -15,7 +15,7 @@ use crate::described::Described;
 use crate::gateway::answers::{Answer, Fault};
 use crate::gateway::body::{End, OnEnd, Progress};
 use crate::gateway::describe::Description;
-use crate::gateway::door::Shared;
+use crate::gateway::shared::Shared;
 use crate::gateway::tally::Outcome;
 use crate::gateway::upstream::Lease;
 use crate::gateway::visit::Passport;
@@ -46,7 +46,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
         slots: Option<HeldSlots>,
         pass: Option<Pass<SteadyClock>>,
     ) -> Self {
-        shared.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        shared.lasting.counters.in_flight.fetch_add(1, Ordering::Relaxed);
         Stay {
             shared: Arc::clone(shared),
             began: passport.began,
@@ -87,7 +87,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
     }
 
     pub(super) fn begins_tunnel(&self) {
-        self.shared.counters.tunnels.fetch_add(1, Ordering::Relaxed);
+        self.shared.lasting.counters.tunnels.fetch_add(1, Ordering::Relaxed);
     }
 
     /// There is no answer of the upstream to pass on.
@@ -100,11 +100,12 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
     /// Gives back what is held.
     fn end(&mut self, ending: Ending) {
         if let Some(pass) = self.pass.take() {
-            let now = self.shared.protection.as_ref().map(|protection| protection.clock().now());
+            let now =
+                self.shared.lasting.protection.as_ref().map(|protection| protection.clock().now());
             pass.finish(now.unwrap_or(self.began), ending);
         }
         if self.slots.take().is_some() {
-            let held = self.shared.engine.clock().now().since(self.began);
+            let held = self.shared.lasting.engine.clock().now().since(self.began);
             self.shared.slots_were_held_for(held);
         }
         if let (Some(owed), Some(progress)) = (self.owed.take(), &self.progress) {
@@ -126,7 +127,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
             let entries = only.entries();
             let descriptors = only.descriptors(&entries);
             let request = Request::new(&shared.settings.domain, &descriptors);
-            shared.engine.apply(Verb::Take, &request).await;
+            shared.lasting.engine.apply(Verb::Take, &request).await;
         });
     }
 }
@@ -145,7 +146,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
         match end {
             End::Whole => lease.into_iter().for_each(Lease::give_back),
             End::Broken => {
-                self.shared.counters.broken.fetch_add(1, Ordering::Relaxed);
+                self.shared.lasting.counters.broken.fetch_add(1, Ordering::Relaxed);
                 lease.iter().for_each(Lease::broke);
             }
             End::Left => {}
@@ -167,6 +168,6 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
             self.shared.note(passport, status, 0, Outcome::Gone);
         }
         // Last, so that whoever sees none in flight sees how they ended.
-        self.shared.counters.in_flight.fetch_sub(1, Ordering::Release);
+        self.shared.lasting.counters.in_flight.fetch_sub(1, Ordering::Release);
     }
 }

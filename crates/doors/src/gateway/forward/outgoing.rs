@@ -51,7 +51,7 @@ pub(in crate::gateway) fn outgoing(
     body: RequestBody,
     target: &Target,
     route: &Route,
-    (hop, provenance): (&Hop, &Provenance),
+    (hop, trusted, provenance): (&Hop, bool, &Provenance),
 ) -> Outgoing {
     // Both are between neighbours, of which most requests have nothing.
     let between = has_hop_by_hop(&head.headers);
@@ -70,7 +70,7 @@ pub(in crate::gateway) fn outgoing(
         remove_hop_by_hop(&mut headers);
     }
     frame(&mut headers, &body);
-    provenance.tell(&mut headers, hop, head.version, target.authority.as_ref());
+    provenance.tell(&mut headers, (hop, trusted), head.version, target.authority.as_ref());
     route.request_edits.apply(&mut headers);
     let expects =
         !body.is_empty() && headers.get(EXPECT).is_some_and(|expect| names(expect, "100-continue"));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::{Version, uri::Authority};
 
-use crate::gateway::client_address::{TrustedHops, X_FORWARDED_FOR};
+use crate::gateway::client_address::X_FORWARDED_FOR;
 use crate::gateway::settings::ProvenanceSettings;
 use crate::server::Peer;
 
@@ -28,7 +28,6 @@ const CLAIMS: [HeaderName; 6] =
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct Hop {
     pub(in crate::gateway) address: Option<IpAddr>,
-    pub(in crate::gateway) trusted: bool,
     proto: &'static str,
     /// Its address as `X-Forwarded-For` has it.
     text: HeaderValue,
@@ -48,7 +47,7 @@ struct Told {
 }
 
 impl Hop {
-    pub(in crate::gateway) fn of(peer: &Peer, hops: &TrustedHops) -> Self {
+    pub(in crate::gateway) fn of(peer: &Peer) -> Self {
         let address = peer.address.map(|address| address.ip().to_canonical());
         let text = address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         let proto = if peer.encrypted { "https" } else { "http" };
@@ -58,7 +57,6 @@ impl Hop {
         };
         Hop {
             address,
-            trusted: hops.trusts(address),
             proto,
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),
             element: format!("for={node};proto={proto}").into(),
@@ -117,18 +115,18 @@ impl Provenance {
         })
     }
 
-    /// Tells where a request came from.
+    /// Tells where a request came from, and whether that hop is trusted.
     pub(in crate::gateway) fn tell(
         &self,
         headers: &mut HeaderMap,
-        hop: &Hop,
+        (hop, trusted): (&Hop, bool),
         version: Version,
         authority: Option<&Authority>,
     ) {
         // Most requests say nothing of it, and looking at the names that are there costs less than
         // looking for those that are not.
         let mut account = Account { begun: headers.keys().any(tells_origin), headers };
-        if account.begun && !hop.trusted {
+        if account.begun && !trusted {
             account.retract();
         }
         let mut other = None;

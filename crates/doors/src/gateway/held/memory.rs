@@ -11,12 +11,12 @@ use crate::gateway::settings::QueueSettings;
 /// Keeps requests in memory.
 #[derive(Debug)]
 pub struct HeldInMemory {
-    settings: QueueSettings,
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
+    settings: QueueSettings,
     held: HashMap<HeldId, Held>,
     bytes: usize,
     /// Those that ended, with the time; the oldest first.
@@ -32,7 +32,13 @@ struct Held {
 impl HeldInMemory {
     /// Room for as much as the settings say.
     pub fn new(settings: QueueSettings) -> Self {
-        HeldInMemory { settings, table: Mutex::default() }
+        let (held, ended) = (HashMap::new(), VecDeque::new());
+        HeldInMemory { table: Mutex::new(Table { settings, held, bytes: 0, ended }) }
+    }
+
+    /// Makes room for as much as these settings say. What is kept stays, also where it is more.
+    pub fn resize(&self, settings: QueueSettings) {
+        self.table.lock().settings = settings;
     }
 }
 
@@ -54,9 +60,10 @@ impl HeldRequests for HeldInMemory {
         aws_lc_rs::rand::fill(&mut random).map_err(|_| NoRoom)?;
         let id = HeldId::new(u128::from_ne_bytes(random));
         let mut table = self.table.lock();
-        table.forget(Instant::now().checked_sub(self.settings.remember));
+        let QueueSettings { requests_max, bytes_max, remember, .. } = table.settings;
+        table.forget(Instant::now().checked_sub(remember));
         let total = table.bytes.saturating_add(bytes);
-        if table.held.len() >= self.settings.requests_max || total > self.settings.bytes_max {
+        if table.held.len() >= requests_max || total > bytes_max {
             return Err(NoRoom);
         }
         table.bytes = total;
@@ -114,6 +121,19 @@ mod tests {
         assert!(held.take(first).is_none());
         held.hold(request(60)).unwrap();
         assert_eq!(held.hold(request(1)), Err(NoRoom));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_stays_when_there_is_less_room() {
+        let settings = QueueSettings { requests_max: 2, ..QueueSettings::default() };
+        let held = HeldInMemory::new(settings);
+        let first = held.hold(request(1)).unwrap();
+        held.hold(request(1)).unwrap();
+        held.resize(QueueSettings { requests_max: 1, ..settings });
+        assert_eq!(held.hold(request(1)), Err(NoRoom));
+        assert!(held.take(first).is_some());
+        held.resize(QueueSettings { requests_max: 3, ..settings });
+        assert!(held.hold(request(1)).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

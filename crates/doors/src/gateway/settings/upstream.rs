@@ -1,10 +1,10 @@
 //! Settings of a group of upstreams.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Servers that do the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// What routes call the group.
     pub name: String,
@@ -64,6 +64,14 @@ pub struct UpstreamTls {
     pub server_name: Option<String>,
     /// A certificate to show and its key, in PEM. Default: none.
     pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl UpstreamTls {
+    /// The files that it names.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let client = self.client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        self.authority.iter().chain(client).map(PathBuf::as_path)
+    }
 }
 
 /// How long things may take.

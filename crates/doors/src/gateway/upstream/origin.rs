@@ -7,7 +7,7 @@ use http::header::HeaderValue;
 use http::uri::{Authority, Scheme};
 
 /// Where a server is, and whether connections to it are encrypted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct Origin {
     encrypted: bool,
     host: Box<str>,

@@ -1,0 +1,102 @@
+//! The gateway's document: put in place again whenever it, or a file that it names, changes.
+//!
+//! The same watch that keeps rules fresh does so, with the same times. A document that cannot be
+//! used is told with all its problems, and the one before stays.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tidegate_control::{
+    DocumentSource, NamedFiles, ReloadError, RuleWatch, WatchEvent, WatchHandle,
+};
+use tidegate_doors::gateway::{Gateway, GatewayDocument};
+use tidegate_doors::{DocumentFailure, DocumentReading};
+
+use super::counters::Counters;
+use super::{gateway, rules, system};
+use crate::config::Config;
+use crate::exit::Failure;
+
+/// The document of the gateway in use, kept fresh.
+#[derive(Debug)]
+pub(super) struct Document {
+    file: PathBuf,
+    watch: RuleWatch,
+}
+
+impl Document {
+    /// Begins to watch the document in this file, from which the gateway was made. What comes
+    /// from a pipe can be read once only, and is not watched.
+    pub(super) fn start<S: Counters>(
+        config: &Config,
+        file: &Path,
+        gateway: Gateway<S>,
+        named: Vec<PathBuf>,
+    ) -> Result<Option<Self>, Failure> {
+        if !file.is_file() {
+            return Ok(None);
+        }
+        let files = NamedFiles::default();
+        files.set(named);
+        let source = DocumentSource::new(file, files.clone());
+        let fields = config.gateway.clone();
+        #[expect(clippy::disallowed_methods, reason = "people are told the date")]
+        let watch = RuleWatch::of(source, SystemTime::now)
+            .settings(rules::watch_settings(&config.rules, config.gateway.watch))
+            .report(report)
+            .start_document(move |sources| {
+                let Some(source) = sources.first() else { return Ok(Vec::new()) };
+                let document = GatewayDocument::read(source.clone())?;
+                // Also those of a document that cannot be used: they may be why.
+                files.set(document.settings().files());
+                let settings = gateway::settings(&fields, document.settings());
+                gateway.reload(settings).map_err(|error| document.report(&error))?;
+                Ok(Vec::new())
+            })
+            .map_err(|error| system("the gateway's document cannot be watched", &error))?;
+        // It is the one in use already; what is shown should say so from the start.
+        watch.handle().wait_until(rules::FIRST_MAX, |status| status.looks > 0);
+        Ok(Some(Document { file: file.to_owned(), watch }))
+    }
+
+    pub(super) fn handle(&self) -> WatchHandle {
+        self.watch.handle().clone()
+    }
+
+    /// What the debug door shows.
+    pub(super) fn view(&self) -> Box<dyn Fn() -> DocumentReading + Send + Sync> {
+        let (handle, file) = (self.handle(), self.file.to_string_lossy().into_owned());
+        Box::new(move || {
+            let status = handle.status();
+            let failure = status.current_failure().map(|failure| DocumentFailure {
+                at: rules::timestamp(failure.at),
+                message: failure.error.to_string(),
+                report: match &failure.error {
+                    ReloadError::Rules(report) => Some(report.clone()),
+                    ReloadError::Load(_) | ReloadError::Defect(_) => None,
+                },
+            });
+            DocumentReading { delivery: rules::reading(&status), file: file.clone(), failure }
+        })
+    }
+
+    pub(super) fn stop(self) {
+        self.watch.stop();
+    }
+}
+
+/// Tells the log what happens to the document.
+fn report(event: WatchEvent<'_>) {
+    match event {
+        WatchEvent::Published(_) => tracing::info!("the gateway's document is in use"),
+        WatchEvent::Failed(failure) => {
+            let problems = &failure.error;
+            tracing::error!(%problems, "the gateway's document cannot be used; the one before stays");
+        }
+        WatchEvent::Restored(_) => tracing::info!("the gateway's document in use is back"),
+        WatchEvent::Polling(reason) => {
+            tracing::warn!(reason, "no file events: the gateway's document is polled");
+        }
+        WatchEvent::Noticing => tracing::info!("file events are back"),
+    }
+}
