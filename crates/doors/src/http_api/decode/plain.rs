@@ -12,6 +12,20 @@ use tidegate_engine::DESCRIPTORS_MAX;
 use super::object::Written;
 use super::{Asked, AskedDescriptor, AskedEntry};
 
+/// Bytes that no text has as they are: its end, what begins something escaped,
+/// control characters. In a table, because every byte of a body is looked up.
+const ENDS: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut byte = 0;
+    while byte < b' ' as usize {
+        ends[byte] = true;
+        byte += 1;
+    }
+    ends[b'"' as usize] = true;
+    ends[b'\\' as usize] = true;
+    ends
+};
+
 /// Reads a request, if it is as plain as that.
 pub(super) fn read(body: &str) -> Option<Asked<'_>> {
     let mut scan = Scan { body, at: 0 };
@@ -81,7 +95,7 @@ impl<'a> Scan<'a> {
     fn text(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
         let rest = self.body.as_bytes().get(self.at..)?;
-        let length = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..b' '))?;
+        let length = rest.iter().position(|byte| ENDS[usize::from(*byte)])?;
         if *rest.get(length)? != b'"' {
             return None;
         }
