@@ -1,5 +1,6 @@
 //! What is asked of a limit.
 
+use crate::period::Period;
 use crate::time::Timestamp;
 
 /// Who holds slots of a [`Concurrency`](crate::Concurrency) limit. Chosen by the caller, unique
@@ -16,12 +17,15 @@ pub struct Ask {
     pub now: Timestamp,
     /// Who will hold the slots of a concurrency limit.
     pub holder: Holder,
+    /// For how long slots are taken whose holder renews them; never longer
+    /// than their limit's time to live, which holds when nothing is said.
+    pub lease: Option<Period>,
 }
 
 impl Ask {
-    /// A question without a holder.
+    /// A question without a holder, and so without a lease.
     pub const fn new(cost: u64, now: Timestamp) -> Self {
-        Ask { cost, now, holder: Holder(0) }
+        Ask { cost, now, holder: Holder(0), lease: None }
     }
 
     /// The same question with another cost.

@@ -100,6 +100,12 @@ impl Bench {
         self.limit.refund(&mut self.state, ask)
     }
 
+    /// Takes slots that their holder will renew.
+    pub(crate) fn hold_on_lease(&mut self, holder: u64, cost: u64, lease: Period) -> Decision {
+        let ask = Ask { lease: Some(lease), ..self.held_by(holder, cost) };
+        self.limit.check(&mut self.state, ask)
+    }
+
     fn held_by(&self, holder: u64, cost: u64) -> Ask {
         Ask { holder: Holder(holder), ..self.ask(cost) }
     }

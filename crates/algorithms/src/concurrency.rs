@@ -2,8 +2,11 @@
 //!
 //! Each holder's slots come back when it refunds them, or by themselves once
 //! their time to live has passed, so that a crashed holder cannot keep them.
-//! A holder that takes more is alive: all its slots live on from then. Callers
-//! that do not say who they are share nothing but the missing name.
+//! A holder that renews its slots takes them for a shorter lease: when it
+//! crashes, nobody waits for the whole time to live. A holder that takes more
+//! is alive: all its slots live on from then. Callers that do not say who they
+//! are share nothing but the missing name. Renewing is left to whoever keeps
+//! the state.
 
 use crate::ask::{Ask, Holder};
 use crate::decision::{Decision, Retry};
@@ -24,8 +27,7 @@ pub struct Concurrency {
 /// Who holds slots of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
-    /// The first to expire first, of those that expire together the lowest
-    /// holder: none may outlive the one just taken.
+    /// The first to expire first, of those that expire together the lowest holder.
     slots: Vec<Slots>,
 }
 
@@ -98,6 +100,10 @@ impl Concurrency {
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
         let latest = now.after(self.time_to_live.as_span());
         let cut = state.slots.last().is_some_and(|slots| slots.expires > latest);
+        // They are in order, so the first and the last speak for all.
+        if !cut && !state.slots.first().is_some_and(|slots| slots.expires.has_come(now)) {
+            return;
+        }
         state.slots.retain_mut(|slots| {
             slots.expires = slots.expires.min(latest);
             !slots.expires.has_come(now)
@@ -113,7 +119,8 @@ impl Concurrency {
         if ask.cost <= left {
             let reset = match ask.cost {
                 0 => state.idle_at().since(ask.now),
-                _ => self.time_to_live.as_span(),
+                // Others may be held for longer than this one.
+                _ => state.idle_at().since(ask.now).max(self.life(ask)),
             };
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
@@ -127,14 +134,17 @@ impl Concurrency {
         if ask.cost == 0 {
             return;
         }
-        let expires = ask.now.after(self.time_to_live.as_span());
+        let expires = ask.now.after(self.life(ask));
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
         if ask.holder != Holder::default()
             && let Some(held) = state.slots.iter().position(|slots| slots.holder == ask.holder)
         {
-            taken.count = taken.count.saturating_add(state.slots.remove(held).count);
+            let held = state.slots.remove(held);
+            taken.count = taken.count.saturating_add(held.count);
+            taken.expires = taken.expires.max(held.expires);
         }
-        let before = |slots: &Slots| (slots.expires, slots.holder) <= (expires, ask.holder);
+        let place = (taken.expires, taken.holder);
+        let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
         let behind = state.slots.iter().rev().take_while(|slots| !before(slots)).count();
         state.slots.insert(state.slots.len() - behind, taken);
     }
@@ -144,20 +154,33 @@ impl Concurrency {
     /// Who does not say which holder gives back those that would expire first.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
         let mut left = ask.cost;
-        let anyone = ask.holder == Holder::default();
-        state.slots.retain_mut(|slots| {
-            if anyone || slots.holder == ask.holder {
-                let back = left.min(slots.count);
-                slots.count -= back;
-                left -= back;
-            }
+        let mut give_back = |slots: &mut Slots| {
+            let back = left.min(slots.count);
+            slots.count -= back;
+            left -= back;
             slots.count > 0
-        });
+        };
+        if ask.holder == Holder::default() {
+            return state.slots.retain_mut(give_back);
+        }
+        // Whoever says its name has one entry.
+        let held = state.slots.iter().position(|slots| slots.holder == ask.holder);
+        if let Some(held) = held
+            && !state.slots.get_mut(held).is_some_and(&mut give_back)
+        {
+            state.slots.remove(held);
+        }
     }
 
     /// How many slots are free.
     pub(crate) fn available(&self, state: &SlotsState) -> u64 {
         self.limit.saturating_sub(state.held())
+    }
+
+    /// For how long slots are taken.
+    fn life(&self, ask: Ask) -> Nanos {
+        let longest = self.time_to_live;
+        ask.lease.map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
     /// Until enough slots have expired, if nobody gives any back.

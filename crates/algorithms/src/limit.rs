@@ -161,12 +161,17 @@ impl Limit {
 
     /// Gives back up to the cost. A leaky bucket keeps its places: see [`LeakyBucket`].
     pub fn refund(&self, state: &mut State, ask: Ask) -> Decision {
+        self.give_back(state, ask);
+        self.peek(state, ask.with_cost(0))
+    }
+
+    /// The same as [`Limit::refund`] for those who do not ask what is left.
+    pub fn give_back(&self, state: &mut State, ask: Ask) {
         self.settle(state, ask.now);
         match (&self.stretch, &mut *state) {
             (Some(_), State::Soft(soft)) => self.algorithm.refund(&mut soft.inner, ask),
             _ => self.algorithm.refund(state, ask),
         }
-        self.peek(state, ask.with_cost(0))
     }
 
     /// Charges the whole cost, also beyond the limit: it was admitted

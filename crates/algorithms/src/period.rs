@@ -1,12 +1,13 @@
 //! The length of a window or of one refill.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// A span between one millisecond and 366 days.
+/// A span between one millisecond and 366 days. An `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Period(u64);
+pub struct Period(NonZeroU64);
 
 /// A span that cannot be the period of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,34 +16,38 @@ pub struct PeriodError(pub Duration);
 
 impl Period {
     /// One millisecond.
-    pub const MIN: Period = Period(1_000_000);
+    pub const MIN: Period = Period::of(1_000_000);
     /// A leap year.
-    pub const MAX: Period = Period(366 * 86_400 * 1_000_000_000);
+    pub const MAX: Period = Period::of(366 * 86_400 * 1_000_000_000);
     /// One second.
-    pub const SECOND: Period = Period(1_000_000_000);
+    pub const SECOND: Period = Period::of(1_000_000_000);
     /// Sixty seconds.
-    pub const MINUTE: Period = Period(60 * 1_000_000_000);
+    pub const MINUTE: Period = Period::of(60 * 1_000_000_000);
     /// Sixty minutes.
-    pub const HOUR: Period = Period(3_600 * 1_000_000_000);
+    pub const HOUR: Period = Period::of(3_600 * 1_000_000_000);
     /// Twenty-four hours.
-    pub const DAY: Period = Period(86_400 * 1_000_000_000);
+    pub const DAY: Period = Period::of(86_400 * 1_000_000_000);
 
     /// A period of this length.
     ///
     /// # Errors
     /// When `length` is under a millisecond or over 366 days.
     pub fn new(length: Duration) -> Result<Self, PeriodError> {
-        let nanos = Nanos::from(length).get();
-        if (Self::MIN.0..=Self::MAX.0).contains(&nanos) {
-            Ok(Period(nanos))
-        } else {
-            Err(PeriodError(length))
+        let period = NonZeroU64::new(Nanos::from(length).get()).map(Period);
+        period.filter(|period| (Self::MIN..=Self::MAX).contains(period)).ok_or(PeriodError(length))
+    }
+
+    /// So many nanoseconds: for the constants, which are never zero.
+    const fn of(nanos: u64) -> Self {
+        match NonZeroU64::new(nanos) {
+            Some(nanos) => Period(nanos),
+            None => Period(NonZeroU64::MIN),
         }
     }
 
     /// The length in nanoseconds; never zero.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// How far `now` may lie behind an instant already seen and still be taken
@@ -52,17 +57,17 @@ impl Period {
     /// arrive out of order. Were each taken for a step back, usage would be
     /// forgotten a little every time.
     pub fn lag_max(self) -> Nanos {
-        Nanos::new(self.0.min(Period::SECOND.0))
+        self.min(Period::SECOND).as_span()
     }
 
     /// The length as a span.
     pub const fn as_span(self) -> Nanos {
-        Nanos::new(self.0)
+        Nanos::new(self.0.get())
     }
 }
 
 impl From<Period> for Duration {
     fn from(period: Period) -> Self {
-        Duration::from_nanos(period.0)
+        Duration::from_nanos(period.as_nanos())
     }
 }

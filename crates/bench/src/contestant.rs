@@ -4,7 +4,7 @@
 //! Keys of peers are `String`s, as their interfaces ask for.
 
 use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 use throttlecrab::PeriodicStore;
-use tidegate_engine::{KeyedLimiter, Limit, MemoryConfig, Period, SystemClock, TokenBucket};
+use tidegate_engine::{Clock, KeyedLimiter, Limit, MemoryConfig, Period, SystemClock, TokenBucket};
+use tidegate_stores::Fingerprinter;
 
 use crate::keys::KeyBuffer;
 use crate::stopwatch::time_of_day;
@@ -254,6 +255,69 @@ impl Contestant for Nobody {
 
     fn keys(&self) -> Option<usize> {
         None
+    }
+}
+
+/// Decides nothing either, but takes the steps that no limiter of ours can do
+/// without: it reads the clock, and notes it in a word that a fingerprint of the
+/// key leads to, under that word's lock.
+#[derive(Debug)]
+pub(crate) struct Least {
+    terms: Terms,
+    clock: SystemClock,
+    fingerprinter: Fingerprinter,
+    words: Vec<Word>,
+}
+
+/// In a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Word(Mutex<(u64, u64)>);
+
+impl Least {
+    const WORDS: usize = 256;
+
+    pub(crate) fn new(terms: Terms) -> Self {
+        let words = (0..Self::WORDS).map(|_| Word::default()).collect();
+        let (clock, fingerprinter) = (SystemClock::new(), Fingerprinter::random());
+        Least { terms, clock, fingerprinter, words }
+    }
+}
+
+impl Contestant for Least {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        let mut bits = Bits::default();
+        self.fingerprinter.of(0, key.as_str().as_bytes()).hash(&mut bits);
+        let now = self.clock.now().as_nanos();
+        if let Some(Word(word)) = self.words.get(usize::from(bits.0.to_le_bytes()[0])) {
+            let mut word = word.lock();
+            *word = (bits.0, word.1.max(now) + 1);
+        }
+        self.terms.admits_known()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// The last word that was hashed, as it is.
+#[derive(Debug, Default)]
+struct Bits(u64);
+
+impl Hasher for Bits {
+    #[inline]
+    fn write(&mut self, _: &[u8]) {}
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! There is no one standard, so the set is chosen: two de-facto sets, the old
 //! drafts of the IETF and the present one. `Retry-After` is in every refusal.
-//! All values are written into one buffer and share it.
+//! All values are written into one buffer and share it, but for the one that
+//! says what limits there are: that is written once and remembered.
 //!
 //! Field names are the same in any case, so the two sets that begin with
 //! `X-RateLimit` go together: they share their first two fields.
 
 mod number;
+mod remembered;
 mod structured;
 
 use bytes::Bytes;
@@ -94,14 +96,15 @@ impl HeaderSet {
     /// The fields for a notice. A verdict that no enforced limit stands behind
     /// has none, but for `Retry-After` if it refuses.
     pub fn fields(&self, notice: &Notice<'_>, now: Timestamp) -> Fields {
-        self.write(notice, now).map(|writer| Fields(writer.values().collect())).unwrap_or_default()
+        let written = self.write(notice, now).map(Writer::finish);
+        Fields(written.map(SmallVec::into_vec).unwrap_or_default())
     }
 
     /// Puts the fields for a notice on an answer that has none yet.
     #[cfg(feature = "http-api")]
     pub(crate) fn put_on(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
         let Some(writer) = self.write(notice, now) else { return };
-        for (name, value) in writer.values() {
+        for (name, value) in writer.finish() {
             // There is room: these are all.
             let _ = headers.try_insert(name, value);
         }
@@ -121,7 +124,7 @@ impl HeaderSet {
             self.write_plain(&mut writer, policy, retry_after, now);
         }
         if self.draft_11 && tightest.is_some() {
-            writer.field(POLICY, |out| structured::write_policies(out, notice));
+            writer.ready(POLICY, remembered::policies(notice));
             writer.field(RATE_LIMIT, |out| structured::write_available(out, notice));
         }
         Some(writer)
@@ -204,16 +207,25 @@ fn add(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     }
 }
 
+/// Fields that were written, in place: an answer that is made at once needs no list of them.
+type Written = SmallVec<[(HeaderName, HeaderValue); FIELDS]>;
+
 /// Writes values one after the other into one buffer.
 struct Writer {
     buffer: Vec<u8>,
-    /// Each field with the end of its value.
-    ends: SmallVec<[(HeaderName, usize); FIELDS]>,
+    /// Without their values, as long as those are being written.
+    fields: Written,
+    /// Where the value of each field ends in the buffer; nowhere if it was there already.
+    ends: SmallVec<[Option<usize>; FIELDS]>,
 }
 
 impl Writer {
     fn new() -> Self {
-        Writer { buffer: Vec::with_capacity(BUFFER_BYTES), ends: SmallVec::new() }
+        Writer {
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            fields: SmallVec::new(),
+            ends: SmallVec::new(),
+        }
     }
 
     fn number(&mut self, name: HeaderName, number: u64) {
@@ -222,18 +234,28 @@ impl Writer {
 
     fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer);
-        self.ends.push((name, self.buffer.len()));
+        self.fields.push((name, HeaderValue::from_static("")));
+        self.ends.push(Some(self.buffer.len()));
     }
 
-    /// The fields, whose values are parts of the one buffer.
-    fn values(self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-        let buffer = Bytes::from(self.buffer);
+    fn ready(&mut self, name: HeaderName, value: HeaderValue) {
+        self.fields.push((name, value));
+        self.ends.push(None);
+    }
+
+    /// The fields. The values that were written are parts of the one buffer.
+    fn finish(self) -> Written {
+        let Writer { buffer, mut fields, ends } = self;
+        let buffer = Bytes::from(buffer);
         let mut begin = 0;
-        self.ends.into_iter().filter_map(move |(name, end)| {
-            let value = HeaderValue::from_maybe_shared(buffer.slice(begin..end));
+        for ((_, value), end) in fields.iter_mut().zip(ends) {
+            let Some(end) = end else { continue };
+            // Everything written is printable, so nothing is left empty in truth.
+            if let Ok(written) = HeaderValue::from_maybe_shared(buffer.slice(begin..end)) {
+                *value = written;
+            }
             begin = end;
-            // Everything written is printable, so nothing is left out in truth.
-            Some((name, value.ok()?))
-        })
+        }
+        fields
     }
 }

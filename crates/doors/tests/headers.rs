@@ -279,3 +279,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn limits_that_change_under_the_same_name_are_told_as_they_are_now() {
+    let told = |limit: &str| {
+        let lines = fields(HeaderSet::default(), &check(&user_limits(limit), 1));
+        lines.into_iter().find(|line| line.starts_with("ratelimit-policy")).unwrap()
+    };
+    let limits = [
+        ("{name: a, unit: minute, requests_per_unit: 2}", "\"a\";q=2;w=60"),
+        ("{name: a, unit: minute, requests_per_unit: 3}", "\"a\";q=3;w=60"),
+        ("{name: a, unit: hour, requests_per_unit: 3}", "\"a\";q=3;w=3600"),
+        ("{name: b, unit: hour, requests_per_unit: 3}", "\"b\";q=3;w=3600"),
+        (
+            "{name: b, algorithm: concurrency, requests_per_unit: 3, time_to_live: 1h}",
+            "\"b\";q=3;qu=\"concurrent-requests\"",
+        ),
+        ("{unit: hour, requests_per_unit: 3}", "\"user\";q=3;w=3600"),
+        (
+            "{unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 4}",
+            "\"user\";q=3;w=3600, \"user#2\";q=4;w=86400",
+        ),
+    ];
+    // Twice, so that each is also told when others were told last.
+    for (limit, expected) in limits.iter().chain(&limits) {
+        assert_eq!(told(limit), format!("ratelimit-policy: {expected}"));
+    }
+}

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use tidegate_algorithms::{Clock, Holder};
+use tidegate_algorithms::{Clock, Holder, Period};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
     Answered, Answers, Batch, Check, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role,
@@ -32,7 +32,7 @@ use crate::permit::Permit;
 use crate::request::Request;
 use crate::switch::{LimiterKind, Switch, Switches};
 use crate::tally::{NearLimit, Tally};
-use crate::verdict::{Held, Met, Ruling, Rulings, Verdict};
+use crate::verdict::{Held, HeldSlots, Met, Ruling, Rulings, Verdict};
 
 /// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
 const SWITCHES_MAX: usize = 100_000;
@@ -336,7 +336,7 @@ impl<S, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &[Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         if let Some(near) = self.tallied {
             count(batch.verb, near, loaded, rulings);
@@ -382,8 +382,8 @@ impl<C: Clock> Engine<MemoryStore, C> {
 
     /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
     pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
-        let verdict = self.check_now(request);
-        let permit = Permit::of(self, &verdict);
+        let mut verdict = self.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         (verdict, permit)
     }
 
@@ -441,7 +441,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) {
         self.store.answer_now(batch, rulings);
         self.conclude(batch, loaded, rulings, held);
@@ -454,7 +454,10 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         self.apply(Verb::Check, request).await
     }
 
-    /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
+    /// Decides a request that this process works on; the permit holds the slots
+    /// of concurrency limits, and gives them back when it is dropped. They are
+    /// kept alive until then, however long that takes; should the process die,
+    /// they come back when their lease is over.
     pub async fn admit(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<S, C>)
     where
         S: 'static,
@@ -463,20 +466,37 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         if let Some(admitted) = self.admit_here(request) {
             return admitted;
         }
-        let verdict = self.check(request).await;
-        let permit = Permit::of(self, &verdict);
+        let lease = self.store.slot_lease();
+        let mut verdict = self.apply_on(lease, Verb::Check, request).await;
+        let permit = Permit::held(self, &mut verdict, lease);
         (verdict, permit)
     }
 
-    /// The same without a future, if the store decides on the calling thread.
+    /// Decides a request that somebody outside works on, of whom nothing may be
+    /// heard any more; the permit gives the slots back when it is dropped. Nobody
+    /// keeps them alive: they are worth something for their time to live.
+    pub async fn lend(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<S, C>)
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let mut verdict = match self.here() {
+            Some(engine) => engine.check_now(request),
+            None => self.check(request).await,
+        };
+        let permit = Permit::of(self, &mut verdict);
+        (verdict, permit)
+    }
+
+    /// [`Engine::admit`] without a future, if the store decides on the calling thread.
     #[inline]
     pub fn admit_here(self: &Arc<Self>, request: &Request<'_>) -> Option<(Verdict, Permit<S, C>)>
     where
         S: 'static,
         C: 'static,
     {
-        let verdict = self.here()?.check_now(request);
-        let permit = Permit::of(self, &verdict);
+        let mut verdict = self.here()?.check_now(request);
+        let permit = Permit::of(self, &mut verdict);
         Some((verdict, permit))
     }
 
@@ -494,11 +514,16 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
 
     /// Applies a verb to every limit that the request meets.
     pub async fn apply(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        self.apply_on(None, verb, request).await
+    }
+
+    /// The same, taking slots on a lease if there is one.
+    async fn apply_on(&self, lease: Option<Period>, verb: Verb, request: &Request<'_>) -> Verdict {
         // Held over an await, so counted as a holder rather than guarded.
         let mut verdict = Verdict::admitting(Guard::from_inner(self.loaded.load_full()));
         if self.is_switched_off() {
             verdict.switched_off = true;
-        } else if let Err(undecided) = self.try_fill(&mut verdict, verb, request).await {
+        } else if let Err(undecided) = self.try_fill(&mut verdict, lease, verb, request).await {
             self.give_up(&mut verdict, request, undecided);
         }
         self.tell(verb, request, &verdict);
@@ -509,11 +534,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     async fn try_fill(
         &self,
         verdict: &mut Verdict,
+        lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
     ) -> Result<(), Undecided> {
         check_size(request)?;
-        let mut filling = pin!(self.fill(verdict, verb, request));
+        let mut filling = pin!(self.fill(verdict, lease, verb, request));
         let caught = std::future::poll_fn(|context| {
             match catch_unwind(AssertUnwindSafe(|| filling.as_mut().poll(context))) {
                 Ok(polled) => polled,
@@ -526,10 +552,11 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     async fn fill(
         &self,
         verdict: &mut Verdict,
+        lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
     ) -> Result<(), Undecided> {
-        let given_back = self.fill_rulings(verdict, verb, request).await?;
+        let given_back = self.fill_rulings(verdict, lease, verb, request).await?;
         verdict.settle_outcome(given_back);
         Ok(())
     }
@@ -538,6 +565,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     async fn fill_rulings(
         &self,
         verdict: &mut Verdict,
+        lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
     ) -> Result<Option<Box<Rulings>>, Undecided> {
@@ -563,6 +591,9 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             given_back = Some(rulings);
         }
         if !charged.is_empty() {
+            // Nobody renews what nobody holds.
+            let slots = charged.iter_mut().filter(|check| check.holder != Holder::default());
+            slots.for_each(|check| check.lease = lease);
             let names = self.names(loaded, request, met, rulings);
             let batch = Batch::new(verb, charge, now, charged);
             let batch = Batch { within, names: &names, ..batch };
@@ -588,7 +619,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut Vec<Held>,
+        held: &mut HeldSlots,
     ) -> Result<(), Undecided> {
         let mut answers = Answers::new();
         self.store.apply(batch, &mut answers).await?;
@@ -623,7 +654,7 @@ fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
 }
 
 /// Notes the slots that checks have taken.
-fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut Vec<Held>) {
+fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut HeldSlots) {
     for (check, ruling) in checks.iter().zip(rulings) {
         let cost = ruling.decision.taken;
         if let Some(limit) = ruling.limit

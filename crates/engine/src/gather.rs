@@ -109,6 +109,7 @@ pub(crate) fn gather<'s>(
                 limit: &limit.limit,
                 cost: cost.saturating_mul(limit.cost),
                 holder: if held { holder() } else { Holder::default() },
+                lease: None,
                 role,
                 policy: limit.policy,
             };

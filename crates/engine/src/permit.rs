@@ -9,23 +9,33 @@ use tidegate_stores::{Batch, Charge, Check, CounterStore, MemoryStore, Verb};
 use crate::clock::SystemClock;
 use crate::engine::Engine;
 use crate::loaded::Loaded;
-use crate::verdict::{Held, Verdict};
+use crate::verdict::{Held, HeldSlots, Verdict};
 
 /// The slots that an admitted request holds. Dropping it gives them back.
 #[must_use = "the slots are given back when the permit is dropped"]
 pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
     engine: Arc<Engine<S, C>>,
     loaded: Option<Arc<Loaded>>,
-    slots: Vec<Held>,
+    slots: HeldSlots,
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
-    /// Everything that the verdict holds.
-    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &Verdict) -> Self {
-        let slots = verdict.held.clone();
+    /// Takes over everything that the verdict holds, to be given back.
+    pub(crate) fn of(engine: &Arc<Engine<S, C>>, verdict: &mut Verdict) -> Self {
+        let slots = std::mem::take(&mut verdict.held);
         let loaded = (!slots.is_empty()).then(|| Arc::clone(&verdict.loaded));
-        let permit = Permit { engine: Arc::clone(engine), loaded, slots };
-        permit.tell_store(Limit::clone, |store, batch| store.hold(batch));
+        Permit { engine: Arc::clone(engine), loaded, slots }
+    }
+
+    /// The same, kept alive from now on; it was taken on this lease. A store that decides on the
+    /// calling thread need not be told: its slots end with the process anyway.
+    pub(crate) fn held(
+        engine: &Arc<Engine<S, C>>,
+        verdict: &mut Verdict,
+        lease: Option<Period>,
+    ) -> Self {
+        let permit = Permit::of(engine, verdict);
+        permit.tell_store(lease, Limit::clone, |store, batch| store.hold(batch));
         permit
     }
 
@@ -37,7 +47,12 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
     /// Tells the store of the slots, each with its limit as `seen`.
-    fn tell_store(&self, seen: impl Fn(&Limit) -> Limit, tell: impl FnOnce(&S, &Batch<'_>)) {
+    fn tell_store(
+        &self,
+        lease: Option<Period>,
+        seen: impl Fn(&Limit) -> Limit,
+        tell: impl FnOnce(&S, &Batch<'_>),
+    ) {
         let Some(loaded) = &self.loaded else { return };
         let mut limits: SmallVec<[(&Held, Limit); 1]> = SmallVec::new();
         for slot in &self.slots {
@@ -46,7 +61,8 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
         }
         let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
         for (slot, limit) in &limits {
-            checks.push(Check { holder: slot.holder, ..Check::new(slot.key, limit, slot.cost) });
+            let check = Check::new(slot.key, limit, slot.cost);
+            checks.push(Check { holder: slot.holder, lease, ..check });
         }
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
         tell(self.engine.store(), &Batch::new(Verb::Refund, charge, now, &checks));
@@ -55,7 +71,7 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
 
 impl<S: CounterStore, C: Clock> Drop for Permit<S, C> {
     fn drop(&mut self) {
-        self.tell_store(outliving, |store, batch| store.give_back(batch));
+        self.tell_store(None, outliving, |store, batch| store.give_back(batch));
     }
 }
 

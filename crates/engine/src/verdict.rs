@@ -20,7 +20,7 @@ pub struct Verdict {
     pub(crate) rulings: Rulings,
     pub(crate) met: Met,
     /// The slots of concurrency limits that the request holds.
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: HeldSlots,
     pub(crate) undecided: Option<Undecided>,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
@@ -30,6 +30,9 @@ pub struct Verdict {
 pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
 /// The rule that each descriptor met.
 pub(crate) type Met = SmallVec<[Option<RuleId>; 4]>;
+
+/// What a request holds; one limit of requests in flight is common.
+pub(crate) type HeldSlots = SmallVec<[Held; 1]>;
 
 /// Slots of a concurrency limit that must be given back.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +100,7 @@ impl Verdict {
             outcome: Outcome::Admitted,
             rulings: SmallVec::new(),
             met: SmallVec::new(),
-            held: Vec::new(),
+            held: SmallVec::new(),
             undecided: None,
             switched_off: false,
             domain_known: false,

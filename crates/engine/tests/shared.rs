@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use tidegate_engine::{
-    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Request, Snapshot,
-    Source, Timestamp, compile,
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Period, Request,
+    Snapshot, Source, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch, CounterStore, Fingerprint, StoreError};
 
@@ -26,13 +26,25 @@ descriptors:
     rate_limit: {algorithm: concurrency, requests_per_unit: 9}
 ";
 
-/// A store that notes what it is asked.
 /// The key, the holder and the name of a check.
 type Asked = (Fingerprint, u64, Option<String>);
 
+/// The holder and the lease of slots: when taken, when held, when given back.
+type Slots = [Vec<(u64, Option<Period>)>; 3];
+
+/// A store that notes what it is asked.
 #[derive(Clone, Default)]
 struct Noting {
     asked: Arc<Mutex<Vec<Asked>>>,
+    slots: Arc<Mutex<Slots>>,
+}
+
+impl Noting {
+    fn note(&self, when: usize, batch: &Batch<'_>) {
+        let checks = batch.checks.iter().filter(|check| check.holder.0 != 0);
+        let noted = checks.map(|check| (check.holder.0, check.lease));
+        self.slots.lock().expect("nobody panics")[when].extend(noted);
+    }
 }
 
 impl CounterStore for Noting {
@@ -43,10 +55,21 @@ impl CounterStore for Noting {
             let noted = (check.key.fingerprint, check.holder.0, name);
             self.asked.lock().expect("nobody panics").push(noted);
         }
+        self.note(0, batch);
         store.apply(batch, answers).await
     }
 
-    fn give_back(&self, _: &Batch<'_>) {}
+    fn slot_lease(&self) -> Option<Period> {
+        Some(Period::SECOND)
+    }
+
+    fn hold(&self, batch: &Batch<'_>) {
+        self.note(1, batch);
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.note(2, batch);
+    }
 }
 
 fn rules() -> Snapshot {
@@ -117,4 +140,34 @@ async fn holders_of_different_engines_do_not_meet() {
     holders.dedup();
     assert_eq!(holders.len(), 20);
     assert!(!holders.contains(&0));
+}
+
+/// What the store is told of one request for a slot.
+async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
+    let store = Noting::default();
+    let slot = [Entry { key: "slots", value: "a" }];
+    let user = [Entry { key: "user", value: "ada" }];
+    let engine = Arc::new(engine(&store).with_seed(1));
+    ask(engine, &Request::new("api", &[Descriptor::new(&slot), Descriptor::new(&user)])).await;
+    let slots = store.slots.lock().expect("nobody panics");
+    slots.clone()
+}
+
+#[tokio::test]
+async fn slots_of_a_permit_are_taken_and_held_on_the_lease_of_the_store() {
+    let told = told(async |engine, request| drop(engine.admit(request).await)).await;
+    let lease = Some(Period::SECOND);
+    assert_eq!(told, [vec![(1, lease)], vec![(1, lease)], vec![(1, None)]]);
+}
+
+#[tokio::test]
+async fn slots_that_are_lent_to_somebody_outside_have_no_lease_and_are_not_kept_alive() {
+    let told = told(async |engine, request| drop(engine.lend(request).await)).await;
+    assert_eq!(told, [vec![(1, None)], vec![], vec![(1, None)]]);
+}
+
+#[tokio::test]
+async fn slots_of_a_check_without_a_permit_have_no_lease() {
+    let told = told(async |engine, request| drop(engine.check(request).await)).await;
+    assert_eq!(told, [vec![(1, None)], vec![], vec![]]);
 }

@@ -166,11 +166,10 @@ impl<C: Clock> Gate<C> {
     }
 
     fn slot(self: &Arc<Self>, id: SlotId) -> Slot<C> {
-        Slot { gate: Arc::clone(self), id, ending: Ending::Abandoned }
+        Slot { gate: Arc::clone(self), id, end: None }
     }
 
-    fn leave(&self, id: SlotId, ending: Ending) {
-        let now = self.clock.now();
+    fn leave(&self, now: Timestamp, id: SlotId, ending: Ending) {
         let mut guarded = self.guarded.lock();
         guarded.state.leave(now, id, ending);
         guarded.deliver(now);
@@ -215,20 +214,29 @@ impl Guarded {
 pub struct Slot<C: Clock> {
     gate: Arc<Gate<C>>,
     id: SlotId,
-    ending: Ending,
+    /// When and how the work ended, if it was said.
+    end: Option<(Timestamp, Ending)>,
 }
 
 impl<C: Clock> Slot<C> {
     /// Gives the slot back and says how the work ended. Without it, the gate learns
     /// nothing of how long work takes.
-    pub fn finish(mut self, ending: Ending) {
-        self.ending = ending;
+    pub fn finish(self, ending: Ending) {
+        let now = self.gate.clock.now();
+        self.finish_at(now, ending);
+    }
+
+    /// The same for those who know what time it is.
+    pub(crate) fn finish_at(mut self, now: Timestamp, ending: Ending) {
+        self.end = Some((now, ending));
     }
 }
 
 impl<C: Clock> Drop for Slot<C> {
     fn drop(&mut self) {
-        self.gate.leave(self.id, self.ending);
+        let abandoned = || (self.gate.clock.now(), Ending::Abandoned);
+        let (now, ending) = self.end.unwrap_or_else(abandoned);
+        self.gate.leave(now, self.id, ending);
     }
 }
 

@@ -180,7 +180,7 @@ pub(crate) static KEYS: &[Key] = &[
     key(Limit, "calendar", Flag, "The window is a day, week, month or year of the calendar.").only(&[FixedWindow]),
     key(Limit, "time_zone", FilledText, "The time zone of the calendar, such as `Europe/Berlin`. Default `UTC`.").only(&[FixedWindow]),
     key(Limit, "count_refused", Flag, "Refused requests count too: who keeps retrying stays out.").only(COUNTING),
-    key(Limit, "time_to_live", Duration, "After how long a slot comes back by itself. Default `60s`.").only(&[InFlight]),
+    key(Limit, "time_to_live", Duration, "After how long a slot that nobody renews comes back by itself. Default `60s`.").only(&[InFlight]),
     key(Limit, "mode", Choice(Mode::WORDS), "What this limit does with its answer; overrides the rule's `mode`."),
     key(Limit, "enforce_percent", PERCENTAGE, "The share of keys for which this limit is enforced; overrides the rule's."),
     key(Limit, "soft", One(Soft), "The limit may be exceeded by so much, for so long."),

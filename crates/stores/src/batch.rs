@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Timestamp};
+use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Period, Retry, Timestamp};
 
 use crate::fingerprint::Fingerprint;
 
@@ -98,6 +98,9 @@ pub struct Check<'a> {
     pub cost: u64,
     /// Who holds the slots of a concurrency limit.
     pub holder: Holder,
+    /// For how long slots are taken, if their holder keeps them alive from then
+    /// on; see [`CounterStore::slot_lease`](crate::CounterStore::slot_lease).
+    pub lease: Option<Period>,
     /// What the answer means for the request.
     pub role: Role,
     /// How the limit is kept when its counters are shared.
@@ -112,6 +115,7 @@ impl<'a> Check<'a> {
             limit,
             cost,
             holder: Holder::default(),
+            lease: None,
             role: Role::Required,
             policy: Policy::default(),
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_algorithms::Period;
+
 use crate::batch::{Answers, Batch};
 
 /// Keeps counters and decides next to them.
@@ -16,6 +18,13 @@ pub trait CounterStore {
         batch: &Batch<'_>,
         answers: &mut Answers,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// For how long slots are to be taken that this process will
+    /// [hold](Self::hold). Nothing where slots cannot outlive the process that
+    /// holds them: those keep the time to live of their limit.
+    fn slot_lease(&self) -> Option<Period> {
+        None
+    }
 
     /// Somebody holds the slots of these checks until they are given back. A
     /// store whose slots expire while they are held keeps them alive from now on.

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// 128 bits that stand for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint {
     low: u64,
     high: u64,

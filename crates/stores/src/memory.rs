@@ -8,6 +8,7 @@
 //! configured, see [`WhenFull`], and counted.
 
 mod alone;
+mod in_flight;
 mod shard;
 mod shelf;
 mod slot;
@@ -206,7 +207,12 @@ impl MemoryStore {
             if let ([check], [place]) = (batch.checks, &mut *places) {
                 return place.put(self.check_one(check, batch.now));
             }
-            if self.check_in_place(batch, places) {
+            let in_slots = batch.checks.iter().all(|check| check.limit.small().is_some());
+            let done = match in_slots {
+                true => self.check_in_place(batch, places),
+                false => self.check_in_flight(batch, places),
+            };
+            if done {
                 return;
             }
         }
@@ -445,7 +451,19 @@ impl CounterStore for MemoryStore {
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
-        self.apply_now(batch, &mut Answers::new());
+        for check in batch.checks {
+            if self.give_back_slots(check, batch.now) {
+                continue;
+            }
+            let key = check.key.fingerprint;
+            let mut shard = self.lock(key);
+            let mut loaded = shard.load(key);
+            // As in a refund: who has no counter has nothing to give back.
+            if !loaded.is_new() {
+                check.limit.give_back(&mut loaded.state, ask(check, batch.now));
+                let _ = shard.keep(key, loaded, batch.now, self.shard_budget_shared);
+            }
+        }
     }
 }
 
@@ -459,5 +477,5 @@ impl Wanted {
 
 #[inline]
 const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
-    Ask { cost: check.cost, now, holder: check.holder }
+    Ask { cost: check.cost, now, holder: check.holder, lease: check.lease }
 }

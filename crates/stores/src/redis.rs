@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::Timestamp;
+use tidegate_algorithms::{Period, Timestamp};
 
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
@@ -55,7 +55,7 @@ pub use settings::{
 pub use upstream::{UpstreamLayout, UpstreamStore};
 
 /// How long what is given back may wait for a server that cannot be reached.
-/// Slots that are lost come free when their time to live is over.
+/// Slots that are lost come free when their lease or time to live is over.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// Keeps counters in Redis or Valkey.
@@ -69,6 +69,8 @@ pub struct RedisStore {
     across: bool,
     /// How far the server's clock is ahead of the callers', in nanoseconds.
     ahead: AtomicI64,
+    /// For how long slots are taken that this process renews.
+    slot_lease: Option<Period>,
     held: HeldSlots,
 }
 
@@ -81,7 +83,7 @@ impl RedisStore {
     pub fn new(settings: RedisSettings) -> Result<Self, RedisSettingsError> {
         settings.check()?;
         let prefix = SmallVec::from_slice(settings.prefix.as_bytes());
-        let deadline = settings.deadline;
+        let (deadline, slot_lease) = (settings.deadline, Period::new(settings.slot_lease).ok());
         let across = matches!(settings.servers, RedisServers::Cluster(_));
         let courier = Courier::start(settings, script::TEXT)?;
         Ok(RedisStore {
@@ -90,6 +92,7 @@ impl RedisStore {
             deadline,
             across,
             ahead: AtomicI64::new(0),
+            slot_lease,
             held: HeldSlots::default(),
         })
     }
@@ -143,8 +146,8 @@ impl RedisStore {
         String::from_utf8_lossy(&key::text(&self.prefix, key.fingerprint)).into_owned()
     }
 
-    /// Lets the slots of a holder live for one time to live from now, if it
-    /// still has them; only forward. Says whether it has.
+    /// Lets the slots of a holder live for one time to live from now, or for the
+    /// check's lease, if it still has them; only forward. Says whether it has.
     ///
     /// # Errors
     /// When the store could not be asked.
@@ -197,6 +200,10 @@ impl RedisStore {
 impl CounterStore for RedisStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.decide(batch, answers, &Asking::default()).await
+    }
+
+    fn slot_lease(&self) -> Option<Period> {
+        self.slot_lease
     }
 
     fn hold(&self, batch: &Batch<'_>) {

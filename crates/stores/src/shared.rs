@@ -35,7 +35,7 @@ mod verbs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_algorithms::{Nanos, Period, Timestamp};
 
 use crate::batch::{Answers, Batch, Verb};
 use crate::counter_store::{CounterStore, StoreError};
@@ -193,6 +193,10 @@ impl<R: Remote> CounterStore for SharedStore<R> {
             Verb::Check => self.decide(batch, answers).await,
             _ => self.act(batch, answers).await,
         }
+    }
+
+    fn slot_lease(&self) -> Option<Period> {
+        self.remote.slot_lease()
     }
 
     fn hold(&self, batch: &Batch<'_>) {

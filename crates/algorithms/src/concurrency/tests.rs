@@ -187,6 +187,59 @@ fn a_shorter_time_to_live_holds_for_slots_already_held() {
     assert!(t.admits(1));
 }
 
+fn seconds(seconds: u64) -> Period {
+    crate::bench::period(secs(seconds))
+}
+
+#[test]
+fn a_slot_on_a_lease_comes_back_when_the_lease_is_over_and_others_stay() {
+    let mut t = for_a_minute(2);
+    assert_eq!(t.hold(1, 1).reset_after, secs(60));
+    assert_eq!(t.hold_on_lease(2, 1, seconds(10)).reset_after, secs(60), "as the other one has it");
+    assert_eq!(t.state.idle_at(), START.after(secs(60)));
+    let refused = t.hold(3, 1);
+    assert_eq!(refused.retry, Retry::After(secs(10)));
+    t.assert_honest(1, &refused);
+    t.advance(secs(10));
+    assert_eq!(t.left(), 1);
+    t.advance(secs(50));
+    assert_eq!(t.left(), 2);
+}
+
+#[test]
+fn a_lease_is_never_longer_than_the_time_to_live() {
+    for lease in [Period::MINUTE, Period::HOUR] {
+        let mut t = for_a_minute(1);
+        assert_eq!(t.hold_on_lease(1, 1, lease).reset_after, secs(60));
+        assert_eq!(t.hold(2, 1).retry, Retry::After(secs(60)));
+    }
+}
+
+#[test]
+fn a_holder_that_takes_more_on_a_lease_loses_nothing_of_what_it_has() {
+    let mut t = for_a_minute(3);
+    t.hold(1, 1);
+    assert!(t.hold_on_lease(1, 1, seconds(10)).is_admitted());
+    t.advance(secs(59));
+    assert_eq!(t.left(), 1);
+    t.advance(secs(1));
+    assert_eq!(t.left(), 3);
+    t.hold_on_lease(2, 1, seconds(10));
+    assert_eq!(t.hold(2, 1).reset_after, secs(60));
+    t.advance(secs(59));
+    assert_eq!(t.left(), 1, "all of a holder's slots live as long as the last of them");
+}
+
+#[test]
+fn a_step_back_cuts_no_lease_that_the_time_to_live_allows() {
+    let mut t = for_a_minute(2);
+    t.hold(1, 1);
+    t.hold_on_lease(2, 1, seconds(10));
+    t.step_back(secs(30));
+    assert_eq!(t.hold(3, 1).retry, Retry::After(secs(40)));
+    assert_eq!(t.hold(3, 2).retry, Retry::After(secs(60)));
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     wait: u64,
@@ -194,13 +247,23 @@ struct Turn {
     holder: u64,
     cost: u64,
     gives_back: bool,
+    /// In percent of the time to live.
+    lease: Option<u64>,
 }
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let wait = prop_oneof![Just(0), 0..=1_000_000_000_u64];
     let late = prop_oneof![4 => Just(0), 1 => 0..=3_000_000_000_u64];
-    let turn = (wait, late, 0..4_u64, 0..=6_u64, any::<bool>()).prop_map(
-        |(wait, late, holder, cost, gives_back)| Turn { wait, late, holder, cost, gives_back },
+    let lease = prop_oneof![Just(None), Just(Some(100)), (1..=200_u64).prop_map(Some)];
+    let turn = (wait, late, 0..4_u64, 0..=6_u64, any::<bool>(), lease).prop_map(
+        |(wait, late, holder, cost, gives_back, lease)| Turn {
+            wait,
+            late,
+            holder,
+            cost,
+            gives_back,
+            lease,
+        },
     );
     proptest::collection::vec(turn, 1..80)
 }
@@ -238,15 +301,26 @@ proptest! {
                 prop_assert_eq!(after.remaining, limit - held.len() as u64);
                 continue;
             }
-            let decision = t.hold(turn.holder, turn.cost);
+            let lease = turn.lease.map(|percent| (time_to_live * percent / 100).max(1_000_000));
+            let decision = match lease {
+                Some(lease) => {
+                    t.hold_on_lease(turn.holder, turn.cost, crate::bench::period(Nanos::new(lease)))
+                }
+                None => t.hold(turn.holder, turn.cost),
+            };
             prop_assert_eq!(decision.is_admitted(), turn.cost <= left);
             if decision.is_admitted() {
+                let mut expires = now + lease.map_or(time_to_live, |lease| lease.min(time_to_live));
                 if turn.holder > 0 && turn.cost > 0 {
+                    let own = || held.iter().filter(|(holder, _)| *holder == turn.holder);
+                    expires = own().map(|(_, own)| *own).fold(expires, u64::max);
                     let own = held.iter_mut().filter(|(holder, _)| *holder == turn.holder);
-                    own.for_each(|(_, expires)| *expires = now + time_to_live);
+                    own.for_each(|(_, own)| *own = expires);
                 }
-                held.extend((0..turn.cost).map(|_| (turn.holder, now + time_to_live)));
+                held.extend((0..turn.cost).map(|_| (turn.holder, expires)));
                 prop_assert!(held.len() as u64 <= limit);
+                let last = held.iter().map(|(_, expires)| expires - now).max().unwrap_or(0);
+                prop_assert_eq!(decision.reset_after, Nanos::new(last));
             } else {
                 t.assert_honest(turn.cost, &decision);
             }

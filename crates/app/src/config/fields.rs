@@ -258,6 +258,10 @@ section! {
         deadline: Duration = "10ms" in 1..=HOUR,
         /// How long a connection may take to be made.
         connect_timeout: Duration = "1s" in 1..=HOUR,
+        /// After how long slots of concurrency limits are free again that a process held when it
+        /// died. While it lives it renews them. Slots that nobody renews have the `time_to_live`
+        /// of their limit.
+        slot_lease: Duration = "10s" in 300..=HOUR,
         /// How often what eventual limits counted is added up.
         beat: Duration = "100ms" in 10..=HOUR,
         /// The Redis of other regions: they are told what eventual limits count here.

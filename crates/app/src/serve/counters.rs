@@ -224,6 +224,7 @@ fn settings(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<Redis
     settings.connections = usize::try_from(redis.connections).unwrap_or(usize::MAX);
     settings.deadline = redis.deadline;
     settings.connect_timeout = redis.connect_timeout;
+    settings.slot_lease = redis.slot_lease;
     Ok(settings)
 }
 

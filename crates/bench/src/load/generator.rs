@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::arrivals::Arrivals;
 use super::link::Link;
@@ -36,6 +37,21 @@ impl Enough {
         }
     }
 }
+
+/// How callers that arrive look for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// Without pause: the system wakes a sleeper some microseconds late. For a
+    /// generator that has its processor to itself.
+    Always,
+    /// Only when there is something, or somebody arrives: others on the same
+    /// processor would otherwise get their turn milliseconds late.
+    Dozing,
+}
+
+/// Waits that were counted apart, by when the caller arrived: a machine that
+/// stops for a moment spoils the stretches that it stopped in, and no others.
+const STRETCH: Duration = Duration::from_millis(100);
 
 /// The connections to one server.
 pub(crate) struct Generator<P> {
@@ -102,7 +118,8 @@ impl<P: Protocol> Generator<P> {
     }
 
     /// Asks so many times a second on average for a time, then waits for the
-    /// last answers; returns how long callers waited, in nanoseconds.
+    /// last answers; returns how long callers waited, in nanoseconds, for each
+    /// [`STRETCH`] in which they arrived.
     ///
     /// # Errors
     /// When a call fails or is refused.
@@ -110,8 +127,11 @@ impl<P: Protocol> Generator<P> {
         &mut self,
         per_second: f64,
         time: Duration,
-    ) -> anyhow::Result<Histogram<u64>> {
-        let mut waits = wait_histogram()?;
+        watch: Watch,
+    ) -> anyhow::Result<Vec<Histogram<u64>>> {
+        let stretches = time.as_nanos().div_ceil(STRETCH.as_nanos()).max(1);
+        let mut waits =
+            (0..stretches).map(|_| wait_histogram()).collect::<anyhow::Result<Vec<_>>>()?;
         let start = self.clock.elapsed();
         let mut arrivals = Arrivals::new(per_second, start, start + time);
         let mut turn = 0;
@@ -126,16 +146,35 @@ impl<P: Protocol> Generator<P> {
             for link in &mut self.links {
                 link.send()?;
             }
-            // Without waiting: the system wakes us too late for the next arrival.
+            if watch == Watch::Dozing {
+                let somebody_can_go = self.next_with_room(turn).is_some();
+                self.doze(arrivals.next().filter(|_| somebody_can_go))?;
+            }
             self.listen(Some(Duration::ZERO))?;
             let now = self.clock.elapsed();
             for reply in &self.replies {
                 let waited = now.saturating_sub(reply.asked).as_nanos();
-                waits.saturating_record(u64::try_from(waited).unwrap_or(u64::MAX));
+                let stretch = reply.asked.saturating_sub(start).as_nanos() / STRETCH.as_nanos();
+                if let Some(waits) = usize::try_from(stretch).ok().and_then(|at| waits.get_mut(at))
+                {
+                    waits.saturating_record(u64::try_from(waited).unwrap_or(u64::MAX));
+                }
             }
             self.check(now)?;
         }
         Ok(waits)
+    }
+
+    /// Sleeps until there is news, or until the next caller arrives.
+    fn doze(&self, next: Option<Duration>) -> anyhow::Result<()> {
+        let now = self.clock.elapsed();
+        let wait = next.map_or(SILENCE_MAX, |next| next.saturating_sub(now));
+        let wait = Timespec::try_from(wait)?;
+        let mut news = [PollFd::new(self.poll.registry(), PollFlags::IN)];
+        match poll(&mut news, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn in_flight(&self) -> usize {
@@ -213,10 +252,15 @@ mod tests {
     #[test]
     fn callers_that_arrive_are_all_answered() {
         let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
-        let waits = generator.arrive(10_000.0, Duration::from_millis(100)).unwrap();
-        assert!((800..1_200).contains(&waits.len()), "{}", waits.len());
-        assert!(waits.min() > 0);
-        assert_eq!(generator.in_flight(), 0);
+        for watch in [Watch::Always, Watch::Dozing] {
+            let time = Duration::from_millis(150);
+            let waits = generator.arrive(10_000.0, time, watch).unwrap();
+            let [all, half] = &waits[..] else { panic!("{} stretches", waits.len()) };
+            assert!((800..1_200).contains(&all.len()), "{}", all.len());
+            assert!((350..650).contains(&half.len()), "{}", half.len());
+            assert!(all.min() > 0);
+            assert_eq!(generator.in_flight(), 0);
+        }
     }
 
     #[test]

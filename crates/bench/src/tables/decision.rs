@@ -1,7 +1,7 @@
 //! One decision by one limit, for keys that exist.
 
 use crate::contestant::{
-    Contestant, Governor, Name, Nobody, Ours, Terms, Throttlecrab, ensure_holds,
+    Contestant, Governor, Least, Name, Nobody, Ours, Terms, Throttlecrab, ensure_holds,
 };
 use crate::goal::Goal;
 use crate::keys::{Draw, KEY_BYTES, KeyBuffer, KeySequence};
@@ -60,6 +60,7 @@ const OURS: usize = 0;
 const GOVERNOR: usize = 1;
 const THROTTLECRAB: usize = 2;
 const NOBODY: usize = 3;
+const LEAST: usize = 4;
 
 pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     let columns = [
@@ -69,6 +70,8 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         "governor ns",
         "throttlecrab ns",
         "making the key ns",
+        "the least ns",
+        "the least / governor",
         "tidegate / governor",
         "goal",
     ];
@@ -78,7 +81,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         let ours = Ours::new(case.terms)?;
         let governor = Governor::new(case.terms)?;
         let throttlecrab = Throttlecrab::new(case.terms);
-        let nobody = Nobody(case.terms);
+        let (nobody, least) = (Nobody(case.terms), Least::new(case.terms));
         for contestant in [&ours as &dyn Contestant, &governor, &throttlecrab] {
             insert_all(contestant, case);
         }
@@ -95,6 +98,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
                 Entrant::keyed(Name::Governor.to_string(), &governor, &sequence),
                 Entrant::keyed(Name::Throttlecrab.to_string(), &throttlecrab, &sequence),
                 Entrant::keyed("nobody", &nobody, &sequence),
+                Entrant::keyed("the least", &least, &sequence),
             ];
             let race = Race::run(&entrants, plan)?;
             let ratio = race.ratio(OURS, GOVERNOR);
@@ -105,6 +109,8 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
                 ns(race.nanos(GOVERNOR)),
                 ns(race.nanos(THROTTLECRAB)),
                 ns(race.nanos(NOBODY)),
+                ns(race.nanos(LEAST)),
+                format!("{:.2}", race.ratio(LEAST, GOVERNOR).median),
                 ratio.to_string(),
                 goal.judge(ratio.median),
             ]);
@@ -114,7 +120,8 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     }
     table.note(
         "Nanoseconds per decision and thread, reading the clock and making the key included. \
-         Ratios: median and quartiles of the rounds.",
+         Ratios: median and quartiles of the rounds. The least: clock, fingerprint and one \
+         of 256 words written under its lock, with nothing looked up and nothing decided.",
     );
     Ok(table)
 }

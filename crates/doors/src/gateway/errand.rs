@@ -215,13 +215,13 @@ where
         let Some(group) = self.upstreams.get(route.upstreams) else {
             return stay.fault(Fault::UpstreamUnreachable);
         };
-        let Outgoing { request, fitting, upgrade } = &mut outgoing;
-        let (mut answer, lease) = match group.send(request, &errand, fitting).await {
-            Ok(sent) => sent,
-            Err(error) => {
-                tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
-                return stay.fault(fault_of(&error));
-            }
+        let Outgoing { exchange, fitting, upgrade } = &mut outgoing;
+        if let Err(error) = group.send(exchange, &errand, fitting).await {
+            tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
+            return stay.fault(fault_of(&error));
+        }
+        let Some((mut answer, lease)) = exchange.answered.take() else {
+            return stay.fault(Fault::UpstreamBroken);
         };
         stay.charge_as_told(answer.headers_mut());
         stay.answers(answer.status(), lease);

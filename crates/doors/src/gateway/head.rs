@@ -46,13 +46,18 @@ impl Target {
     }
 }
 
-/// Looks at a head, and puts its target into origin form.
-pub(super) fn examine(head: &mut Parts, settings: &HeadSettings) -> Result<Examined, Fault> {
+/// Looks at a head, and puts its target into origin form. `known` is a host that was found to be
+/// sound before: connections seldom ask for another.
+pub(super) fn examine(
+    head: &mut Parts,
+    settings: &HeadSettings,
+    known: Option<&Authority>,
+) -> Result<Examined, Fault> {
     check_framing(head)?;
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Err(Fault::MethodNotAllowed);
     }
-    let authority = authority(head)?;
+    let authority = authority(head, known)?;
     if head.uri.path() == "*" {
         let asks = head.method == Method::OPTIONS;
         return if asks { Ok(Examined::Capabilities) } else { Err(Fault::BadTarget) };
@@ -107,7 +112,7 @@ fn check_framing(head: &Parts) -> Result<(), Fault> {
 }
 
 /// The one host that the request is for.
-fn authority(head: &Parts) -> Result<Option<Authority>, Fault> {
+fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority>, Fault> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next();
     if hosts.next().is_some() {
@@ -115,6 +120,7 @@ fn authority(head: &Parts) -> Result<Option<Authority>, Fault> {
     }
     let named = match host {
         Some(host) if host.is_empty() => None,
+        Some(host) if known.is_some_and(|known| host == known.as_str()) => known.cloned(),
         Some(host) => Some(Authority::try_from(host.as_bytes()).map_err(|_| Fault::BadHost)?),
         None => None,
     };

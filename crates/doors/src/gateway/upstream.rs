@@ -63,6 +63,22 @@ pub(super) struct Errand<'r> {
     pub(super) progress: Option<&'r Arc<Progress>>,
 }
 
+/// A request, and what comes back. Both have a place of their own: they are large, and futures
+/// move what they are given and what they return.
+pub(super) struct Exchange {
+    /// Taken when it leaves.
+    pub(super) request: Option<Request<RequestBody>>,
+    /// The answer, and the connection that its body comes over.
+    pub(super) answered: Option<(Response<Incoming>, Lease)>,
+}
+
+impl Exchange {
+    /// A request without an answer.
+    pub(super) const fn of(request: Request<RequestBody>) -> Self {
+        Exchange { request: Some(request), answered: None }
+    }
+}
+
 /// What makes a request fit for the connection that it goes over.
 pub(super) trait Dress {
     /// Fits the request to a host and a version of HTTP. May be called again for another.
@@ -118,15 +134,14 @@ impl Upstreams {
         self.settings.timeouts
     }
 
-    /// Sends a request, and waits for the head of the answer. The request is taken from its
-    /// place when it leaves.
+    /// Sends a request, and waits for the head of the answer.
     pub(super) async fn send(
         &self,
-        request: &mut Option<Request<RequestBody>>,
+        exchange: &mut Exchange,
         errand: &Errand<'_>,
         dress: &impl Dress,
-    ) -> Result<(Response<Incoming>, Lease), SendError> {
-        let sending = std::pin::pin!(self.attempt(request, errand.timeouts, dress));
+    ) -> Result<(), SendError> {
+        let sending = std::pin::pin!(self.attempt(exchange, errand.timeouts, dress));
         let first = Instant::now() + errand.timeouts.first_byte;
         let timer = std::pin::pin!(sleep_until(first.min(errand.end.unwrap_or(first))));
         let sent = patiently(sending, timer, errand).await;
@@ -140,10 +155,11 @@ impl Upstreams {
 
     async fn attempt(
         &self,
-        request: &mut Option<Request<RequestBody>>,
+        exchange: &mut Exchange,
         timeouts: &Timeouts,
         dress: &impl Dress,
-    ) -> Result<(Response<Incoming>, Lease), SendError> {
+    ) -> Result<(), SendError> {
+        let Exchange { request, answered } = exchange;
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         let mut stale = 0;
         loop {
@@ -168,19 +184,15 @@ impl Upstreams {
             match lease.send(request).await {
                 Ok(answer) => {
                     host.answered(answer.status());
-                    return Ok((answer, lease));
+                    *answered = Some((answer, lease));
+                    return Ok(());
                 }
-                Err(mut error) => match error.take_message() {
-                    // It was gone before anything was written.
-                    Some(unsent) if stale <= STALE_MAX => {
-                        stale += 1;
-                        *request = Some(unsent);
-                    }
-                    _ => {
-                        host.failed(Instant::now());
-                        return Err(SendError::Broken(error.into_error()));
-                    }
-                },
+                // It was gone before anything was written.
+                Err(_) if request.is_some() && stale <= STALE_MAX => stale += 1,
+                Err(error) => {
+                    host.failed(Instant::now());
+                    return Err(SendError::Broken(error));
+                }
             }
         }
     }
@@ -217,11 +229,11 @@ impl Upstreams {
 }
 
 /// Waits for an answer for as long as its body is coming, and a while longer.
-async fn patiently<T>(
-    mut sending: std::pin::Pin<&mut impl Future<Output = Result<T, SendError>>>,
+async fn patiently(
+    mut sending: std::pin::Pin<&mut impl Future<Output = Result<(), SendError>>>,
     mut timer: std::pin::Pin<&mut tokio::time::Sleep>,
     errand: &Errand<'_>,
-) -> Result<T, SendError> {
+) -> Result<(), SendError> {
     loop {
         tokio::select! {
             biased;

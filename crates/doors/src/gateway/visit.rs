@@ -91,7 +91,7 @@ where
         let record = self.log.as_ref().and_then(|log| log.record(head, client, began));
         let mut passport =
             Passport { asker: Asker::of(head), place: self.routes.len(), began, client, record };
-        let target = match examine(head, &self.settings.head) {
+        let target = match examine(head, &self.settings.head, hop.host()) {
             Ok(Examined::Sound(target)) => target,
             Ok(Examined::Capabilities) => {
                 let answer = answers::capabilities();

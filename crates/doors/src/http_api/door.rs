@@ -194,7 +194,7 @@ where
         let request = asked.request(&descriptors);
         let (verdict, held) = match verb {
             Verb::Check => {
-                let (verdict, permit) = self.engine.admit(&request).await;
+                let (verdict, permit) = self.engine.lend(&request).await;
                 (verdict, HeldSlots::of(permit))
             }
             _ => (self.engine.apply(verb, &request).await, None),

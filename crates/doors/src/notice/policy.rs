@@ -62,7 +62,7 @@ impl<'v> Policy<'v> {
     /// The window of the quota in whole seconds, rounded up; none when it is
     /// under a second, or when the limit has no window.
     pub fn window_seconds(&self) -> Option<u64> {
-        let period = self.algorithm().period();
+        let period = self.period();
         (!self.is_concurrency() && period >= Nanos::from_secs(1)).then(|| period.as_secs_ceil())
     }
 
@@ -108,8 +108,13 @@ impl<'v> Policy<'v> {
         usize::try_from(self.ruling.descriptor).unwrap_or(usize::MAX)
     }
 
+    /// The time that the quota is for.
+    pub(crate) fn period(&self) -> Nanos {
+        self.algorithm().period()
+    }
+
     /// Identifies the limit within its verdict.
-    pub(super) const fn limit_id(&self) -> usize {
+    pub(crate) const fn limit_id(&self) -> usize {
         self.limit.id.index()
     }
 
@@ -142,7 +147,7 @@ impl fmt::Display for Policy<'_> {
         if self.is_concurrency() {
             f.write_str(" at once")
         } else {
-            write!(f, " per {}", self.algorithm().period())
+            write!(f, " per {}", self.period())
         }
     }
 }
@@ -159,6 +164,16 @@ pub struct PolicyName<'v> {
 }
 
 impl<'v> PolicyName<'v> {
+    /// The name as it is written, whatever is shown of it.
+    pub(crate) const fn text(&self) -> &'v str {
+        self.text
+    }
+
+    /// Which of the rule's limits it is, if it is called by its rule.
+    pub(crate) const fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
     /// The characters, printable ASCII all of them, without the number.
     pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> + use<'v> {
         let printable = |text: char| {

@@ -1,10 +1,13 @@
 //! Slots in flight, held between two requests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 use tidegate_doors::HttpApiSettings;
-use tidegate_engine::Nanos;
+use tidegate_engine::{CounterStore, Engine, ManualClock, MemoryStore, Nanos, Period};
+use tidegate_stores::{Answers, Batch, StoreError};
 
-use crate::bench::{Bench, asking};
+use crate::bench::{Bench, RULES, START, asking, parts, rules};
 
 async fn take(bench: &Bench, job: &str) -> Option<String> {
     let answer = bench.post("/v1/check", &asking("job", job)).await.json();
@@ -96,4 +99,43 @@ async fn every_request_of_a_batch_has_its_own_permit() {
     let permits: Vec<Option<&str>> =
         answer["answers"].as_array().unwrap().iter().map(|one| one["permit"].as_str()).collect();
     assert!(matches!(permits[..], [Some(one), None, Some(other)] if one != other), "{permits:?}");
+}
+
+/// A store whose slots could be kept alive.
+struct Leasing {
+    counters: MemoryStore,
+    leased: AtomicUsize,
+}
+
+impl CounterStore for Leasing {
+    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        let leased = batch.checks.iter().filter(|check| check.lease.is_some()).count();
+        self.leased.fetch_add(leased, Ordering::Relaxed);
+        self.counters.apply(batch, answers).await
+    }
+
+    fn slot_lease(&self) -> Option<Period> {
+        Some(Period::SECOND)
+    }
+
+    fn hold(&self, batch: &Batch<'_>) {
+        self.leased.fetch_add(batch.checks.len(), Ordering::Relaxed);
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.counters.give_back(batch);
+    }
+}
+
+#[tokio::test]
+async fn slots_of_callers_outside_have_their_time_to_live_and_nobody_renews_them() {
+    let counters = MemoryStore::new(Default::default()).unwrap();
+    let store = Leasing { counters, leased: AtomicUsize::new(0) };
+    let engine = Engine::new(store, ManualClock::at(START)).with_rules(rules(RULES));
+    let bench = Bench::over(engine, parts(HttpApiSettings::default()));
+    let answer = bench.post("/v1/check", &asking("job", "a")).await;
+    assert!(answer.json()["permit"].is_string());
+    assert_eq!(bench.engine.store().leased.load(Ordering::Relaxed), 0);
+    bench.engine.clock().advance(Nanos::from_secs(59));
+    assert_eq!(bench.post("/v1/check", &asking("job", "a")).await.status, 429);
 }

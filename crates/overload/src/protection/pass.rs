@@ -83,7 +83,7 @@ impl<C: Clock> Pass<C> {
             work.latencies[work.category.rank()].take_in(&LATENCY_BUCKETS, now.since(work.since));
         }
         if let Some(slot) = self.slot.take() {
-            slot.finish(ending);
+            slot.finish_at(now, ending);
         }
     }
 }

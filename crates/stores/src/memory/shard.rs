@@ -131,6 +131,16 @@ impl Shard {
         }
     }
 
+    /// A known key's state on the shelf, to be changed where it is. It must not come to take
+    /// more memory, which nobody would count.
+    pub(super) fn shelved(&mut self, key: Fingerprint) -> Option<&mut State> {
+        let slot = self.find(key)?;
+        match self.slots[slot].packed() {
+            Packed::Small(_) => None,
+            Packed::Shelved(place) => self.shelf.as_mut()?.state(place),
+        }
+    }
+
     /// Takes a key's state to work on. [`Shard::keep`] gives it back.
     #[inline]
     pub(super) fn load(&mut self, key: Fingerprint) -> Loaded {

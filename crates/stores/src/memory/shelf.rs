@@ -51,6 +51,11 @@ impl Shelf {
         state.is_some_and(|state| state.idle_at() <= now)
     }
 
+    /// A state where it is.
+    pub(super) fn state(&mut self, place: u32) -> Option<&mut State> {
+        self.states.get_mut(place as usize)?.as_mut()
+    }
+
     /// Takes a state to work on; the place stays reserved until [`Shelf::put_back`] or [`Shelf::free`].
     pub(super) fn lend(&mut self, place: u32) -> State {
         let state = self.states.get_mut(place as usize).and_then(Option::take).unwrap_or_default();

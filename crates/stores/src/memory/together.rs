@@ -15,7 +15,7 @@ use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb,
 use crate::fingerprint::Fingerprint;
 
 /// Checks that are decided in place at the most; longer requests take the general way.
-const IN_PLACE_MAX: usize = 4;
+pub(super) const IN_PLACE_MAX: usize = 4;
 
 impl MemoryStore {
     /// Several known keys, all in their slots. Those of one shard are decided
@@ -194,7 +194,7 @@ pub(super) fn uncharged(
 
 /// Whether a key stands twice.
 #[inline]
-fn has_twins(checks: &[Check<'_>]) -> bool {
+pub(super) fn has_twins(checks: &[Check<'_>]) -> bool {
     checks.iter().enumerate().any(|(at, check)| {
         checks[..at].iter().any(|other| other.key.fingerprint == check.key.fingerprint)
     })

@@ -86,6 +86,11 @@ fn algorithm(from: &Algorithm, soft: Option<Soft>) -> Option<Algorithm> {
     Some(algorithm)
 }
 
+/// The lease of a slot as Redis can keep it.
+pub(crate) fn kept_lease(lease: Period) -> Period {
+    whole(lease.as_nanos())
+}
+
 /// The next period of whole microseconds, or the longest.
 fn whole(nanos: u64) -> Period {
     let nanos = nanos.div_ceil(MICRO).saturating_mul(MICRO);

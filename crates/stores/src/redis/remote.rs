@@ -21,8 +21,6 @@ const PARCEL_CHECKS_MAX: usize = 64;
 const REGISTER: u64 = 0x7465_6761_7465_6e6f;
 /// Slots that are renewed at once.
 const RENEWALS_MAX: usize = 64;
-/// How long a renewal may take: slots are renewed long before they end.
-const RENEW_WITHIN: Duration = Duration::from_millis(500);
 
 impl Remote for RedisStore {
     fn there(&self, here: Timestamp) -> Timestamp {
@@ -125,15 +123,15 @@ impl RedisStore {
 
     /// Renews slots; takes them again if they are gone and there is room.
     async fn keep(&self, held: &Held, now: Timestamp) {
-        let check = held.check();
-        match self.renew(&check, now, Some(RENEW_WITHIN)).await {
+        let (check, within) = (held.check(), held.renew_within().max(self.deadline));
+        match self.renew(&check, now, Some(within)).await {
             Ok(true) => self.held.renewed(held, now),
             Ok(false) if self.held.is_held(held) => {
-                let taken = self.one(Verb::Check, check, now, RENEW_WITHIN).await;
+                let taken = self.one(Verb::Check, check, now, within).await;
                 match taken {
                     Ok(answer) if answer.decision.is_admitted() => self.held.renewed(held, now),
                     Ok(_) => self.held.lost(held),
-                    // Tried again at the next beat.
+                    // Tried again after a while.
                     Err(_) => {}
                 }
             }

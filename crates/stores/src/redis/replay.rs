@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
 
 use super::codec::{Order, told_state};
-use super::kept::COUNT_MAX;
+use super::kept::{COUNT_MAX, kept_lease};
 use crate::batch::{Check, Role, passes};
 use crate::fingerprint::Fingerprint;
 
@@ -186,7 +186,8 @@ impl<'a> Replay<'a> {
 
     fn ask(&self, at: usize) -> Ask {
         let check = &self.checks[at];
-        Ask { cost: check.cost.min(COUNT_MAX), now: self.now, holder: check.holder }
+        let (cost, lease) = (check.cost.min(COUNT_MAX), check.lease.map(kept_lease));
+        Ask { cost, now: self.now, holder: check.holder, lease }
     }
 
     fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {

@@ -21,6 +21,13 @@ const DEADLINE: Duration = Duration::from_millis(10);
 /// loaded script; also how long one may be silent before it is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// For how long slots are taken that this process renews: so late, and no later,
+/// they come back when it is killed.
+const SLOT_LEASE: Duration = Duration::from_secs(10);
+
+/// Slots are looked after ten times a second, and are due at a third of their lease.
+const SLOT_LEASE_MIN: Duration = Duration::from_millis(300);
+
 /// How many checks may wait in this process. At 100,000 a second that is more
 /// than ten deadlines of 10 ms hold, and it costs a few megabytes.
 const QUEUE: usize = 16_384;
@@ -58,6 +65,9 @@ pub struct RedisSettings {
     pub deadline: Duration,
     /// How long a connection may take to be made, or be silent. Default 1 s.
     pub connect_timeout: Duration,
+    /// For how long slots of concurrency limits are taken that this process
+    /// holds and renews, unless their time to live is shorter. Default 10 s.
+    pub slot_lease: Duration,
     /// How many checks may wait in this process. Default 16,384.
     pub queue: usize,
 }
@@ -131,6 +141,7 @@ impl RedisSettings {
             connections: 1,
             deadline: DEADLINE,
             connect_timeout: CONNECT_TIMEOUT,
+            slot_lease: SLOT_LEASE,
             queue: QUEUE,
         }
     }
@@ -157,6 +168,7 @@ impl RedisSettings {
     /// | `name_check` | `on`, or `off` to accept certificates for other names |
     /// | `connections` | connections to each server |
     /// | `deadline`, `connect_timeout` | as `10ms`, `1s` |
+    /// | `slot_lease` | for how long slots are taken that this process renews, as `10s` |
     /// | `queue` | how many checks may wait |
     ///
     /// # Errors
@@ -198,6 +210,9 @@ impl RedisSettings {
         }
         if self.deadline > WAIT_MAX || self.connect_timeout > WAIT_MAX || self.queue > QUEUE_MAX {
             return wrong("deadline and connect_timeout are at most 1h, queue 1000000");
+        }
+        if !(SLOT_LEASE_MIN..=WAIT_MAX).contains(&self.slot_lease) {
+            return wrong("slot_lease goes from 300ms to 1h");
         }
         let identity = self.tls.as_ref().and_then(|tls| tls.identity.as_ref());
         if identity

@@ -219,6 +219,10 @@ impl CounterStore for UpstreamStore {
         Ok(())
     }
 
+    fn slot_lease(&self) -> Option<Period> {
+        self.store.slot_lease()
+    }
+
     fn hold(&self, batch: &Batch<'_>) {
         self.store.hold(batch);
     }

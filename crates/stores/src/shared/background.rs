@@ -23,8 +23,9 @@ use crate::counter_store::StoreError;
 
 /// How often leases are looked after.
 const RENEW_BEAT: Duration = Duration::from_millis(10);
-/// How often slots that somebody holds are looked after.
-const HELD_BEAT: Duration = Duration::from_secs(1);
+/// How often slots that somebody holds are looked after: a third of the
+/// shortest lease that a store may have. A beat costs what is due at it.
+const HELD_BEAT: Duration = Duration::from_millis(100);
 /// In how many beats every lease is looked at for units to give back.
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch to the remote: a few milliseconds of its time.

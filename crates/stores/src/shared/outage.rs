@@ -3,7 +3,8 @@
 //! This node enforces its part of each limit, going on from its part of what
 //! was last known, and notes what it admitted. When the remote is back, that is
 //! charged there once, as far as it still counts: whole windows that passed
-//! meanwhile are not brought back.
+//! meanwhile are not brought back. Slots that are taken here keep their time
+//! to live, on a lease or not: they end with this process, and nobody renews them.
 //!
 //! Places are bounded. Keys beyond them are limited by a share that knows
 //! nothing of before, and are not charged afterwards.
@@ -118,7 +119,8 @@ impl Outage {
             }
             None => {
                 let share = share(check.limit, nodes);
-                return self.beyond.act_one(verb, &Check { limit: &share, ..*check }, now);
+                let check = Check { limit: &share, lease: None, ..*check };
+                return self.beyond.act_one(verb, &check, now);
             }
         };
         share.refit(check, nodes);
@@ -133,7 +135,7 @@ impl Outage {
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { cost: check.cost, now, holder: check.holder };
+            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
             share.owed = share.owed.saturating_sub(check.cost);
         }
@@ -143,7 +145,7 @@ impl Outage {
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { cost: check.cost, now, holder: check.holder };
+            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
         }
     }
@@ -236,7 +238,7 @@ impl Share {
         now: Timestamp,
         afterwards: Afterwards,
     ) -> Decision {
-        let ask = Ask { cost: check.cost, now, holder: check.holder };
+        let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
         let (share, state) = (&self.share, &mut self.state);
         let decision = match verb {
             Verb::Check => share.check(state, ask),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use tidegate_algorithms::Timestamp;
+use tidegate_algorithms::{Period, Timestamp};
 
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
@@ -107,7 +107,7 @@ pub trait Remote: CounterStore + Send + Sync {
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
-    /// Lets slots live on that somebody still holds. Called once a second.
+    /// Lets slots live on that somebody still holds. Called ten times a second.
     fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
         let _ = now;
         async {}
@@ -132,6 +132,10 @@ impl<S: CounterStore> CounterStore for Arc<S> {
         answers: &mut Answers,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         (**self).apply(batch, answers)
+    }
+
+    fn slot_lease(&self) -> Option<Period> {
+        (**self).slot_lease()
     }
 
     fn hold(&self, batch: &Batch<'_>) {

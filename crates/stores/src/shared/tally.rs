@@ -57,7 +57,7 @@ impl Tallies {
     #[inline]
     pub(crate) fn check(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
         self.with(check, |tally| {
-            let ask = Ask { cost: check.cost, now, holder: check.holder };
+            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
             let decision = check.limit.check(&mut tally.state, ask);
             tally.charged(decision.taken);
             decision

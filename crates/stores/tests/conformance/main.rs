@@ -74,6 +74,16 @@ macro_rules! conformance {
             }
 
             #[tokio::test]
+            async fn a_slot_on_a_lease_comes_back_when_that_is_over() {
+                vectors::a_slot_on_a_lease_comes_back_when_that_is_over(&super::$store()).await;
+            }
+
+            #[tokio::test]
+            async fn what_a_holder_has_lives_on_with_what_it_takes_more() {
+                vectors::what_a_holder_has_lives_on_with_what_it_takes_more(&super::$store()).await;
+            }
+
+            #[tokio::test]
             async fn a_batch_of_nothing_answers_nothing() {
                 vectors::a_batch_of_nothing_answers_nothing(&super::$store()).await;
             }
@@ -121,6 +131,8 @@ macro_rules! shared_conformance {
                 vectors::a_key_that_stands_twice_is_charged_twice(&store()).await;
                 vectors::reset_forgets_one_key_only(&store()).await;
                 vectors::a_slot_comes_back_once_however_often_it_is_given_back(&store()).await;
+                vectors::a_slot_on_a_lease_comes_back_when_that_is_over(&store()).await;
+                vectors::what_a_holder_has_lives_on_with_what_it_takes_more(&store()).await;
                 vectors::a_batch_of_nothing_answers_nothing(&store()).await;
             }
         }

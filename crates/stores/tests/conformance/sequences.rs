@@ -1,5 +1,7 @@
 //! Random requests on a few keys, on a clock that goes forward.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -23,7 +25,7 @@ struct Step {
     charge: Charge,
     /// Milliseconds to turn the clock by.
     turn: u64,
-    checks: Vec<(usize, usize, u64, u64, Role)>,
+    checks: Vec<(usize, usize, u64, u64, Role, Option<u64>)>,
 }
 
 fn limits() -> Vec<Limit> {
@@ -104,9 +106,14 @@ fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
         1 => Just(Role::Alternative),
         1 => Just(Role::Observed),
     ];
-    let check = (0..limits, 0..mix.keys, 0..=mix.cost_max, 0..mix.holders, role);
+    let check = (0..limits, 0..mix.keys, 0..=mix.cost_max, 0..mix.holders, role, lease());
     (verb, charge, turn, prop::collection::vec(check, 1..5))
         .prop_map(|(verb, charge, turn, checks)| Step { verb, charge, turn, checks })
+}
+
+/// Milliseconds: shorter than slots live, as long, and longer.
+fn lease() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![4 => Just(None), 4 => (1..1_000_u64).prop_map(Some), 1 => Just(Some(1_000)), 1 => Just(Some(5_000))]
 }
 
 /// Sends the same random requests to a store and to the model.
@@ -149,12 +156,15 @@ async fn equal<S: CounterStore>(
             let checks: Vec<Check<'_>> = step
                 .checks
                 .iter()
-                .map(|(limit, key, cost, holder, role)| {
+                .map(|(limit, key, cost, holder, role, lease)| {
                     let group = *limit as u64;
                     let fingerprint = base.under(group * 2 + *key as u64);
                     let key = Key { fingerprint, group };
                     let holder = Holder(*holder);
-                    Check { holder, role: *role, ..Check::new(key, &limits[*limit], *cost) }
+                    let lease = lease.map(Duration::from_millis);
+                    let lease = lease.map(|lease| Period::new(lease).expect("in range"));
+                    let check = Check::new(key, &limits[*limit], *cost);
+                    Check { holder, role: *role, lease, ..check }
                 })
                 .collect();
             let now = Timestamp::from_nanos(now * 1_000_000);

@@ -1,6 +1,10 @@
 //! Single requests with the answers written out.
 
-use tidegate_algorithms::{Concurrency, FixedWindow, Holder, Limit, Period, Timestamp, Window};
+use std::time::Duration;
+
+use tidegate_algorithms::{
+    Concurrency, Decision, FixedWindow, Holder, Limit, Nanos, Period, Retry, Timestamp, Window,
+};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Fingerprinter, Key, Role, Verb,
 };
@@ -36,6 +40,24 @@ async fn remaining(store: &impl CounterStore, check: &Check<'_>) -> u64 {
     let batch = Batch::new(Verb::Peek, charge, NOW, &checks);
     store.apply(&batch, &mut answers).await.expect("the store answers");
     answers[0].decision.remaining
+}
+
+/// What checks are told so many seconds later.
+async fn told(
+    store: &impl CounterStore,
+    verb: Verb,
+    seconds: u64,
+    checks: &[Check<'_>],
+) -> Vec<Decision> {
+    let mut answers = Answers::new();
+    let now = NOW.after(Nanos::from_secs(seconds));
+    let batch = Batch::new(verb, Charge::AllOrNothing, now, checks);
+    store.apply(&batch, &mut answers).await.expect("the store answers");
+    answers.iter().map(|answer| answer.decision).collect()
+}
+
+fn seconds(seconds: u64) -> Period {
+    Period::new(Duration::from_secs(seconds)).expect("in range")
 }
 
 pub(crate) async fn a_refusal_charges_nobody(store: &impl CounterStore) {
@@ -118,6 +140,42 @@ pub(crate) async fn a_slot_comes_back_once_however_often_it_is_given_back(
         apply(store, Verb::Refund, charge, &[slot]).await;
     }
     assert_eq!(remaining(store, &slot).await, 1);
+}
+
+pub(crate) async fn a_slot_on_a_lease_comes_back_when_that_is_over(store: &impl CounterStore) {
+    let limit = Limit::new(Concurrency::new(4, Period::MINUTE).expect("small"));
+    let slot = check("leases", &limit, Role::Required);
+    let leases = [None, Some(seconds(10)), Some(Period::MINUTE), Some(Period::HOUR)];
+    for (lease, holder) in leases.into_iter().zip(1..) {
+        let taken = Check { lease, holder: Holder(holder), ..slot };
+        let decision = told(store, Verb::Check, 0, &[taken]).await[0];
+        assert_eq!((decision.taken, decision.reset_after), (1, Nanos::from_secs(60)), "{lease:?}");
+    }
+    let more = Check { holder: Holder(9), ..slot };
+    let refused = told(store, Verb::Check, 0, &[more]).await[0];
+    assert_eq!(refused.retry, Retry::After(Nanos::from_secs(10)));
+    for (at, left) in [(9, 0), (10, 1), (59, 1), (60, 4)] {
+        let seen = told(store, Verb::Peek, at, &[slot]).await[0];
+        assert_eq!(seen.remaining, left, "after {at} seconds");
+    }
+}
+
+/// One holder takes more, and another check of the same request waits for those of others.
+pub(crate) async fn what_a_holder_has_lives_on_with_what_it_takes_more(store: &impl CounterStore) {
+    let limit = Limit::new(Concurrency::new(10, Period::MINUTE).expect("small"));
+    let slot = check("more", &limit, Role::Required);
+    for (holder, cost) in [(1, 5), (2, 3), (3, 1)] {
+        let taken = Check { holder: Holder(holder), cost, ..slot };
+        assert!(told(store, Verb::Check, holder, &[taken]).await[0].is_admitted());
+    }
+    for lease in [None, Some(seconds(2)), Some(seconds(58))] {
+        let more = [Check { lease, ..slot }, Check { holder: Holder(4), ..slot }];
+        let decisions = told(store, Verb::Check, 4, &more).await;
+        assert!(decisions[0].is_admitted() && !decisions[1].is_admitted());
+        // Those of the first holder expire at 61, unless they move to the end.
+        let first = if lease == Some(seconds(2)) { 61 } else { 62 };
+        assert_eq!(decisions[1].retry, Retry::After(Nanos::from_secs(first - 4)), "{lease:?}");
+    }
 }
 
 pub(crate) async fn a_batch_of_nothing_answers_nothing(store: &impl CounterStore) {

@@ -322,6 +322,24 @@ async fn slots_taken_in_an_outage_are_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slot_taken_in_an_outage_keeps_its_time_to_live_whatever_its_lease() {
+    let world = World::new();
+    let node = world.node(1);
+    let limit = Limit::new(Concurrency::new(1, Period::MINUTE).unwrap());
+    cut(&node, Condition::Refusing).await;
+    let held = |holder| Check {
+        holder: Holder(holder),
+        lease: Some(Period::SECOND),
+        ..local("a", &limit)
+    };
+    assert!(node.admits(held(1)).await);
+    pass(59_000).await;
+    assert!(!node.admits(held(2)).await, "nobody renews it here");
+    pass(1_000).await;
+    assert!(node.admits(held(2)).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peek_in_an_outage_charges_nothing() {
     let world = World::new();
     let node = world.node(1);

@@ -169,8 +169,9 @@ impl Fleet {
         self.runtime.block_on(self.nodes[node].send(verb, check))
     }
 
-    /// Takes slots and holds them; says whether there was room.
+    /// Takes slots on a lease and holds them; says whether there was room.
     pub(crate) fn take_slot(&self, node: usize, check: Check<'_>) -> bool {
+        let check = Check { lease: self.nodes[node].store.slot_lease(), ..check };
         let admitted = self.send(node, Verb::Check, check).unwrap().decision.is_admitted();
         if admitted {
             let (node, checks) = (&self.nodes[node], [check]);

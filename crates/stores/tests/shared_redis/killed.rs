@@ -19,8 +19,10 @@ use crate::support::server::Server;
 /// How a process is told to be a node on this server.
 const NODE: &str = "TIDEGATE_TEST_NODE";
 const SLOTS: u64 = 5;
-const SLOTS_TAKEN: u64 = 3;
-const SLOTS_LIVE: Duration = Duration::from_secs(4);
+/// Slots that the node holds and renews, and one that it gives to somebody else.
+const SLOTS_HELD: u64 = 3;
+const SLOTS_LENT: u64 = 1;
+const SLOT_LEASE: &str = "3s";
 /// Units that have to be in the node's hands when it dies.
 const UNITS_HELD: u64 = 5;
 
@@ -29,21 +31,23 @@ fn leased() -> Subject {
 }
 
 fn slots() -> Subject {
-    let limit = Concurrency::new(SLOTS, Period::new(SLOTS_LIVE).unwrap()).unwrap();
+    let limit = Concurrency::new(SLOTS, Period::HOUR).unwrap();
     Subject::new("slots", Limit::new(limit), Consistency::Exact)
 }
 
 /// Takes slots and keeps them, spends units until killed, and says after each
 /// how many were admitted, how many are held, how often slots were renewed.
 fn be_a_node(url: &str) {
-    let mut plan = Plan::new(1, url).unhurried();
+    let mut plan = Plan::new(1, &format!("{url}?slot_lease={SLOT_LEASE}")).unhurried();
     plan.seed = 100;
     plan.settings.nodes_expected = 2;
     let fleet = plan.start_blind();
     let (leased, slots) = (leased(), slots());
-    for number in 0..SLOTS_TAKEN {
+    for number in 0..SLOTS_HELD {
         assert!(fleet.take_slot(0, Check { holder: Holder(100 + number), ..slots.check() }));
     }
+    let lent = Check { cost: SLOTS_LENT, holder: Holder(99), ..slots.check() };
+    assert!(fleet.send(0, Verb::Check, lent).unwrap().decision.is_admitted());
     let mut admitted = 0;
     // Ends by itself when nothing is left, should nobody kill it.
     while fleet.send(0, Verb::Check, leased.check()).unwrap().decision.is_admitted() {
@@ -121,12 +125,15 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     loop {
         let [so_far, held, renewed] = process.next().expect("the node lives");
         (admitted, held_most) = (so_far.max(admitted), held.max(held_most));
-        // Slots have outlived their life by now, because they are held.
-        if held >= UNITS_HELD && renewed >= SLOTS_TAKEN {
+        // Slots have outlived their lease by now, because they are held.
+        if held >= UNITS_HELD && renewed >= 3 * SLOTS_HELD {
             break;
         }
     }
-    assert_eq!(free(&fleet), SLOTS - SLOTS_TAKEN);
+    // A node that the machine kept waiting for a whole lease takes its slots again.
+    eventually("that its slots are held", || {
+        (free(&fleet) == SLOTS - SLOTS_HELD - SLOTS_LENT).then_some(())
+    });
     process.child.kill().unwrap();
     process.child.wait().unwrap();
     let killed = Instant::now();
@@ -144,9 +151,8 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     // What the other held, and one slice that may have been on its way.
     let words = format!("{lost} lost of {held_most}, and {own_lost} here");
     assert!(lost <= 2 * held_most + UNITS_HELD, "{words}");
-    eventually("that its slots are back", || (free(&fleet) == SLOTS).then_some(()));
+    eventually("that its slots are back", || (free(&fleet) == SLOTS - SLOTS_LENT).then_some(()));
     let took = killed.elapsed();
-    println!("a node is killed: {words}, slots back after {took:?}");
-    // Those that nobody renews; the rest is for a busy machine.
-    assert!(took < SLOTS_LIVE + Duration::from_secs(12), "{took:?}");
+    println!("a node is killed: {words}, slots back after {took:?} of a lease of {SLOT_LEASE}");
+    assert_eq!(free(&fleet), SLOTS - SLOTS_LENT, "what nobody renews has its time to live");
 }

@@ -10,7 +10,7 @@ fn described(settings: &RouteSettings, uri: &str, client: &str) -> String {
     problems.finish().unwrap();
     let request = Request::get(uri).header("host", "a").body(()).unwrap();
     let (mut head, ()) = request.into_parts();
-    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default()) else {
+    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
         panic!("{uri} is sound")
     };
     let identity = Identity::default();

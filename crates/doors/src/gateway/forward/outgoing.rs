@@ -18,7 +18,7 @@ use crate::gateway::body::{Gate, GateKey, RequestBody};
 use crate::gateway::head::Target;
 use crate::gateway::route::Route;
 use crate::gateway::settings::HostHeader;
-use crate::gateway::upstream::{Dress, Host};
+use crate::gateway::upstream::{Dress, Exchange, Host};
 
 /// A server that does not say whether it wants a body gets it after so long.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
@@ -28,8 +28,7 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
 /// A request on its way, and what it takes to fit it to a connection.
 pub(in crate::gateway) struct Outgoing {
-    /// Taken when it is sent: a request is large, and what holds it is moved.
-    pub(in crate::gateway) request: Option<Request<RequestBody>>,
+    pub(in crate::gateway) exchange: Exchange,
     pub(in crate::gateway) fitting: Fitting,
     /// The client's side of a tunnel, if it wants one.
     pub(in crate::gateway) upgrade: Option<OnUpgrade>,
@@ -82,7 +81,7 @@ pub(in crate::gateway) fn outgoing(
     if expects {
         (request, fitting.gate) = wait_to_continue(request);
     }
-    Outgoing { request: Some(request), fitting, upgrade: on_upgrade }
+    Outgoing { exchange: Exchange::of(request), fitting, upgrade: on_upgrade }
 }
 
 /// Keeps the body back until the upstream wants it, so that the client is not told to send

@@ -66,6 +66,11 @@ impl Hop {
         }
     }
 
+    /// The first host that was asked for over the connection.
+    pub(in crate::gateway) fn host(&self) -> Option<&Authority> {
+        self.told.get().map(|told| &told.authority)
+    }
+
     /// What is told of a host, written at most once for the first one.
     fn told<'h>(&'h self, authority: &Authority, other: &'h mut Option<Told>) -> &'h Told {
         let told = self.told.get_or_init(|| self.write(authority));
@@ -120,24 +125,25 @@ impl Provenance {
         version: Version,
         authority: Option<&Authority>,
     ) {
-        if !hop.trusted {
-            for name in &CLAIMS {
-                headers.remove(name);
-            }
+        // Most requests say nothing of it, and looking at the names that are there costs less than
+        // looking for those that are not.
+        let mut account = Account { begun: headers.keys().any(tells_origin), headers };
+        if account.begun && !hop.trusted {
+            account.retract();
         }
         let mut other = None;
         let told = authority.map(|authority| hop.told(authority, &mut other));
         if self.x_forwarded {
-            append(headers, X_FORWARDED_FOR, &hop.text);
-            add_missing(headers, X_FORWARDED_PROTO, || HeaderValue::from_static(hop.proto));
+            account.append(X_FORWARDED_FOR, &hop.text);
+            account.add_missing(X_FORWARDED_PROTO, &HeaderValue::from_static(hop.proto));
             if let Some(told) = told {
-                add_missing(headers, X_FORWARDED_HOST, || told.host.clone());
+                account.add_missing(X_FORWARDED_HOST, &told.host);
             }
         }
         if self.forwarded {
             match told {
-                Some(told) => append(headers, FORWARDED, &told.element),
-                None => append(headers, FORWARDED, &element(hop, None)),
+                Some(told) => account.append(FORWARDED, &told.element),
+                None => account.append(FORWARDED, &element(hop, None)),
             }
         }
         if let Some([zero, one, two]) = &self.via {
@@ -146,7 +152,7 @@ impl Provenance {
                 Version::HTTP_10 | Version::HTTP_09 => zero,
                 _ => one,
             };
-            append(headers, VIA, via);
+            account.append(VIA, via);
         }
     }
 }
@@ -163,28 +169,78 @@ fn element(hop: &Hop, authority: Option<&Authority>) -> HeaderValue {
     value.unwrap_or(HeaderValue::from_static("for=unknown"))
 }
 
-/// Adds to a list, in one line with what is there.
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    let Ok(entry) = headers.try_entry(name) else { return };
-    match entry {
-        Entry::Vacant(vacant) => drop(vacant.try_insert(value.clone())),
-        Entry::Occupied(mut occupied) => {
-            let mut line = Vec::new();
-            for part in occupied.iter().chain([value]) {
-                if !line.is_empty() {
-                    line.extend_from_slice(b", ");
+/// Whether a field tells where a request came from.
+fn tells_origin(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "x-forwarded-for"
+            | "x-forwarded-proto"
+            | "x-forwarded-host"
+            | "x-forwarded-port"
+            | "x-real-ip"
+            | "forwarded"
+            | "via"
+    )
+}
+
+/// The account of where a request came from, as it is being written.
+struct Account<'h> {
+    headers: &'h mut HeaderMap,
+    /// Whether anybody has written in it before us.
+    begun: bool,
+}
+
+impl Account<'_> {
+    /// Takes back what a stranger claimed.
+    fn retract(&mut self) {
+        for name in &CLAIMS {
+            self.headers.remove(name);
+        }
+    }
+
+    /// Adds to a list, in one line with what is there.
+    fn append(&mut self, name: HeaderName, value: &HeaderValue) {
+        if !self.begun {
+            return self.put(name, value);
+        }
+        let Ok(entry) = self.headers.try_entry(name) else { return };
+        match entry {
+            Entry::Vacant(vacant) => drop(vacant.try_insert(value.clone())),
+            Entry::Occupied(mut occupied) => {
+                let mut line = Vec::new();
+                for part in occupied.iter().chain([value]) {
+                    if !line.is_empty() {
+                        line.extend_from_slice(b", ");
+                    }
+                    line.extend_from_slice(part.as_bytes());
                 }
-                line.extend_from_slice(part.as_bytes());
-            }
-            if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
-                occupied.insert(line);
+                if let Ok(line) = HeaderValue::from_maybe_shared(Bytes::from(line)) {
+                    occupied.insert(line);
+                }
             }
         }
     }
+
+    /// Adds a field unless it is there.
+    fn add_missing(&mut self, name: HeaderName, value: &HeaderValue) {
+        if !self.begun || !self.headers.contains_key(&name) {
+            self.put(name, value);
+        }
+    }
+
+    /// Adds a field that is not there.
+    fn put(&mut self, name: HeaderName, value: &HeaderValue) {
+        // A request with tens of thousands of fields has no room for more.
+        let _ = self.headers.try_append(name, value.clone());
+    }
 }
 
-fn add_missing(headers: &mut HeaderMap, name: HeaderName, value: impl FnOnce() -> HeaderValue) {
-    if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
-        drop(vacant.try_insert(value()));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_claim_is_overlooked() {
+        assert!(CLAIMS.iter().chain([&VIA]).all(tells_origin));
     }
 }

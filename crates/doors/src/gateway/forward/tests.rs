@@ -47,7 +47,7 @@ fn rewritten(rewrite: &PathRewrite, prefix: &str, uri: &str) -> String {
     let rewrite = Rewrite::of(rewrite, &PathMatch::Prefix(prefix.to_owned())).unwrap();
     let request = Request::get(uri).header("host", "a").body(()).unwrap();
     let (mut head, ()) = request.into_parts();
-    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default()) else {
+    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
         panic!("{uri} is sound")
     };
     rewrite.apply(&head, &target).to_string()

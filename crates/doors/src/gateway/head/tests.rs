@@ -5,7 +5,7 @@ use super::*;
 
 fn examined(request: http::request::Builder) -> Result<(Target, Parts), Fault> {
     let (mut head, ()) = request.body(()).unwrap().into_parts();
-    match examine(&mut head, &HeadSettings::default())? {
+    match examine(&mut head, &HeadSettings::default(), None)? {
         Examined::Sound(target) => Ok((target, head)),
         Examined::Capabilities => panic!("no resource is asked for"),
     }
@@ -97,7 +97,7 @@ fn options_goes_as_far_as_it_may() {
     let options = |left: &str| {
         let request = Request::options("/").header("host", "a").header(MAX_FORWARDS, left);
         let (mut head, ()) = request.body(()).unwrap().into_parts();
-        let examined = examine(&mut head, &HeadSettings::default());
+        let examined = examine(&mut head, &HeadSettings::default(), None);
         (examined.map(|found| matches!(found, Examined::Capabilities)), head)
     };
     assert_eq!(options("0").0, Ok(true));
@@ -121,4 +121,20 @@ proptest! {
         let _ = normalized(&path);
         let _ = path_without_empty_segments(&path);
     }
+}
+
+#[test]
+fn a_host_known_from_before_changes_nothing() {
+    let known = Authority::from_static("shop.example");
+    let asked = |host: &str, known: Option<&Authority>| {
+        let request = http::Request::get("/").header("host", host).body(()).unwrap();
+        match examine(&mut request.into_parts().0, &HeadSettings::default(), known) {
+            Ok(Examined::Sound(target)) => target.authority.map(|host| host.to_string()),
+            _ => None,
+        }
+    };
+    for host in ["shop.example", "SHOP.example", "shop.example:80", "other.example", "a@b", ""] {
+        assert_eq!(asked(host, Some(&known)), asked(host, None), "{host}");
+    }
+    assert_eq!(asked("shop.example", Some(&known)).as_deref(), Some("shop.example"));
 }

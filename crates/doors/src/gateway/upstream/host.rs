@@ -204,15 +204,22 @@ impl Lease {
         }
     }
 
-    /// Sends the request that is there, and waits for the head of the answer.
+    /// Sends the request that is there, and waits for the head of the answer. A request of which
+    /// nothing was written is there again.
     pub(super) async fn send(
         &mut self,
         request: &mut Option<Request<RequestBody>>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        let request = request.take().expect("a request is sent once");
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        let sent = request.take().expect("a request is sent once");
+        let mut unsent = |mut error: TrySendError<Request<RequestBody>>| {
+            *request = error.take_message();
+            error.into_error()
+        };
         match &mut self.line {
-            Some(Line::One(sender)) => sender.try_send_request(request).await,
-            Some(Line::Two(shared)) => shared.sender.try_send_request(request).await,
+            Some(Line::One(sender)) => sender.try_send_request(sent).await.map_err(&mut unsent),
+            Some(Line::Two(shared)) => {
+                shared.sender.try_send_request(sent).await.map_err(&mut unsent)
+            }
             None => unreachable!("a lease has its line until it is dropped"),
         }
     }

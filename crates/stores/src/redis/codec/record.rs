@@ -5,7 +5,7 @@ use tidegate_algorithms::{Algorithm, BucketTerms, Limit, Period, Timestamp, Wind
 use super::bytes::{Body, put};
 use super::request::Order;
 use crate::batch::{Check, Role};
-use crate::redis::kept::{COUNT_MAX, MICRO};
+use crate::redis::kept::{COUNT_MAX, MICRO, kept_lease};
 
 /// Ticks of 2⁻¹⁴ ns in a second.
 const SECOND_TICKS: u128 = 1_000_000_000 << FINEST;
@@ -20,6 +20,7 @@ const ALWAYS_SECONDS: u128 = (1 << 40) - 1;
 
 const SOFT: u8 = 16;
 const COUNTS_REFUSED: u8 = 4;
+const LEASED: u8 = 8;
 
 /// How far before the present a calendar's window is asked about.
 const PROBE: u64 = 60 * 1_000_000_000;
@@ -38,7 +39,9 @@ pub(super) fn put_check(
     let cost = cost_of(order, check, hard);
     let kind = kind(hard) + if limit.soft().is_some() { SOFT } else { 0 };
     let counts = if counts_refused(hard) { COUNTS_REFUSED } else { 0 };
-    body.extend_from_slice(&[kind, role(check.role) + counts]);
+    let lease = lease_of(check, wide);
+    let leased = if lease.is_some() { LEASED } else { 0 };
+    body.extend_from_slice(&[kind, role(check.role) + counts + leased]);
     let asked = Asked { order, cost, soft: limit.soft().is_some() };
     match (hard, wide) {
         (Algorithm::TokenBucket(hard), Algorithm::TokenBucket(wide)) => {
@@ -89,6 +92,9 @@ pub(super) fn put_check(
             put(body, cost, 7);
             put(body, spare(hard.limit(), spent), 4);
             put(body, check.holder.0, 8);
+            if let Some(lease) = lease {
+                put(body, lease.as_nanos() / MICRO, 7);
+            }
             if asked.soft {
                 put(body, asked.room(hard.limit(), ALWAYS_SHORT), 4);
             }
@@ -131,6 +137,12 @@ pub(super) fn cost_of(order: Order, check: &Check<'_>, algorithm: &Algorithm) ->
         (Order::Refund, Algorithm::LeakyBucket(_)) => 0,
         _ => check.cost.min(COUNT_MAX),
     }
+}
+
+/// For how long slots are taken, if that is less than their time to live.
+fn lease_of(check: &Check<'_>, algorithm: &Algorithm) -> Option<Period> {
+    let Algorithm::Concurrency(slots) = algorithm else { return None };
+    check.lease.map(kept_lease).filter(|lease| *lease < slots.time_to_live())
 }
 
 fn put_bucket(body: &mut Body, asked: Asked, hard: BucketTerms, wide: BucketTerms) {

@@ -22,7 +22,7 @@
       local r = { verb = verb }
       local kind, flags
       kind, flags, at = read('>I1I1', body, at)
-      r.soft, r.counts, r.role = kind >= 16, flags >= 4, flags % 4
+      r.soft, r.leased, r.counts, r.role = kind >= 16, flags >= 8, flags % 8 >= 4, flags % 4
       r.kind = kinds[kind % 16]
       at = r.kind.parse(body, at, r.soft, r)
       if r.soft then
@@ -258,7 +258,12 @@
       if r.kind.is_list then
         local list = states[key]
         local brief = admitted[i] and often[key] == 1 and verb ~= VERB.charge
-        local upto = brief and 0 or (list.was and list.was.total or 0) - r.spare
+        local total = list.was and list.was.total or 0
+        local upto = brief and 0 or total - r.spare
+        if list.moved and often[key] > 1 then
+          -- What a holder had goes to another place, wherever that was.
+          upto = total
+        end
         parts[i] = summary(list, upto, r.kind == slots)
       else
         parts[i] = value[key]

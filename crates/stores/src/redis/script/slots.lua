@@ -1,5 +1,6 @@
   -- Concurrency: an entry for each holder, by the instant at which its slots
   -- come free by themselves. A caller without a name has an entry for each time.
+  -- Slots on a lease and slots for the whole time to live lie side by side.
   local slots = { is_list = true }
   kinds[5] = slots
 
@@ -7,6 +8,10 @@
 
   function slots.parse(body, at, soft, r)
     r.lasting_slot, r.room, r.cost, r.spare, r.holder, at = read('>I7I4I7I4c8', body, at)
+    r.lives = r.lasting_slot
+    if r.leased then
+      r.lives, at = read('>I7', body, at)
+    end
     if soft then
       r.hard, at = read('>I4', body, at)
     end
@@ -22,15 +27,22 @@
     local latest = now + r.lasting_slot
     local list = open_list(key, now, count_of)
     if list.last and list.last.score > latest then
-      -- None outlives one that is taken now.
+      -- None outlives one that is taken now for the whole time to live.
       local late = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', latest), '+inf')
       for i = 1, #late do
         call('ZADD', key, latest, late[i])
       end
       list = open_list(key, now, count_of)
     end
-    list.held, list.latest = {}, latest
+    list.held = {}
     return list
+  end
+
+  -- The key lives until its last slot has expired, whoever has that.
+  local function lasts_until(list, expires)
+    if not list.last or list.last.score < expires then
+      list.last = { score = expires }
+    end
   end
 
   slots.fits = log.fits
@@ -49,11 +61,17 @@
       until not list.held[member] and (list.foreign or not call('ZSCORE', list.key, member))
     elseif not list.held[member] and not list.foreign then
       local until_when = tonumber(call('ZSCORE', list.key, member) or 0)
-      list.held[member] = until_when > now and count_of(list, { member = member }) or nil
+      if until_when > now then
+        list.held[member] = { count = count_of(list, { member = member }), expires = until_when }
+        list.moved = true
+      end
     end
-    list.held[member] = math.min(COUNT_MAX, (list.held[member] or 0) + cost)
+    local held = list.held[member] or { count = 0, expires = 0 }
+    held.count = math.min(COUNT_MAX, held.count + cost)
+    held.expires = math.max(held.expires, now + r.lives)
+    list.held[member] = held
     list.total = math.min(COUNT_MAX, list.total + cost)
-    list.last = { score = list.latest }
+    lasts_until(list, held.expires)
   end
 
   local function give_back(list, member, count, left)
@@ -99,9 +117,10 @@
     if until_when <= now then
       return false
     end
-    if until_when < list.latest then
-      call('ZADD', list.key, list.latest, r.holder)
-      list.last = { score = list.latest }
+    local expires = now + r.lives
+    if until_when < expires then
+      call('ZADD', list.key, expires, r.holder)
+      lasts_until(list, expires)
       slots.close(list)
     end
     return true
@@ -119,10 +138,10 @@
       list.first = 1
     end
     close_list(list, 0)
-    for member, count in pairs(list.held) do
-      call('ZADD', list.key, list.latest, member)
-      if count > 1 then
-        call('ZADD', list.key, -1 - count, '#' .. member)
+    for member, held in pairs(list.held) do
+      call('ZADD', list.key, held.expires, member)
+      if held.count > 1 then
+        call('ZADD', list.key, -1 - held.count, '#' .. member)
       end
     end
   end

@@ -92,12 +92,13 @@ fn two_s_mean_tls_and_options_say_how() {
 #[test]
 fn options_set_what_has_a_default() {
     let url = "redis://h?prefix=shop&connections=3&deadline=250us&connect_timeout=2s&queue=9\
-        &user=u&password_file=/run/secret";
+        &slot_lease=3s&user=u&password_file=/run/secret";
     let settings = read(url);
     assert_eq!(settings.prefix, "shop");
     assert_eq!(settings.connections, 3);
     assert_eq!(settings.deadline, Duration::from_micros(250));
     assert_eq!(settings.connect_timeout, Duration::from_secs(2));
+    assert_eq!(settings.slot_lease, Duration::from_secs(3));
     assert_eq!(settings.queue, 9);
     assert_eq!(settings.login.password, Password::File(PathBuf::from("/run/secret")));
 }
@@ -114,6 +115,8 @@ fn what_makes_no_sense_is_said_in_words() {
         ("redis://h?deadline=soon", "deadline is a time"),
         ("redis://h?deadline=0ms", "more than nothing"),
         ("redis://h?deadline=3601s", "at most 1h"),
+        ("redis://h?slot_lease=299ms", "300ms to 1h"),
+        ("redis://h?slot_lease=3601s", "300ms to 1h"),
         ("redis://h?queue=1000001", "1000000"),
         ("redis://h?conections=2", "there is no option \"conections\""),
         ("redis://h?connections=65", "1 to 64"),

@@ -16,7 +16,7 @@ const SENTINEL_PORT: u16 = 26379;
 
 const OPTIONS: &str = "user, password, password_file, sentinel_user, sentinel_password, \
     sentinel_password_file, db, prefix, roots, certificate, key, name_check, connections, \
-    deadline, connect_timeout, queue";
+    deadline, connect_timeout, slot_lease, queue";
 
 type Read<T> = Result<T, RedisSettingsError>;
 
@@ -185,6 +185,7 @@ fn set(settings: &mut RedisSettings, name: &str, value: &str) -> Read<()> {
         "queue" => settings.queue = number("queue", value)?,
         "deadline" => settings.deadline = duration("deadline", value)?,
         "connect_timeout" => settings.connect_timeout = duration("connect_timeout", value)?,
+        "slot_lease" => settings.slot_lease = duration("slot_lease", value)?,
         "roots" | "certificate" | "key" | "name_check" => set_tls(settings, name, value)?,
         other => return wrong(&format!("there is no option {other:?}; there are {OPTIONS}")),
     }

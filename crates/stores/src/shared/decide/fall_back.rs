@@ -33,7 +33,7 @@ impl<R: Remote> SharedStore<R> {
             }
             OnStoreError::Allow => {
                 count(&self.counters.allow);
-                let ask = Ask { cost: check.cost, now, holder: check.holder };
+                let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
                 let decision = unasked(check.limit, ask);
                 let answer = Answer { decision, basis: Basis::Unasked };
                 Ok(Settled { answer, undo: Undo::Nothing })
