@@ -100,11 +100,13 @@ impl HeaderSet {
         Fields(written.map(SmallVec::into_vec).unwrap_or_default())
     }
 
-    /// Puts the fields for a notice on an answer, as [`Fields::add_to`] does.
+    /// Puts the fields for a notice on an answer that has none yet.
     #[cfg(feature = "http-api")]
-    pub(crate) fn add_to(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
-        for (name, value) in self.write(notice, now).into_iter().flat_map(Writer::finish) {
-            add(headers, name, value);
+    pub(crate) fn put_on(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
+        let Some(writer) = self.write(notice, now) else { return };
+        for (name, value) in writer.finish() {
+            // There is room: these are all.
+            let _ = headers.try_insert(name, value);
         }
     }
 

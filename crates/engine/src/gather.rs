@@ -61,6 +61,11 @@ pub(crate) fn gather<'s>(
         tidegate_rules::Charge::Always => Charge::Always,
     };
     gathered.deadline = domain.store_deadline();
+    // One limit for each is common; growing step by step would cost more.
+    let count = request.descriptors.len();
+    verdict.met.reserve(count);
+    verdict.rulings.reserve(count);
+    gathered.charged.reserve(count);
     let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let asked = descriptor.cost.unwrap_or(request.cost);

@@ -12,6 +12,7 @@ mod in_flight;
 mod shard;
 mod shelf;
 mod slot;
+mod spread;
 mod together;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,7 +118,7 @@ pub struct MemoryStore {
 }
 
 /// A shard in cache lines of its own, so that neighbours do not disturb it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 struct Padded(Mutex<Shard>);
 
@@ -172,7 +173,7 @@ impl MemoryStore {
             (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<Padded>());
         let shard_budget_shared = usable / shards;
         Ok(MemoryStore {
-            shards: (0..shards).map(|_| Padded::default()).collect(),
+            shards: (0..shards).map(|number| Padded(Mutex::new(Shard::new(number)))).collect(),
             mask: u32::try_from(shards - 1).unwrap_or(0),
             shard_budget: shard_budget_shared - shard_budget_shared / 8,
             shard_budget_shared,

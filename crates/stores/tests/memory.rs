@@ -11,7 +11,7 @@ use tidegate_algorithms::{
 };
 use tidegate_stores::{
     Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
-    Verb, WhenFull,
+    Role, Verb, WhenFull,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -290,6 +290,24 @@ fn several_new_keys_of_a_request_are_counted_all_or_none_as_the_store_fills() {
 }
 
 #[test]
+fn shards_grow_at_different_times() {
+    let limit = Limit::new(TokenBucket::new(1, Period::DAY, 1));
+    let store = store(64 << 20, WhenFull::Deny);
+    // Looks after every hundredth of the keys; within that time few shards grow.
+    let looks: Vec<usize> = (0..100_u32)
+        .map(|look| {
+            for number in look * 1_000..(look + 1) * 1_000 {
+                ask(&store, &format!("key {number}"), &limit, NOW);
+            }
+            store.stats().bytes
+        })
+        .collect();
+    for (look, pair) in looks.windows(2).enumerate().skip(50) {
+        assert!(pair[1] <= pair[0] + pair[0] / 16, "from {} to {} at {look}", pair[0], pair[1]);
+    }
+}
+
+#[test]
 fn places_of_idle_keys_are_used_again() {
     let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
     let store = store(64 * 1024, WhenFull::Deny);
@@ -393,6 +411,51 @@ proptest! {
             *count += 1;
             let answer = ask(&store, &name.to_string(), &limit, now);
             prop_assert_eq!(answer.decision.remaining, 1_000 - *count);
+        }
+    }
+
+    /// A request of known keys in many shards is decided in their slots; one
+    /// with more checks than that is made for is decided in general. Checks that
+    /// are only observed make the difference, and change no answer.
+    #[test]
+    fn keys_of_many_shards_are_decided_as_they_are_in_general(
+        requests in prop::collection::vec(
+            (prop::collection::vec((0..20_usize, 0..4_u64), 2..10), any::<bool>(), 0..2_u64),
+            1..40,
+        ),
+    ) {
+        let limits = [
+            Limit::new(TokenBucket::new(1, Period::SECOND, 9)),
+            Limit::new(LeakyBucket::new(2, Period::SECOND, 8)),
+            Limit::new(FixedWindow::new(7, Window::Every(Period::MINUTE))),
+            Limit::new(FixedWindow::new(7, Window::Every(Period::MINUTE)).counting_refused(true)),
+        ];
+        let many = Limit::new(TokenBucket::new(1, Period::SECOND, 1_000_000));
+        let (in_slots, in_general) = (store(1 << 20, WhenFull::Deny), store(1 << 20, WhenFull::Deny));
+        let mut seconds = 0;
+        for (asked, always, pause) in requests {
+            seconds += pause;
+            let charge = if always { Charge::Always } else { Charge::AllOrNothing };
+            let checks: Vec<Check<'_>> = asked
+                .iter()
+                .map(|(name, cost)| {
+                    let limit = &limits[name % limits.len()];
+                    Check { cost: *cost, ..check(&in_slots, &name.to_string(), limit) }
+                })
+                .collect();
+            let padding = (0..16).map(|number| Check {
+                role: Role::Observed,
+                ..check(&in_slots, &format!("padding {number}"), &many)
+            });
+            let padded: Vec<Check<'_>> = checks.iter().copied().chain(padding).collect();
+            let told = |store: &MemoryStore, checks: &[Check<'_>]| {
+                let mut answers = Answers::new();
+                let batch = Batch::new(Verb::Check, charge, after(seconds), checks);
+                store.apply_now(&batch, &mut answers);
+                answers.truncate(asked.len());
+                answers
+            };
+            prop_assert_eq!(told(&in_slots, &checks), told(&in_general, &padded));
         }
     }
 }

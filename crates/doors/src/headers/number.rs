@@ -18,19 +18,26 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 pub(crate) fn write_number(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [[0; 2]; DIGITS_MAX / 2];
+    let count = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut digits = [0; DIGITS_MAX];
     let mut rest = number;
-    let mut begin = DIGITS_MAX;
-    for (place, pair) in digits.iter_mut().enumerate().rev() {
+    let mut end = count;
+    while let Some(begin) = end.checked_sub(2) {
         let low = usize::from((rest % 100).to_le_bytes()[0]);
-        *pair = PAIRS.get(low).copied().unwrap_or_default();
-        begin = place * 2 + usize::from(rest < 10);
-        rest /= 100;
-        if rest == 0 {
-            break;
+        if let (Some(place), Some(pair)) = (digits.get_mut(begin..end), PAIRS.get(low)) {
+            place.copy_from_slice(pair);
         }
+        rest /= 100;
+        end = begin;
     }
-    out.extend_from_slice(digits.as_flattened().get(begin..).unwrap_or_default());
+    if end == 1 {
+        // What is left of an odd number of digits.
+        digits[0] = b'0' + rest.to_le_bytes()[0];
+    }
+    // All of them, since so many at once are copied without a call.
+    let begun = out.len();
+    out.extend_from_slice(&digits);
+    out.truncate(begun + count);
 }
 
 #[cfg(test)]

@@ -232,7 +232,7 @@ where
         let tells =
             matches!(verb, Verb::Check | Verb::Peek) && told.is_admitted() != notice.is_refusal();
         if let Some(headers) = headers.filter(|_| tells) {
-            self.parts.settings.headers.add_to(headers, &notice, now);
+            self.parts.settings.headers.put_on(headers, &notice, now);
         }
         Decided { status, answered }
     }

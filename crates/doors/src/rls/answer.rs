@@ -41,7 +41,7 @@ pub(super) struct Answer<'v> {
     /// the whole service.
     pub(super) shadowed: bool,
     /// One for each descriptor, in their order.
-    pub(super) statuses: SmallVec<[DescriptorStatus<'v>; 4]>,
+    pub(super) statuses: SmallVec<[DescriptorStatus<'v>; 12]>,
     /// Fields for the client.
     pub(super) headers: Option<[(&'v str, u64); 3]>,
     /// For the proxy.
@@ -147,15 +147,20 @@ impl<'v> Answer<'v> {
     fn fill_statuses(&mut self, verdict: &'v Verdict, asked: &Asked<'_>, own: &OwnLimits) {
         let mut met = verdict.met();
         let mut own = own.iter();
+        // In the order of the descriptors.
+        let mut rulings = verdict.rulings();
         let unmet = match verdict.undecided() {
             // An outage is not the client's excess.
             Some(_) if !verdict.is_admitted() => Code::Unknown,
             _ => Code::Ok,
         };
-        for (index, part) in asked.parts().iter().enumerate() {
+        for (index, part) in (0_u32..).zip(asked.parts()) {
             let rule = met.next().flatten();
             let brought = part.limit.and_then(|_| own.next());
-            let status = match (brought, shown(verdict.rulings_of(index))) {
+            let of_this = rulings.iter().take_while(|ruling| ruling.descriptor == index).count();
+            let (of_this, rest) = rulings.split_at(of_this);
+            rulings = rest;
+            let status = match (brought, shown(of_this)) {
                 (Some(limit), Some(ruling)) => {
                     let unit = part.limit.and_then(|limit| UnitNumber::read(limit.unit));
                     Some(DescriptorStatus::ruled(ruling, limit, UnitNumber::of(unit), ""))

@@ -15,9 +15,12 @@ pub(super) struct Asked<'b> {
     /// For descriptors that do not say; zero means one.
     pub(super) hits: u32,
     /// Those of all descriptors, one after the other.
-    entries: SmallVec<[Entry<'b>; 4]>,
-    parts: SmallVec<[Part; 4]>,
+    entries: SmallVec<[Entry<'b>; INLINE]>,
+    parts: SmallVec<[Part; INLINE]>,
 }
+
+/// Descriptors, and entries, of a request that needs no allocation for them.
+const INLINE: usize = 12;
 
 /// One descriptor, without its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +126,7 @@ impl<'b> Asked<'b> {
 /// The limits that a request brings along.
 pub(super) type OwnLimits = Vec<Limit>;
 /// The descriptors of a request, as the engine takes them.
-pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; 4]>;
+pub(super) type Descriptors<'a> = SmallVec<[Descriptor<'a>; INLINE]>;
 
 /// Whether hits that a limit refuses are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,19 +7,18 @@
 use super::asked::{Asked, OwnLimit};
 use super::wire::{Reader, WireError};
 
-/// Reads a message.
-pub(super) fn decode(message: &[u8]) -> Result<Asked<'_>, WireError> {
-    let mut asked = Asked::default();
+/// Reads a message into what nothing was asked in yet: that is too large to be moved.
+pub(super) fn decode<'b>(message: &'b [u8], asked: &mut Asked<'b>) -> Result<(), WireError> {
     let mut reader = Reader::new(message);
     while let Some((field, kind)) = reader.field()? {
         match field {
             1 => asked.domain = reader.text(kind)?,
-            2 => descriptor(reader.message(kind)?, &mut asked)?,
+            2 => descriptor(reader.message(kind)?, asked)?,
             3 => asked.hits = reader.number32(kind)?,
             _ => reader.skip(field, kind)?,
         }
     }
-    Ok(asked)
+    Ok(())
 }
 
 fn descriptor<'b>(mut reader: Reader<'b>, asked: &mut Asked<'b>) -> Result<(), WireError> {

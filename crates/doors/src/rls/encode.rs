@@ -1,6 +1,9 @@
 //! From an answer to the bytes of a `RateLimitResponse`, in a gRPC frame.
 //!
-//! The length is worked out first, so that one allocation holds the frame.
+//! Most are short and written in one go. Of others the length is worked out
+//! first. Either way one allocation holds the frame.
+
+mod short;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -14,6 +17,12 @@ use super::wire::{
 
 /// A frame with the answer as its message.
 pub(super) fn encode(answer: &Answer<'_>) -> Bytes {
+    short::encode(answer).unwrap_or_else(|| encode_any(answer))
+}
+
+/// The same, whatever the length.
+#[cold]
+fn encode_any(answer: &Answer<'_>) -> Bytes {
     // Most answers have neither fields nor metadata, and for none of them an allocation.
     let headers = answer.headers.map(|headers| headers.map(header));
     let metadata = answer.metadata.as_ref().map(structure);

@@ -194,11 +194,16 @@ where
         self.settings.upstream_errors && self.has_rules.as_ref().is_some_and(|has| !has())
     }
 
-    /// The message of a call's body, read.
+    /// Reads the message of a call's body.
     #[inline]
-    fn read<'b>(&self, body: &'b [u8], compression: Compression) -> Result<Asked<'b>, Failure> {
+    fn read<'b>(
+        &self,
+        body: &'b [u8],
+        compression: Compression,
+        asked: &mut Asked<'b>,
+    ) -> Result<(), Failure> {
         let message = frame::message(body, compression, self.settings.message_bytes_max)?;
-        Ok(decode(message)?)
+        Ok(decode(message, asked)?)
     }
 
     /// Counts a call and makes its answer.
@@ -357,12 +362,14 @@ where
     #[inline]
     fn reply(&self, body: Bytes) -> Result<Told<Bytes>, Replying> {
         if let Some(engine) = self.shared.engine.here() {
-            let asked = self.shared.read(&body, self.compression);
-            return Ok(asked.and_then(|asked| self.shared.answer_now(engine, &asked, encode)));
+            let mut asked = Asked::default();
+            let read = self.shared.read(&body, self.compression, &mut asked);
+            return Ok(read.and_then(|()| self.shared.answer_now(engine, &asked, encode)));
         }
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         Err(Box::pin(async move {
-            let asked = shared.read(&body, compression)?;
+            let mut asked = Asked::default();
+            shared.read(&body, compression, &mut asked)?;
             shared.answer(&asked, encode).await
         }))
     }

@@ -43,13 +43,18 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'b> {
     rest: &'b [u8],
+    /// The whole message, if it is text altogether, as most are: keys and
+    /// lengths are small numbers, which are characters too. Its texts are then
+    /// parts of this one, and need not be looked through again.
+    text: &'b str,
     /// How many more levels may be entered.
     depth: u32,
 }
 
 impl<'b> Reader<'b> {
-    pub(super) const fn new(message: &'b [u8]) -> Self {
-        Reader { rest: message, depth: DEPTH_MAX }
+    pub(super) fn new(message: &'b [u8]) -> Self {
+        let text = std::str::from_utf8(message).unwrap_or_default();
+        Reader { rest: message, text, depth: DEPTH_MAX }
     }
 
     /// The next field's number and kind; none at the end of the message.
@@ -77,14 +82,27 @@ impl<'b> Reader<'b> {
     /// The value of a field that is text.
     #[inline]
     pub(super) fn text(&mut self, kind: Kind) -> Result<&'b str, WireError> {
-        std::str::from_utf8(self.block(kind)?).map_err(|_| WireError::Text)
+        let block = self.block(kind)?;
+        match self.as_text(block.len()) {
+            Some(text) => Ok(text),
+            None => std::str::from_utf8(block).map_err(|_| WireError::Text),
+        }
     }
 
     /// The value of a field that is a message itself.
     #[inline]
     pub(super) fn message(&mut self, kind: Kind) -> Result<Reader<'b>, WireError> {
         let rest = self.block(kind)?;
-        Ok(Reader { rest, depth: self.depth.saturating_sub(1) })
+        let text = self.as_text(rest.len()).unwrap_or_default();
+        Ok(Reader { rest, text, depth: self.depth.saturating_sub(1) })
+    }
+
+    /// What was read last, of this length, if it is known to be text.
+    #[inline]
+    fn as_text(&self, length: usize) -> Option<&'b str> {
+        let end = self.text.len().checked_sub(self.rest.len())?;
+        let start = end.checked_sub(length)?;
+        self.text.get(start..end)
     }
 
     /// Steps over a field that nobody knows.

@@ -5,7 +5,7 @@
 //! and putting it back would cost more than deciding. Whatever would make it take more memory is
 //! left to `together`, which keeps to the budget.
 
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, Small, State, Timestamp};
+use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
 
 use super::shard::{Change, Shard};
 use super::together::{IN_PLACE_MAX, has_twins, judge, uncharged};
@@ -29,9 +29,7 @@ impl MemoryStore {
         let mut slots = None;
         for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
             let judged = match check.limit.small() {
-                Some(Small::TokenBucket(limit)) => judge(&shard, limit, check, now, change, place),
-                Some(Small::LeakyBucket(limit)) => judge(&shard, limit, check, now, change, place),
-                Some(Small::FixedWindow(limit)) => judge(&shard, limit, check, now, change, place),
+                Some(_) => judge(&shard, check, now, change, place),
                 None if slots.is_some() => false,
                 None => {
                     slots = judge_slots(&mut shard, check, now);

@@ -18,6 +18,12 @@ const LIST_BYTES: usize = 96;
 /// Slots that each insert looks at for idle keys: more than one, so that
 /// sweeping outruns filling.
 const SWEEP_STEP: usize = 8;
+/// From here on each shard is of a size of its own. Keys spread evenly, so all
+/// shards would grow at the same time, and for a while there would be the old
+/// table of each beside the new one.
+const STAGGERED_FROM: usize = 256;
+/// Sizes that shards have at the same number of keys.
+pub(super) const TURNS: usize = 64;
 
 /// A part of the keys, under one lock.
 #[derive(Debug, Default)]
@@ -28,6 +34,8 @@ pub(super) struct Shard {
     hand: u32,
     /// Most limits need none.
     shelf: Option<Box<Shelf>>,
+    /// When it grows, compared with others; below [`TURNS`].
+    turn: u8,
 }
 
 /// A key's place and state, taken from the shard to be worked on.
@@ -63,6 +71,11 @@ impl Loaded {
 }
 
 impl Shard {
+    /// The shard with this number.
+    pub(super) fn new(number: usize) -> Self {
+        Shard { turn: u8::try_from(number % TURNS).unwrap_or(0), ..Shard::default() }
+    }
+
     /// How many keys the shard holds.
     pub(super) const fn keys(&self) -> usize {
         self.used as usize
@@ -216,7 +229,7 @@ impl Shard {
                 return Err(Full);
             }
             let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
-            self.rebuild(slots_for(live + wanted.keys).min(slots_max), now);
+            self.rebuild(self.slots_for(live + wanted.keys).min(slots_max), now);
         }
         if self.keys() + wanted.keys > most_keys(self.slots.len()) {
             return Err(Full);
@@ -239,9 +252,9 @@ impl Shard {
     pub(super) fn sweep_all(&mut self, now: Timestamp) {
         let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
         if live == 0 {
-            *self = Shard::default();
-        } else if live < self.keys() || slots_for(live) < self.slots.len() / 2 {
-            self.rebuild(slots_for(live).min(self.slots.len()), now);
+            *self = Shard { turn: self.turn, ..Shard::default() };
+        } else if live < self.keys() || self.slots_for(live) < self.slots.len() / 2 {
+            self.rebuild(self.slots_for(live).min(self.slots.len()), now);
         }
     }
 
@@ -317,6 +330,16 @@ impl Shard {
         self.used -= 1;
     }
 
+    /// Slots for `live` keys and a fifth of them to come; once, when the shard
+    /// leaves the small sizes, up to a fifth more by its turn.
+    const fn slots_for(&self, live: usize) -> usize {
+        let slots = live + live / 2 + SLOTS_MIN;
+        if self.slots.len() >= STAGGERED_FROM || slots < STAGGERED_FROM {
+            return slots;
+        }
+        slots + slots / 5 * self.turn as usize / TURNS
+    }
+
     /// Moves the live keys to a table of another size.
     fn rebuild(&mut self, capacity: usize, now: Timestamp) {
         let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; capacity]);
@@ -385,12 +408,7 @@ fn find_around(slots: &[Slot], key: Fingerprint) -> Option<usize> {
 
 /// Four fifths full is where probing begins to cost.
 const fn most_keys(slots: usize) -> usize {
-    slots / 5 * 4
-}
-
-/// Slots for `live` keys and a fifth of them to come.
-const fn slots_for(live: usize) -> usize {
-    live + live / 2 + SLOTS_MIN
+    slots.saturating_mul(4) / 5
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a shard's budget keeps it below 2^32 slots")]

@@ -18,27 +18,24 @@ use crate::fingerprint::Fingerprint;
 pub(super) const IN_PLACE_MAX: usize = 4;
 
 impl MemoryStore {
-    /// Several known keys of one shard, all in their slots: the common case of
-    /// a rule with several limits. Says whether it was that case.
+    /// Several known keys, all in their slots. Those of one shard are decided
+    /// here: the common case of a rule with several limits. Says whether it could.
     #[inline]
     pub(super) fn check_in_place(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
         let Batch { checks, now, .. } = *batch;
         let Some((first, others)) = checks.split_first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
         let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
-        if checks.len() > IN_PLACE_MAX || others.iter().any(elsewhere) || has_twins(checks) {
+        if checks.len() > IN_PLACE_MAX || others.iter().any(elsewhere) {
+            return self.check_spread(batch, places);
+        }
+        if has_twins(checks) {
             return false;
         }
         let mut shard = self.shards[index].lock();
         let mut changes = [Change::default(); IN_PLACE_MAX];
         for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
-            let judged = match check.limit.small() {
-                Some(Small::TokenBucket(limit)) => judge(&shard, limit, check, now, change, place),
-                Some(Small::LeakyBucket(limit)) => judge(&shard, limit, check, now, change, place),
-                Some(Small::FixedWindow(limit)) => judge(&shard, limit, check, now, change, place),
-                None => false,
-            };
-            if !judged {
+            if !judge(&shard, check, now, change, place) {
                 return false;
             }
         }
@@ -151,7 +148,23 @@ impl MemoryStore {
 
 /// Judges one of several known keys, if its state is in its slot; says whether it is.
 #[inline(always)]
-pub(super) fn judge<L: SmallLimit<State: Pack>>(
+pub(super) fn judge(
+    shard: &Shard,
+    check: &Check<'_>,
+    now: Timestamp,
+    change: &mut Change,
+    place: &mut impl Answered,
+) -> bool {
+    match check.limit.small() {
+        Some(Small::TokenBucket(limit)) => judge_by(shard, limit, check, now, change, place),
+        Some(Small::LeakyBucket(limit)) => judge_by(shard, limit, check, now, change, place),
+        Some(Small::FixedWindow(limit)) => judge_by(shard, limit, check, now, change, place),
+        None => false,
+    }
+}
+
+#[inline(always)]
+fn judge_by<L: SmallLimit<State: Pack>>(
     shard: &Shard,
     limit: &L,
     check: &Check<'_>,

@@ -18,9 +18,11 @@ type Status = (Code, Option<(u32, i32, String)>, u32, u64);
 
 fn statuses() -> impl Strategy<Value = Vec<Status>> {
     let numbers = prop_oneof![Just(0), 1_u32..300, Just(u32::MAX)];
-    let limit = option::of((numbers.clone(), 0_i32..8, ".{0,9}"));
+    // Also names that no short answer has room for.
+    let names = prop_oneof![9 => ".{0,9}", 1 => ".{30,200}"];
+    let limit = option::of((numbers.clone(), 0_i32..8, names));
     let seconds = prop_oneof![Just(0_u64), 1_u64..100_000];
-    vec((codes(), limit, numbers, seconds), 0..6)
+    vec((codes(), limit, numbers, seconds), 0..30)
 }
 
 fn values() -> impl Strategy<Value = Value> {
@@ -89,5 +91,7 @@ proptest! {
             prop_assert_eq!(reset, limit.as_ref().map(|_| *seconds));
         }
         prop_assert_eq!(read.encode_to_vec(), message);
+        // However it was written.
+        prop_assert_eq!(encode_any(&answer), frame);
     }
 }
