@@ -107,13 +107,16 @@ fn side_by_side(
     table.note(format!(
         "{} rounds on {} keys; Redis has one processor, callers and redis-benchmark the other. Others kept {} \
          processors busy meanwhile. Our script by redis-benchmark, calls/s by depth: {}. Redis CPU with {CALLERS} \
-         callers: {}; our script called for each check: {}.",
+         callers: {}; our script called for each check: {}. Decisions that shared a call: {} of {CALLERS_AT_DEPTH} \
+         callers, {} of {CALLERS}.",
         rounds.0.len(),
         count(MANY_KEYS),
         rounds.spread(|round| round.others),
         tried.join(", "),
         micros(rounds.median(|round| round.exact.cpu_micros)),
         micros(rounds.median(|round| round.raw.cpu_micros)),
+        rounds.spread(|round| round.deep.per_call),
+        rounds.spread(|round| round.exact.per_call),
     ));
     Ok(())
 }

@@ -46,7 +46,7 @@ use worker::{Published, Worker};
 pub(crate) struct Courier {
     inbox: mpsc::Sender<Note>,
     /// Callers that wait for an answer.
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
     open_max: usize,
     meter: Arc<Meter>,
     published: watch::Receiver<Published>,
@@ -66,20 +66,22 @@ impl Courier {
         let (publish, published) = watch::channel(Published::at(now()));
         let meter = Arc::new(Meter::default());
         let instant = Arc::new(Mutex::new(Vec::new()));
+        let open = Arc::new(AtomicUsize::new(0));
         let (shared_meter, shared_instant) = (Arc::clone(&meter), Arc::clone(&instant));
+        let shared_open = Arc::clone(&open);
         let script: Arc<str> = script.into();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| RedisSettingsError(error.to_string()))?;
         thread::Builder::new()
             .name("tidegate-courier".to_owned())
             .spawn(move || {
-                let worker =
-                    Worker::new(dialer, script, notes, publish, shared_meter, shared_instant);
+                let (meter, instant, open) = (shared_meter, shared_instant, shared_open);
+                let worker = Worker::new(dialer, script, notes, publish, meter, instant, open);
                 runtime.block_on(worker.run());
             })
             .map_err(|error| RedisSettingsError(format!("no thread can be started: {error}")))?;
         let open_max = settings.queue;
-        Ok(Courier { inbox, open: AtomicUsize::new(0), open_max, meter, published, instant })
+        Ok(Courier { inbox, open, open_max, meter, published, instant })
     }
 
     /// Sends a parcel and waits for what the script answers, at most this long.

@@ -52,6 +52,8 @@ pub(super) struct Visit {
     /// Redis's processor time for each decision.
     pub(super) cpu_micros: f64,
     pub(super) per_second: f64,
+    /// How many decisions shared a call.
+    pub(super) per_call: f64,
 }
 
 /// A limit that nothing uses up.
@@ -134,6 +136,11 @@ impl Node {
         &self.asked.store
     }
 
+    /// How many calls Redis has answered so far.
+    fn calls(&self) -> u64 {
+        self.asked.store.remote().figures().calls
+    }
+
     /// How many requests were decided so far.
     pub(super) fn decided(&self) -> u64 {
         self.asked.decided.load(Ordering::Relaxed)
@@ -160,12 +167,14 @@ impl Node {
         let mut client = instance.client()?;
         let mut measure = async || {
             let (begun, before) = (Stopwatch::start(), self.decided());
-            let cpu = client.cpu()?;
+            let (cpu, calls) = (client.cpu()?, self.calls());
             sleep(time).await;
             let spent = client.cpu()?.saturating_sub(cpu);
             let decided = (self.decided() - before) as f64;
             let per_second = decided / begun.elapsed().as_secs_f64();
-            anyhow::Ok(Visit { cpu_micros: spent.as_secs_f64() * 1e6 / decided, per_second })
+            let cpu_micros = spent.as_secs_f64() * 1e6 / decided;
+            let per_call = decided / (self.calls() - calls).max(1) as f64;
+            anyhow::Ok(Visit { cpu_micros, per_second, per_call })
         };
         let watch = async || self.undisturbed(WARM_UP, &mut measure).await;
         self.with_callers(callers, |asked, place| asked.ask_on(place), watch)

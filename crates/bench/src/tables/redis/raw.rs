@@ -88,7 +88,8 @@ impl Script {
         let before = client.cpu()?;
         let per_second = self.run(instance, depth, calls)?;
         let spent = client.cpu()?.saturating_sub(before);
-        Ok(Visit { cpu_micros: spent.as_secs_f64() * 1e6 / calls as f64, per_second })
+        let cpu_micros = spent.as_secs_f64() * 1e6 / calls as f64;
+        Ok(Visit { cpu_micros, per_second, per_call: 1.0 })
     }
 
     /// Makes so many calls; returns how many a second.

@@ -18,9 +18,9 @@ const PARCELS_MAX: usize = 128;
 /// Bytes of a shipment, by count of keys and bodies.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// How many have to wait before one more shipment leaves, by how many are out:
-/// the first two leave at once, so that the server has work while an answer is
-/// on its way back; further ones only when they carry enough to be worth a call.
+/// How many have to wait at the least before one more shipment leaves, by how
+/// many are out: a second one so that the server has work while an answer is on its
+/// way back, further ones only when they carry enough to be worth a call.
 const ENOUGH: [usize; 4] = [1, 1, 16, 64];
 
 /// One server.
@@ -84,6 +84,11 @@ impl Node {
         self.lanes.iter_mut().for_each(|lane| *lane = Lane::new(now));
     }
 
+    /// How many are out, whether or not anybody still waits for them.
+    pub(super) fn out(&self) -> usize {
+        self.lanes.iter().map(Lane::out).sum()
+    }
+
     pub(super) fn connected(&self) -> usize {
         self.lanes.iter().filter(|lane| lane.is_up()).count()
     }
@@ -98,8 +103,7 @@ impl Node {
     pub(super) fn next_lane(&self) -> Option<usize> {
         let up = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_up());
         let (at, lane) = up.min_by_key(|(_, lane)| lane.in_flight.len())?;
-        let enough = *ENOUGH.get(lane.in_flight.len())?;
-        (self.waiting.len() >= enough).then_some(at)
+        (self.waiting.len() >= lane.enough()?).then_some(at)
     }
 
     /// What leaves together next. Who went away or ran out of time is left out.
@@ -169,6 +173,19 @@ impl Lane {
         }
     }
 
+    fn out(&self) -> usize {
+        self.in_flight.iter().map(|shipment| shipment.parcels).sum()
+    }
+
+    /// How many have to wait before one more shipment leaves, if one may: half as
+    /// many as are out. So one follows another at once where little is asked, and
+    /// calls get larger as more is. What waits leaves when all that is out has been
+    /// answered, at the latest.
+    fn enough(&self) -> Option<usize> {
+        let least = *ENOUGH.get(self.in_flight.len())?;
+        Some(least.max((self.out() / 2).min(PARCELS_MAX)))
+    }
+
     pub(super) fn is_up(&self) -> bool {
         matches!(self.state, LaneState::Up { .. })
     }
@@ -211,5 +228,46 @@ impl Lane {
     pub(super) fn silent_until(&self, patience: Duration) -> Option<Instant> {
         let oldest = self.in_flight.front()?;
         Some(oldest.sent.max(self.heard) + patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::now;
+    use super::*;
+
+    /// What has to wait before one more leaves, with shipments of so many out.
+    fn enough(out: &[usize]) -> Option<usize> {
+        let mut lane = Lane::new(now());
+        let shipments = out.iter().map(|parcels| Shipment {
+            number: 0,
+            sent: now(),
+            parcels: *parcels,
+            calls: Vec::new(),
+        });
+        lane.in_flight.extend(shipments);
+        lane.enough()
+    }
+
+    #[test]
+    fn where_little_is_asked_a_second_shipment_leaves_at_once() {
+        assert_eq!(enough(&[]), Some(1));
+        assert_eq!(enough(&[1]), Some(1));
+        assert_eq!(enough(&[3]), Some(1));
+    }
+
+    #[test]
+    fn where_much_is_asked_a_second_shipment_waits_for_half_of_what_is_out() {
+        assert_eq!(enough(&[64]), Some(32));
+        assert_eq!(enough(&[128]), Some(64));
+    }
+
+    #[test]
+    fn further_shipments_have_to_be_worth_a_call_and_four_are_out_at_the_most() {
+        assert_eq!(enough(&[1, 1]), Some(16));
+        assert_eq!(enough(&[128, 128]), Some(128));
+        assert_eq!(enough(&[1, 1, 16]), Some(64));
+        assert_eq!(enough(&[128, 128, 128]), Some(128));
+        assert_eq!(enough(&[1, 1, 16, 64]), None);
     }
 }

@@ -35,6 +35,8 @@ pub(super) enum Sharing {
 pub(super) struct Shipment {
     pub(super) number: u64,
     pub(super) sent: Instant,
+    /// How many jobs it began with.
+    pub(super) parcels: usize,
     pub(super) calls: Vec<Call>,
 }
 

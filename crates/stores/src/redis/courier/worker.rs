@@ -1,6 +1,8 @@
 //! The thread's loop: takes jobs in, sends shipments, hears answers, keeps time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -23,6 +25,14 @@ use crate::redis::settings::{Password, RedisServers, Secret};
 
 /// How many notes are taken before answers are looked at again.
 const NOTES_MAX: usize = 1_024;
+
+/// How long those are waited for who have an answer and may ask again: less
+/// than a call takes.
+const GATHER: Duration = Duration::from_micros(100);
+
+/// How many of them are worth waiting for. Fewer are better off when the server
+/// answers some while others ask.
+const GATHER_MIN: usize = 64;
 
 /// What others may know of the connections.
 #[derive(Clone, Debug)]
@@ -65,6 +75,8 @@ pub(super) struct Worker {
     publish: watch::Sender<Published>,
     pub(super) meter: Arc<Meter>,
     instant: Arc<Mutex<Vec<u8>>>,
+    /// Callers that wait for an answer, or have not taken it yet.
+    open: Arc<AtomicUsize>,
     pub(super) nodes: Vec<Node>,
     pub(super) routes: Routes,
     pub(super) tasks: JoinSet<Event>,
@@ -90,6 +102,7 @@ impl Worker {
         publish: watch::Sender<Published>,
         meter: Arc<Meter>,
         instant: Arc<Mutex<Vec<u8>>>,
+        open: Arc<AtomicUsize>,
     ) -> Self {
         let now = now();
         let settings = &dialer.settings;
@@ -106,6 +119,7 @@ impl Worker {
             publish,
             meter,
             instant,
+            open,
             nodes: nodes.into_iter().collect(),
             routes: Routes::new(&settings.servers, now),
             tasks: JoinSet::new(),
@@ -149,14 +163,45 @@ impl Worker {
 
     fn turn(&mut self) {
         self.keep_time();
+        self.gather();
         self.ship();
         if std::mem::take(&mut self.changed) {
             self.tell();
         }
     }
 
+    /// Lets those come along who are about to ask. Many are answered by one call,
+    /// and on the way to their next question when the first of them is here: it
+    /// should not leave alone. Few callers wait for nobody.
+    fn gather(&mut self) {
+        let until = self.now + GATHER;
+        while self.stirring() >= GATHER_MIN.max(self.waiting()) && self.is_ready() && now() < until
+        {
+            thread::yield_now();
+            while let Ok(note) = self.inbox.try_recv() {
+                self.accept(note);
+            }
+        }
+    }
+
+    /// How many callers have an answer that they have not taken yet, or a
+    /// question that has not been looked at.
+    fn stirring(&self) -> usize {
+        let out: usize = self.nodes.iter().map(Node::out).sum();
+        self.open.load(Ordering::Relaxed).saturating_sub(out + self.waiting())
+    }
+
+    fn waiting(&self) -> usize {
+        self.nodes.iter().map(|node| node.waiting.len()).sum()
+    }
+
+    /// Whether a shipment may leave now.
+    fn is_ready(&self) -> bool {
+        self.nodes.iter().any(|node| !node.waiting.is_empty() && node.next_lane().is_some())
+    }
+
     fn accept(&mut self, note: Note) {
-        let waiting: usize = self.nodes.iter().map(|node| node.waiting.len()).sum();
+        let waiting = self.waiting();
         let full = waiting + self.routes.unrouted() + self.later.len() >= self.queue_max();
         note.open(|job| {
             if full {
@@ -224,6 +269,7 @@ impl Worker {
         let Some(place) = node.lanes.get_mut(lane) else { return };
         let LaneState::Up { wire, hash } = &place.state else { return };
         let script = Script { text: &self.script, hash };
+        let parcels = jobs.len();
         let (commands, calls) = pack(jobs, script, sharing, reload, &self.instant.lock());
         self.count += 1;
         let (number, epoch) = (self.count, place.epoch);
@@ -231,7 +277,7 @@ impl Worker {
         self.tasks.spawn(async move {
             Event::Answered { node: at, lane, epoch, number, answers: answers.await }
         });
-        place.in_flight.push_back(Shipment { number, sent: self.now, calls });
+        place.in_flight.push_back(Shipment { number, sent: self.now, parcels, calls });
     }
 
     fn on_answers(&mut self, at: usize, lane: usize, epoch: u64, number: u64, answers: Answers) {
