@@ -103,7 +103,7 @@ impl Node {
     pub(super) fn next_lane(&self) -> Option<usize> {
         let up = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_up());
         let (at, lane) = up.min_by_key(|(_, lane)| lane.in_flight.len())?;
-        (self.waiting.len() >= lane.enough()?).then_some(at)
+        (self.waiting.len() >= enough(lane.in_flight.len(), lane.out())?).then_some(at)
     }
 
     /// What leaves together next. Who went away or ran out of time is left out.
@@ -143,6 +143,15 @@ impl Node {
     }
 }
 
+/// How many have to wait before one more shipment leaves, if one may: half as
+/// many as are out. So one follows another at once where little is asked, and
+/// calls get larger as more is. What waits leaves when all that is out has been
+/// answered, at the latest.
+fn enough(shipments: usize, out: usize) -> Option<usize> {
+    let least = *ENOUGH.get(shipments)?;
+    Some(least.max((out / 2).min(PARCELS_MAX)))
+}
+
 /// Answers jobs whose time is over, and finds the next deadline of the others.
 pub(super) fn expire_in(
     jobs: &mut VecDeque<Job>,
@@ -174,16 +183,7 @@ impl Lane {
     }
 
     fn out(&self) -> usize {
-        self.in_flight.iter().map(|shipment| shipment.parcels).sum()
-    }
-
-    /// How many have to wait before one more shipment leaves, if one may: half as
-    /// many as are out. So one follows another at once where little is asked, and
-    /// calls get larger as more is. What waits leaves when all that is out has been
-    /// answered, at the latest.
-    fn enough(&self) -> Option<usize> {
-        let least = *ENOUGH.get(self.in_flight.len())?;
-        Some(least.max((self.out() / 2).min(PARCELS_MAX)))
+        self.in_flight.iter().map(Shipment::jobs).sum()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -233,20 +233,9 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use super::super::now;
-    use super::*;
-
     /// What has to wait before one more leaves, with shipments of so many out.
     fn enough(out: &[usize]) -> Option<usize> {
-        let mut lane = Lane::new(now());
-        let shipments = out.iter().map(|parcels| Shipment {
-            number: 0,
-            sent: now(),
-            parcels: *parcels,
-            calls: Vec::new(),
-        });
-        lane.in_flight.extend(shipments);
-        lane.enough()
+        super::enough(out.len(), out.iter().sum())
     }
 
     #[test]

@@ -35,9 +35,14 @@ pub(super) enum Sharing {
 pub(super) struct Shipment {
     pub(super) number: u64,
     pub(super) sent: Instant,
-    /// How many jobs it began with.
-    pub(super) parcels: usize,
     pub(super) calls: Vec<Call>,
+}
+
+impl Shipment {
+    /// How many jobs it began with: those whose time is over count too.
+    pub(super) fn jobs(&self) -> usize {
+        self.calls.iter().map(|call| call.jobs.len()).sum()
+    }
 }
 
 /// One command on its way. Jobs whose time is over are taken out, and leave a gap.

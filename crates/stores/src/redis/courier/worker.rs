@@ -188,11 +188,16 @@ impl Worker {
     /// question that has not been looked at.
     fn stirring(&self) -> usize {
         let out: usize = self.nodes.iter().map(Node::out).sum();
-        self.open.load(Ordering::Relaxed).saturating_sub(out + self.waiting())
+        self.open.load(Ordering::Relaxed).saturating_sub(out + self.kept())
     }
 
     fn waiting(&self) -> usize {
         self.nodes.iter().map(|node| node.waiting.len()).sum()
+    }
+
+    /// How many are here and not out, whatever they wait for.
+    fn kept(&self) -> usize {
+        self.waiting() + self.routes.unrouted() + self.later.len()
     }
 
     /// Whether a shipment may leave now.
@@ -201,8 +206,7 @@ impl Worker {
     }
 
     fn accept(&mut self, note: Note) {
-        let waiting = self.waiting();
-        let full = waiting + self.routes.unrouted() + self.later.len() >= self.queue_max();
+        let full = self.kept() >= self.queue_max();
         note.open(|job| {
             if full {
                 let why = failure(FailureKind::Overloaded, "too many checks wait for it already");
@@ -269,7 +273,6 @@ impl Worker {
         let Some(place) = node.lanes.get_mut(lane) else { return };
         let LaneState::Up { wire, hash } = &place.state else { return };
         let script = Script { text: &self.script, hash };
-        let parcels = jobs.len();
         let (commands, calls) = pack(jobs, script, sharing, reload, &self.instant.lock());
         self.count += 1;
         let (number, epoch) = (self.count, place.epoch);
@@ -277,7 +280,7 @@ impl Worker {
         self.tasks.spawn(async move {
             Event::Answered { node: at, lane, epoch, number, answers: answers.await }
         });
-        place.in_flight.push_back(Shipment { number, sent: self.now, parcels, calls });
+        place.in_flight.push_back(Shipment { number, sent: self.now, calls });
     }
 
     fn on_answers(&mut self, at: usize, lane: usize, epoch: u64, number: u64, answers: Answers) {
