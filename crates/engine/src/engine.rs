@@ -290,7 +290,7 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn gather<'s>(
+    pub(crate) fn gather<'s>(
         &self,
         loaded: &'s Loaded,
         request: &Request<'s>,
@@ -603,7 +603,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     }
 
     /// What the counters are called in words, if the store wants to know.
-    fn names(
+    pub(crate) fn names(
         &self,
         loaded: &Loaded,
         request: &Request<'_>,

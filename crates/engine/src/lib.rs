@@ -18,11 +18,13 @@ mod names;
 mod switch;
 mod tally;
 
+mod deposit;
 mod failure_mode;
 mod observer;
 mod permit;
 
 pub use clock::SystemClock;
+pub use deposit::Deposit;
 pub use engine::{Engine, Target, UnknownTarget};
 pub use failure_mode::{FailureMode, Undecided};
 pub use gather::DESCRIPTORS_MAX;

@@ -193,6 +193,23 @@ impl Verdict {
         enforced.map(|ruling| ruling.decision.delay).max().unwrap_or(Nanos::ZERO)
     }
 
+    /// Makes it the refusal of a request that could wait, but is not let wait as long: the limits that
+    /// delay it refuse it, and would not if it asked again after `retry`. What it was charged is
+    /// told as given back, which is left to the caller: see [`Engine::deposit`](crate::Engine::deposit).
+    pub fn refuse_to_wait(&mut self, retry: Nanos) {
+        for ruling in &mut self.rulings {
+            let decision = &mut ruling.decision;
+            if ruling.role != Role::Observed && decision.delay > Nanos::ZERO {
+                decision.outcome = Outcome::Refused;
+                decision.retry = Retry::After(retry);
+                decision.delay = Nanos::ZERO;
+            }
+            decision.remaining = decision.remaining.saturating_add(decision.taken);
+            decision.taken = 0;
+        }
+        self.outcome = Outcome::Refused;
+    }
+
     /// Whether a limit in shadow would have refused the request.
     pub fn refused_in_shadow(&self) -> bool {
         self.rulings

@@ -1,0 +1,89 @@
+//! What a request gets back that was charged and then not served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_engine::{
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Request, Retry,
+    Source, Timestamp, Verb, Verdict, compile,
+};
+
+const RULES: &str = "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {name: drip, algorithm: leaky_bucket, unit: second, requests_per_unit: 10, queue: 5}
+      - {name: daily, unit: day, requests_per_unit: 100}
+      - {name: tokens, algorithm: token_bucket, unit: hour, requests_per_unit: 50}
+      - {name: flight, algorithm: concurrency, requests_per_unit: 5}
+      - {name: dark, unit: day, requests_per_unit: 1, mode: shadow}
+";
+
+type TestEngine = Arc<Engine<MemoryStore, Arc<ManualClock>>>;
+
+fn engine() -> TestEngine {
+    let rules = compile(&[Source::new("test.yaml", RULES)], &Options::default());
+    let rules = rules.unwrap_or_else(|report| panic!("{report}"));
+    let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default budget is enough");
+    Arc::new(Engine::new(store, clock).with_rules(rules))
+}
+
+fn request<R>(ask: impl FnOnce(&Request<'_>) -> R) -> R {
+    let entries = [Entry { key: "user", value: "ada" }];
+    ask(&Request::new("api", &[Descriptor::new(&entries)]).with_cost(3))
+}
+
+/// What is left of each limit.
+fn left(engine: &TestEngine) -> Vec<u64> {
+    let verdict = request(|request| engine.apply_now(Verb::Peek, request));
+    verdict.rulings().iter().map(|ruling| ruling.decision.remaining).collect()
+}
+
+fn check(engine: &TestEngine) -> Verdict {
+    request(|request| engine.check_now(request))
+}
+
+#[tokio::test]
+async fn a_deposit_gives_back_what_rates_took_and_nothing_else() {
+    let engine = engine();
+    drop(check(&engine));
+    let before = left(&engine);
+    assert_eq!(before, [3, 97, 47, 4, 1]);
+    let (verdict, permit) = request(|request| engine.admit_now(request));
+    let deposit = request(|request| engine.deposit(request, &verdict));
+    assert!(verdict.delay() > Duration::ZERO.into() && !deposit.is_empty());
+    assert_eq!(left(&engine), [0, 94, 44, 3, 1]);
+    deposit.give_back().await;
+    // The place in the bucket stays taken, and the slot is the permit's.
+    assert_eq!(left(&engine), [0, 97, 47, 3, 1]);
+    drop(permit);
+    assert_eq!(left(&engine), [0, 97, 47, 4, 1]);
+}
+
+#[tokio::test]
+async fn a_deposit_goes_by_the_rules_that_charged() {
+    let engine = engine();
+    let verdict = check(&engine);
+    let other = RULES.replace("name: daily, ", "").replace("unit: hour", "unit: day");
+    let other = compile(&[Source::new("test.yaml", other)], &Options::default());
+    engine.install(other.unwrap_or_else(|report| panic!("{report}")));
+    request(|request| engine.deposit(request, &verdict)).give_back().await;
+    assert_eq!(left(&engine)[1], 100);
+}
+
+#[test]
+fn who_may_not_wait_is_told_when_to_come_back() {
+    let engine = engine();
+    drop(check(&engine));
+    let mut verdict = check(&engine);
+    assert!(verdict.is_admitted());
+    verdict.refuse_to_wait(Duration::from_millis(120).into());
+    assert!(!verdict.is_admitted());
+    assert_eq!(verdict.retry(), Retry::After(Duration::from_millis(120).into()));
+    assert_eq!(verdict.refusal().and_then(|refusal| refusal.limit), Some("drip"));
+    let said = verdict.rulings().iter().map(|ruling| ruling.decision);
+    assert!(said.clone().all(|decision| decision.taken == 0));
+    assert_eq!(said.map(|decision| decision.remaining).collect::<Vec<_>>(), [3, 97, 47, 4, 1]);
+}
