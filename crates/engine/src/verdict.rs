@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
-use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
+use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
 use tidegate_stores::{Answer, Answered, Basis, Check, Key, Role, passes};
 
 use crate::failure_mode::Undecided;
@@ -193,13 +193,21 @@ impl Verdict {
         enforced.map(|ruling| ruling.decision.delay).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Makes it the refusal of a request that could wait, but is not let wait as long: the limits that
-    /// delay it refuse it, and would not if it asked again after `retry`. What it was charged is
-    /// told as given back, which is left to the caller: see [`Engine::deposit`](crate::Engine::deposit).
+    /// Makes it the refusal of a request that would have to wait, and is not let wait: the limits
+    /// that delay it refuse it, or else those that let others wait for them. They would not if it
+    /// asked again after `retry`. What it was charged is told as given back, which is left to the
+    /// caller: see [`Engine::deposit`](crate::Engine::deposit).
     pub fn refuse_to_wait(&mut self, retry: Nanos) {
-        for ruling in &mut self.rulings {
+        let delayed = self.delay() > Nanos::ZERO;
+        let Verdict { loaded, rulings, .. } = self;
+        for ruling in rulings {
+            let limit = ruling.limit.and_then(|limit| loaded.snapshot().limit(limit));
             let decision = &mut ruling.decision;
-            if ruling.role != Role::Observed && decision.delay > Nanos::ZERO {
+            let waits = match delayed {
+                true => decision.delay > Nanos::ZERO,
+                false => limit.is_some_and(|limit| limit.when_over == WhenOver::Delay),
+            };
+            if waits && ruling.role != Role::Observed {
                 decision.outcome = Outcome::Refused;
                 decision.retry = Retry::After(retry);
                 decision.delay = Nanos::ZERO;
