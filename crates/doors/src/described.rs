@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use smallvec::SmallVec;
+#[cfg(feature = "tower-layer")]
+use tidegate_engine::Verb;
 use tidegate_engine::{Clock, CounterStore, Descriptor, Engine, Entry, Permit, Request, Verdict};
 
 /// What a request is limited by. Short keys and values are kept in place.
@@ -94,6 +96,23 @@ impl Described {
         engine.admit(&Request { domain, descriptors: &descriptors, cost: self.cost }).await
     }
 
+    /// Applies a verb to the limits that the request meets.
+    #[cfg(feature = "tower-layer")]
+    pub(crate) async fn apply<S, C>(
+        &self,
+        verb: Verb,
+        domain: &str,
+        engine: &Engine<S, C>,
+    ) -> Verdict
+    where
+        S: CounterStore,
+        C: Clock,
+    {
+        let entries = self.entries();
+        let descriptors = self.descriptors(&entries);
+        engine.apply(verb, &Request { domain, descriptors: &descriptors, cost: self.cost }).await
+    }
+
     /// The entries of all descriptors, as [`Described::descriptors`] wants them.
     pub(crate) fn entries(&self) -> Entries<'_> {
         self.entries.iter().map(|(key, value)| Entry { key, value }).collect()
@@ -109,6 +128,19 @@ impl Described {
             begin = part.end;
         }
         descriptors
+    }
+
+    /// How many descriptors there are.
+    pub(crate) fn len(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    /// The entries of the descriptor at this place.
+    pub(crate) fn entries_of(&self, place: usize) -> &[(CompactString, CompactString)] {
+        let end = self.descriptors.get(place).map_or(0, |part| part.end);
+        let before = place.checked_sub(1).and_then(|before| self.descriptors.get(before));
+        let begin = before.map_or(0, |part| part.end);
+        self.entries.get(begin..end).unwrap_or_default()
     }
 
     fn add<K, V>(mut self, entries: impl IntoIterator<Item = (K, V)>, cost: Option<u64>) -> Self
@@ -157,10 +189,7 @@ impl Described {
     /// One of the descriptors alone, with another cost.
     pub(crate) fn only(&self, place: usize, cost: u64) -> Described {
         let mut only = Described::new();
-        let end = self.descriptors.get(place).map_or(0, |part| part.end);
-        let before = place.checked_sub(1).and_then(|before| self.descriptors.get(before));
-        let begin = before.map_or(0, |part| part.end);
-        only.entries.extend(self.entries.get(begin..end).unwrap_or_default().iter().cloned());
+        only.entries.extend(self.entries_of(place).iter().cloned());
         only.close(Some(cost));
         only
     }

@@ -12,7 +12,7 @@
 //! | `category` | who is shed first when we are short? |
 //! | `describe` | who asks for what: descriptors and cost |
 //! | `visit` | all of these in order, without waiting |
-//! | `decide`, `line`, `held` | what a verdict comes to: pass, wait in line, keep for later, refuse |
+//! | `decide`, `held`, `line` of the crate | what a verdict comes to: pass, wait in line, keep for later, refuse |
 //! | `forward` | what is changed on the way; tunnels |
 //! | `body` | bodies while they stream |
 //! | `upstream` | which server, over which connection, for how long |
@@ -41,7 +41,6 @@ mod describe;
 
 mod decide;
 mod held;
-mod line;
 mod visit;
 
 mod body;

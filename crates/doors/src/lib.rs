@@ -17,6 +17,8 @@ mod notice;
 
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
 mod described;
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+mod line;
 #[cfg(any(feature = "gateway", feature = "http-api"))]
 mod slots;
 
@@ -61,6 +63,8 @@ pub use http_api::{
     Health, HttpApi, HttpApiFuture, HttpApiParts, HttpApiSettings, JsonHandler, RulesFailure,
     RulesStatus, RulesView, Verbs,
 };
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+pub use line::DelaySettings;
 pub use meter::{Answered, DURATION_BOUNDS_MICROS, Meter, MeterReading};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::problem_answer;

@@ -6,32 +6,82 @@
 //! that comes while others wait stands behind them, or it would take what they wait for.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tidegate_engine::WhenOver;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::settings::DelaySettings;
 use crate::described::Described;
+use crate::notice::Notice;
+
+/// The one in front of a line asks no more often than this.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// How requests wait for limits that say `when_over: delay`, and in leaky buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelaySettings {
+    /// The most requests that wait, over all callers. Default: 10,000.
+    pub waiting_max: usize,
+    /// The most requests that wait in one line, behind the same limit. Default: 100.
+    pub line_max: usize,
+    /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
+    pub wait_max: Duration,
+}
+
+impl Default for DelaySettings {
+    fn default() -> Self {
+        DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }
+    }
+}
 
 /// What becomes of a request over a limit that does not refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Later {
+pub(crate) enum Later {
     /// It waits, and its client with it.
     Delay,
     /// It is kept, and its client is sent away.
     Queue,
 }
 
+impl Later {
+    /// What all limits that refuse agree to do instead. One that refuses outright decides.
+    pub(crate) fn of(notice: &Notice<'_>) -> Option<Later> {
+        let mut later = None;
+        for policy in notice.violated() {
+            later = match (policy.when_over(), later) {
+                (WhenOver::Refuse, _) => return None,
+                (WhenOver::Queue, _) | (WhenOver::Delay, Some(Later::Queue)) => Some(Later::Queue),
+                (WhenOver::Delay, _) => Some(Later::Delay),
+            };
+        }
+        later
+    }
+}
+
+/// What a limit says to the one in front.
+#[derive(Debug)]
+pub(crate) enum Said<P, R> {
+    Pass(P),
+    /// Not before this long, and what to answer if that is too long.
+    NotYet(Duration, R),
+    Refused(R),
+}
+
 /// What a line is known by: the entries of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LineKey(u64);
+pub(crate) struct LineKey(u64);
 
 /// All lines there are.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
     waiting: AtomicUsize,
     tickets: AtomicU64,
@@ -52,10 +102,10 @@ struct Place {
 
 /// There is no place left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LineFull;
+pub(crate) struct LineFull;
 
 impl Lines {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Lines {
             lines: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -65,34 +115,29 @@ impl Lines {
     }
 
     /// How many requests wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// The key of one of the request's descriptors.
-    pub(super) fn key(&self, described: &Described, descriptor: usize) -> LineKey {
-        let entries = described.entries();
-        let descriptors = described.descriptors(&entries);
-        let of = descriptors.get(descriptor).map(|descriptor| descriptor.entries);
-        let pairs = of.unwrap_or_default().iter().map(|entry| (entry.key, entry.value));
-        LineKey(self.seed.hash_one(pairs.collect::<Vec<_>>()))
+    pub(crate) fn key(&self, described: &Described, descriptor: usize) -> LineKey {
+        LineKey(self.seed.hash_one(described.entries_of(descriptor)))
     }
 
     /// The line that somebody waits in whom this request must not overtake, and how.
-    pub(super) fn standing(&self, described: &Described) -> Option<(LineKey, Later)> {
+    pub(crate) fn standing(&self, described: &Described) -> Option<(LineKey, Later)> {
         if self.waiting() == 0 {
             return None;
         }
-        let count = described.descriptors(&described.entries()).len();
         let lines = self.lines.lock();
-        (0..count).find_map(|place| {
+        (0..described.len()).find_map(|place| {
             let key = self.key(described, place);
             lines.get(&key).map(|line| (key, line.later))
         })
     }
 
     /// Takes the last place of a line, within these bounds.
-    pub(super) fn join(
+    pub(crate) fn join(
         self: &Arc<Self>,
         key: LineKey,
         later: Later,
@@ -118,6 +163,53 @@ impl Lines {
         Ok(Ticket { lines: Arc::clone(self), key, ticket, turn })
     }
 
+    /// Waits in a line until `ask` lets the request pass, but no longer than `patience`. `told`
+    /// is what it was told when it asked before it came here.
+    ///
+    /// # Errors
+    /// The last refusal that it was told, if any, when it does not pass.
+    pub(crate) async fn stand<P, R, F>(
+        self: &Arc<Self>,
+        (key, later): (LineKey, Later),
+        (bounds, patience): (&DelaySettings, Duration),
+        told: Option<(Duration, R)>,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<P, Option<R>>
+    where
+        F: Future<Output = Said<P, R>>,
+    {
+        // Who is in front at once knows how long to wait; others ask when it is their turn.
+        let (mut wait, mut told) = told.unzip();
+        if wait.is_some_and(|wait| wait > patience) {
+            return Err(told);
+        }
+        let Ok(ticket) = self.join(key, later, bounds) else { return Err(told) };
+        let began = Instant::now();
+        let mut turn = pin!(ticket.turn());
+        if poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await.is_pending() {
+            wait = None;
+            if timeout(patience, turn).await.is_err() {
+                return Err(told);
+            }
+        }
+        loop {
+            if let Some(wait) = wait {
+                if began.elapsed().saturating_add(wait) > patience {
+                    return Err(told);
+                }
+                sleep(wait).await;
+            }
+            match ask().await {
+                Said::Pass(passage) => return Ok(passage),
+                Said::Refused(refusal) => return Err(Some(refusal)),
+                Said::NotYet(again, refusal) => {
+                    wait = Some(again.max(ASK_EVERY));
+                    told = Some(refusal);
+                }
+            }
+        }
+    }
+
     fn leave(&self, key: LineKey, ticket: u64) {
         let mut lines = self.lines.lock();
         let Some(Line { places: line, .. }) = lines.get_mut(&key) else { return };
@@ -134,7 +226,7 @@ impl Lines {
 
 /// A place in a line. Dropping it gives the place up.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     lines: Arc<Lines>,
     key: LineKey,
     ticket: u64,
@@ -143,7 +235,7 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// Waits until nobody is in front.
-    pub(super) async fn turn(&self) {
+    pub(crate) async fn turn(&self) {
         self.turn.notified().await;
     }
 }
@@ -155,56 +247,4 @@ impl Drop for Ticket {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::task::yield_now;
-
-    use super::*;
-
-    fn bounds(waiting_max: usize, line_max: usize) -> DelaySettings {
-        DelaySettings { waiting_max, line_max, ..DelaySettings::default() }
-    }
-
-    fn described(user: &str) -> Described {
-        Described::new().descriptor([("user", user)])
-    }
-
-    #[tokio::test]
-    async fn turns_come_in_order_and_a_place_given_up_is_the_next_ones() {
-        let lines = Arc::new(Lines::new());
-        let key = lines.key(&described("1"), 0);
-        let join = || lines.join(key, Later::Delay, &bounds(10, 10)).unwrap();
-        let (first, second, third) = (join(), join(), join());
-        first.turn().await;
-        let waiting = tokio::spawn(async move { third.turn().await });
-        yield_now().await;
-        drop(second);
-        yield_now().await;
-        assert!(!waiting.is_finished());
-        drop(first);
-        waiting.await.unwrap();
-        assert_eq!(lines.waiting(), 0);
-        assert!(lines.lines.lock().is_empty());
-    }
-
-    #[test]
-    fn lines_are_bounded_each_and_together() {
-        let lines = Arc::new(Lines::new());
-        let (one, two) = (lines.key(&described("1"), 0), lines.key(&described("2"), 0));
-        let join = |key| lines.join(key, Later::Delay, &bounds(3, 2));
-        let _held = [join(one).unwrap(), join(one).unwrap()];
-        assert_eq!(join(one).unwrap_err(), LineFull);
-        let _other = join(two).unwrap();
-        assert_eq!(join(two).unwrap_err(), LineFull);
-        assert_eq!(lines.waiting(), 3);
-    }
-
-    #[test]
-    fn newcomers_see_the_line_that_they_have_to_join() {
-        let lines = Arc::new(Lines::new());
-        assert_eq!(lines.standing(&described("1")), None);
-        let key = lines.key(&described("1"), 0);
-        let _first = lines.join(key, Later::Delay, &bounds(3, 2)).unwrap();
-        assert_eq!(lines.standing(&described("1")), Some((key, Later::Delay)));
-        assert_eq!(lines.standing(&described("2")), None);
-    }
-}
+mod tests;

@@ -7,8 +7,8 @@
 //! the way: an error, a panic, a client that goes away.
 //!
 //! Rules, counters and switches belong to the engine, which the layer shares
-//! with everyone who has a handle to it. What a rule says under `when_over` is for the
-//! gateway: here, who is over a limit is refused.
+//! with everyone who has a handle to it. Who is over a limit is refused, or waits in line where
+//! the rule says `when_over: delay`. Nothing is kept for later: `when_over: queue` refuses here.
 //!
 //! `protection` is another layer, for what the service itself can take.
 
@@ -20,6 +20,8 @@ mod future;
 #[cfg(feature = "protection-layer")]
 mod protection;
 mod service;
+mod turns;
+mod waiting;
 
 pub use body::LimitedBody;
 pub use future::RateLimitFuture;

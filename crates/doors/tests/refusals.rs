@@ -186,7 +186,7 @@ async fn a_described_request_need_not_be_wrapped_in_an_option() {
 }
 
 #[tokio::test]
-async fn who_is_over_a_limit_is_refused_whatever_the_rule_says_for_the_gateway() {
+async fn who_would_have_to_wait_for_too_long_is_refused_whatever_the_rule_says() {
     for when_over in ["refuse", "delay", "queue"] {
         let limit = format!(
             "{{algorithm: token_bucket, unit: minute, requests_per_unit: 1, when_over: {when_over}}}"

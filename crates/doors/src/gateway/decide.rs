@@ -1,27 +1,20 @@
 //! What a verdict comes to: pass, wait in line, keep for later, refuse.
 
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{HeaderValue, RETRY_AFTER};
-use tidegate_engine::{
-    Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict, WhenOver,
-};
-use tokio::time::{Instant, sleep, timeout_at};
+use tidegate_engine::{Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict};
 
 use super::answers::{Answer, Asker, Cause, Retry};
 use super::describe::Description;
-use super::line::{Later, LineKey};
 use super::route::Route;
 use super::shared::Shared;
 use crate::headers::{Fields, HeadersOn};
+use crate::line::{Later, LineKey, Said};
 use crate::meter::Answered;
 use crate::notice::Notice;
 use crate::slots::HeldSlots;
-
-/// The one in front of a line asks no more often than this.
-const ASK_EVERY: Duration = Duration::from_millis(1);
 
 /// What a request that may pass takes along.
 #[derive(Debug)]
@@ -101,7 +94,7 @@ where
         }
         let cause = cause(&notice);
         let answer = self.refusal(cause, &notice, route, asker);
-        let (Some(later), Again::After(wait)) = (later(&notice), notice.retry()) else {
+        let (Some(later), Again::After(wait)) = (Later::of(&notice), notice.retry()) else {
             return Judged::Refused(answer, cause);
         };
         let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
@@ -155,45 +148,24 @@ where
         patience: Duration,
         asking: Asking<'_>,
     ) -> Result<Passage, (Answer, Cause)> {
-        let hopeless = over.as_ref().is_some_and(|over| over.wait > patience);
-        let joined = self.lasting.lines.join(line, later, &self.settings.delay);
-        let (false, Ok(ticket)) = (hopeless, joined) else {
-            return Err(self.last_word(over, asking).await);
-        };
-        let end = Instant::now() + patience;
-        // Who is in front at once knows how long to wait; others ask when it is their turn.
-        let mut wait = over.as_ref().map_or(Duration::ZERO, |over| over.wait);
-        let mut turn = std::pin::pin!(ticket.turn());
-        let first = std::future::poll_fn(|cx| Poll::Ready(turn.as_mut().poll(cx))).await;
-        if first.is_pending() {
-            wait = Duration::ZERO;
-            if timeout_at(end, turn).await.is_err() {
-                return Err(self.last_word(over, asking).await);
-            }
-        }
-        let mut over = over;
-        loop {
-            if Instant::now() + wait > end {
-                return Err(self.last_word(over, asking).await);
-            }
-            if !wait.is_zero() {
-                sleep(wait).await;
-            }
-            match self.asked(asking).await {
-                Judged::Pass(passage) => return Ok(passage),
-                Judged::Refused(answer, cause) => return Err((answer, cause)),
-                Judged::Over(again) => {
-                    wait = again.wait.max(ASK_EVERY);
-                    over = Some(again);
-                }
-            }
+        let told = over.map(|over| (over.wait, (over.answer, over.cause)));
+        let bounds = (&self.settings.delay, patience);
+        let ask = || self.asked(asking);
+        match self.lasting.lines.stand((line, later), bounds, told, ask).await {
+            Ok(passage) => Ok(passage),
+            Err(Some(refusal)) => Err(refusal),
+            Err(None) => Err(self.last_word(None, asking).await),
         }
     }
 
     /// What the engine says now.
-    async fn asked(&self, asking: Asking<'_>) -> Judged {
+    async fn asked(&self, asking: Asking<'_>) -> Said<Passage, (Answer, Cause)> {
         let (verdict, held) = self.ask(asking.description).await;
-        self.judge(&verdict, held, asking.description, asking.route, asking.asker)
+        match self.judge(&verdict, held, asking.description, asking.route, asking.asker) {
+            Judged::Pass(passage) => Said::Pass(passage),
+            Judged::Over(over) => Said::NotYet(over.wait, (over.answer, over.cause)),
+            Judged::Refused(answer, cause) => Said::Refused((answer, cause)),
+        }
     }
 
     /// The answer to a request that came to nothing. One that never asked peeks.
@@ -237,17 +209,4 @@ fn cause(notice: &Notice<'_>) -> Cause {
         Some(policy) if policy.is_violated() && policy.is_concurrency() => Cause::Concurrency,
         _ => Cause::Rate,
     }
-}
-
-/// What all limits that refuse agree to do instead. One that refuses outright decides.
-fn later(notice: &Notice<'_>) -> Option<Later> {
-    let mut later = None;
-    for policy in notice.violated() {
-        later = match (policy.when_over(), later) {
-            (WhenOver::Refuse, _) => return None,
-            (WhenOver::Queue, _) | (WhenOver::Delay, Some(Later::Queue)) => Some(Later::Queue),
-            (WhenOver::Delay, _) => Some(Later::Delay),
-        };
-    }
-    later
 }

@@ -29,12 +29,12 @@ use super::describe::Identities;
 use super::errand::Trip;
 use super::forward::Hop;
 use super::held::{HeldInMemory, HeldRequests};
-use super::line::Lines;
 use super::samples::{RefusedRequest, Samples};
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::shared::{Compiled, Counters, Lasting, Shared};
 use super::tally::GatewayReading;
 use super::upstream::Upstreams;
+use crate::line::Lines;
 use crate::meter::Meter;
 use crate::server::Peer;
 

@@ -22,12 +22,12 @@ use super::decide::{Asking, Judged, Over, Passage};
 use super::describe::Description;
 use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
 use super::held::{HELD_PATH, HeldId, HeldRequest, HeldState};
-use super::line::{Later, LineKey};
 use super::route::Route;
 use super::shared::Shared;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
 use super::visit::{Stage, Visit};
+use crate::line::{Later, LineKey};
 use stay::Stay;
 
 /// A request on its way. In a box from its beginning: futures move what they are given, and

@@ -19,7 +19,7 @@ use ipnet::IpNet;
 
 pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings};
 pub use category::{CategoryRule, CategorySettings};
-pub use client::{AddressFrom, DelaySettings, HeadSettings, ProvenanceSettings, QueueSettings};
+pub use client::{AddressFrom, HeadSettings, ProvenanceSettings, QueueSettings};
 pub use describe::{
     ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, JwtKey, JwtSettings, Missing,
     PresentedIn, ValueFrom,
@@ -30,6 +30,7 @@ pub use upstream::{
 };
 
 use crate::headers::{HeaderSet, HeadersOn};
+pub use crate::line::DelaySettings;
 
 /// Everything the gateway is told.
 #[derive(Clone, Debug)]

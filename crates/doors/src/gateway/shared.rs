@@ -17,12 +17,12 @@ use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, Identities, Tokens};
 use super::forward::Provenance;
 use super::held::{HeldInMemory, HeldRequests};
-use super::line::Lines;
 use super::route::Route;
 use super::samples::Samples;
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::tally::Tally;
 use super::upstream::Upstreams;
+use crate::line::Lines;
 use crate::meter::Meter;
 
 /// What lasts as long as the gateway.

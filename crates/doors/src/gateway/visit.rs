@@ -20,11 +20,11 @@ use super::describe::{Description, Seen};
 use super::forward::Hop;
 use super::head::{Examined, Target, examine};
 use super::held::{HELD_PATH, HeldId, HeldState};
-use super::line::{Later, LineKey};
 use super::route::Route;
 use super::samples::RefusedRequest;
 use super::shared::Shared;
 use super::tally::Outcome;
+use crate::line::{Later, LineKey};
 use crate::meter::Answered;
 use crate::slots::HeldSlots;
 

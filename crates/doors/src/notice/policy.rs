@@ -97,13 +97,13 @@ impl<'v> Policy<'v> {
     }
 
     /// What its rule wants for requests over it.
-    #[cfg(feature = "gateway")]
+    #[cfg(any(feature = "gateway", feature = "tower-layer"))]
     pub(crate) const fn when_over(&self) -> tidegate_engine::WhenOver {
         self.limit.when_over
     }
 
     /// Which of the request's descriptors met it.
-    #[cfg(feature = "gateway")]
+    #[cfg(any(feature = "gateway", feature = "tower-layer"))]
     pub(crate) fn descriptor(&self) -> usize {
         usize::try_from(self.ruling.descriptor).unwrap_or(usize::MAX)
     }

@@ -4,18 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tidegate_engine::Nanos;
-use tokio::time::{Sleep, sleep};
 use tower_service::Service;
 
 use super::body::{Held, LimitedBody};
-use super::service::Ruled;
 use crate::headers::Fields;
 
 /// What a request that may pass takes along: its slots, and the fields for its answer.
@@ -43,8 +39,8 @@ impl Passage {
 }
 
 pin_project! {
-    /// The answer to come. Dropping it gives the request up: its slots come
-    /// back; its place in a leaky bucket's queue stays empty.
+    /// The answer to come. Dropping it gives the request up: its slots come back, and if it
+    /// still waits, its place and what it was charged do too.
     pub struct RateLimitFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -55,15 +51,17 @@ pin_project! {
     }
 }
 
-/// A store that is asked about a request.
-pub(super) type Deciding<B> = Pin<Box<dyn Future<Output = (Ruled, Request<B>)> + Send>>;
+/// What became of a request: it passes, or this is its answer.
+pub(super) type Settled = Result<Passage, Response<Bytes>>;
+
+/// A request that waits: for the store, in line, or for its turn.
+pub(super) type Deciding<B> = Pin<Box<dyn Future<Output = (Settled, Request<B>)> + Send>>;
 
 pin_project! {
     #[project = StageProjection]
     enum Stage<S, B, F> {
         Deciding { decision: Deciding<B>, service: Option<S> },
         Refused { answer: Option<Response<Bytes>> },
-        Waiting { #[pin] turn: Sleep, service: S, request: Option<Request<B>> },
         Running { #[pin] answer: F },
     }
 }
@@ -79,12 +77,6 @@ where
 
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
         RateLimitFuture { stage: Stage::Refused { answer: Some(answer) }, passage: None }
-    }
-
-    pub(super) fn waiting(after: Nanos, service: S, request: Request<B>, passage: Passage) -> Self {
-        let turn = sleep(Duration::from(after));
-        let stage = Stage::Waiting { turn, service, request: Some(request) };
-        RateLimitFuture { stage, passage: Some(passage) }
     }
 
     pub(super) const fn running(answer: S::Future, passage: Passage) -> Self {
@@ -104,33 +96,20 @@ where
         loop {
             match this.stage.as_mut().project() {
                 StageProjection::Deciding { decision, service } => {
-                    let (ruled, request) = ready!(decision.as_mut().poll(context));
+                    let (settled, request) = ready!(decision.as_mut().poll(context));
                     let mut service = service.take().expect("a request is decided once");
-                    match ruled {
-                        Ruled::Refused(answer) => {
-                            this.stage.set(Stage::Refused { answer: Some(answer) });
-                        }
-                        Ruled::Passed { after: Nanos::ZERO, passage } => {
+                    match settled {
+                        Err(answer) => this.stage.set(Stage::Refused { answer: Some(answer) }),
+                        Ok(passage) => {
                             *this.passage = Some(passage);
                             let answer = service.call(request);
                             this.stage.set(Stage::Running { answer });
-                        }
-                        Ruled::Passed { after, passage } => {
-                            *this.passage = Some(passage);
-                            let (turn, request) = (sleep(Duration::from(after)), Some(request));
-                            this.stage.set(Stage::Waiting { turn, service, request });
                         }
                     }
                 }
                 StageProjection::Refused { answer } => {
                     let answer = answer.take().expect("a future is not polled after its end");
                     return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
-                }
-                StageProjection::Waiting { turn, service, request } => {
-                    ready!(turn.poll(context));
-                    let request = request.take().expect("the service is called once");
-                    let answer = service.call(request);
-                    this.stage.set(Stage::Running { answer });
                 }
                 StageProjection::Running { answer } => {
                     let answer = ready!(answer.poll(context));
@@ -151,7 +130,6 @@ where
         let stage = match &self.stage {
             Stage::Deciding { .. } => "deciding",
             Stage::Refused { .. } => "refused",
-            Stage::Waiting { .. } => "waiting",
             Stage::Running { .. } => "running",
         };
         f.debug_struct("RateLimitFuture").field("stage", &stage).finish_non_exhaustive()

@@ -1,25 +1,22 @@
 //! The limited service: decides, then refuses, delays or passes on.
 //!
 //! With the embedded store a request is decided where it arrives. Another store
-//! has to be waited for: then the request, and the service that was made ready
-//! for it, wait in the future.
+//! has to be waited for, and so have limits that delay: then the request, and the service that
+//! was made ready for it, wait in the future.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, CounterStore, MemoryStore, Nanos, Permit, SystemClock, Verdict};
+use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
 use tower_service::Service;
 
-use super::answer::refuse;
-use super::body::{Held, LimitedBody};
-use super::future::{Passage, RateLimitFuture};
+use super::body::LimitedBody;
+use super::future::{Passage, RateLimitFuture, Settled};
 use super::settings::Settings;
-use crate::headers::{Fields, HeadersOn};
-use crate::notice::Notice;
+use super::waiting::Ruled;
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
@@ -38,12 +35,6 @@ impl<S: Clone, T, C> Clone for RateLimit<S, T, C> {
     fn clone(&self) -> Self {
         RateLimit { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
-}
-
-/// What becomes of a request.
-pub(super) enum Ruled {
-    Refused(Response<Bytes>),
-    Passed { after: Nanos, passage: Passage },
 }
 
 impl<S, T, C, B, R> Service<Request<B>> for RateLimit<S, T, C>
@@ -70,56 +61,55 @@ where
             let request = Request::from_parts(parts, body);
             return RateLimitFuture::running(self.inner.call(request), Passage::free());
         };
+        if let Some(line) = settings.line_before(&described) {
+            let settings = Arc::clone(settings);
+            return self.wait(async move {
+                let settled = settings.stand(line, None, &parts, &described).await;
+                (settled, Request::from_parts(parts, body))
+            });
+        }
         let decided =
             described.ask(&settings.domain, |request| settings.engine.admit_here(request));
-        let Some((verdict, permit)) = decided else {
+        let Some((mut verdict, permit)) = decided else {
             let settings = Arc::clone(settings);
-            let deciding = async move {
-                let (verdict, permit) = described.admit(&settings.domain, &settings.engine).await;
-                let ruled = settings.rule_on(&parts, &verdict, permit);
-                (ruled, Request::from_parts(parts, body))
-            };
-            return RateLimitFuture::deciding(Box::pin(deciding), self.take_ready());
+            return self.wait(async move {
+                let settled = settings.decide(&parts, &described).await;
+                (settled, Request::from_parts(parts, body))
+            });
         };
-        let ruled = settings.rule_on(&parts, &verdict, permit);
-        let request = Request::from_parts(parts, body);
-        match ruled {
+        let patience = settings.delay.wait_max;
+        match settings.rule_on(&parts, &described, &mut verdict, permit, patience) {
             Ruled::Refused(answer) => RateLimitFuture::refused(answer),
-            Ruled::Passed { after: Nanos::ZERO, passage } => {
+            Ruled::Passed(passage) => {
+                let request = Request::from_parts(parts, body);
                 RateLimitFuture::running(self.inner.call(request), passage)
             }
-            Ruled::Passed { after, passage } => {
-                RateLimitFuture::waiting(after, self.take_ready(), request, passage)
+            later => {
+                let settings = Arc::clone(settings);
+                self.wait(async move {
+                    let settled = settings.settle(later, &parts, &described).await;
+                    (settled, Request::from_parts(parts, body))
+                })
             }
         }
     }
 }
 
 impl<S: Clone, T, C> RateLimit<S, T, C> {
+    fn wait<B>(
+        &mut self,
+        decision: impl Future<Output = (Settled, Request<B>)> + Send + 'static,
+    ) -> RateLimitFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        RateLimitFuture::deciding(Box::pin(decision), self.take_ready())
+    }
+
     /// The service that was made ready goes with the request; the clone that
     /// stays has to become ready itself.
     fn take_ready(&mut self) -> S {
         let unready = self.inner.clone();
         std::mem::replace(&mut self.inner, unready)
-    }
-}
-
-impl<T, C> Settings<T, C>
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    fn rule_on(&self, request: &Parts, verdict: &Verdict, permit: Permit<T, C>) -> Ruled {
-        let notice = Notice::of(verdict);
-        let now = self.engine.clock().now();
-        if notice.is_refusal() {
-            return Ruled::Refused(refuse(self, request, &notice, now));
-        }
-        let fields = match self.headers_on {
-            HeadersOn::Always => self.headers.fields(&notice, now),
-            HeadersOn::Refusal => Fields::default(),
-        };
-        let after = if self.wait_for_turn { verdict.delay() } else { Nanos::ZERO };
-        Ruled::Passed { after, passage: Passage::new(Held::new(permit), fields) }
     }
 }

@@ -12,8 +12,10 @@ use tidegate_engine::{
 use tower_layer::Layer;
 
 use super::service::RateLimit;
+use super::turns::Turns;
 use crate::described::Described;
 use crate::headers::{HeaderSet, HeadersOn};
+use crate::line::{DelaySettings, Lines};
 use crate::notice::Notice;
 
 /// Where the rules of [`RateLimitLayer::by_key`] apply.
@@ -67,6 +69,10 @@ pub(super) struct Settings<T, C> {
     pub(super) headers: HeaderSet,
     pub(super) headers_on: HeadersOn,
     pub(super) wait_for_turn: bool,
+    pub(super) delay: DelaySettings,
+    /// Shared by all services of the layer and of its clones, as the engine is.
+    pub(super) lines: Arc<Lines>,
+    pub(super) turns: Arc<Turns>,
 }
 
 impl<T, C> RateLimitLayer<T, C> {
@@ -88,6 +94,9 @@ impl<T, C> RateLimitLayer<T, C> {
             headers: HeaderSet::default(),
             headers_on: HeadersOn::default(),
             wait_for_turn: true,
+            delay: DelaySettings::default(),
+            lines: Arc::new(Lines::new()),
+            turns: Arc::new(Turns::new()),
         };
         RateLimitLayer { settings }
     }
@@ -106,12 +115,22 @@ impl<T, C> RateLimitLayer<T, C> {
         self
     }
 
-    /// Whether a request that a leaky bucket admits for later waits for its
-    /// turn. Default: it does, on tokio's timer, so the service must run where
-    /// there is one. Otherwise it is passed on at once.
+    /// Whether requests wait here: for their turn in a leaky bucket, and for limits with
+    /// `when_over: delay`. Default: they do, on tokio's timer, so the service must run where
+    /// there is one. Otherwise a request that a leaky bucket admits for later is passed on at
+    /// once, and one over a limit is refused.
     #[must_use]
     pub fn wait_for_turn(mut self, wait_for_turn: bool) -> Self {
         self.settings.wait_for_turn = wait_for_turn;
+        self
+    }
+
+    /// How many requests wait, and for how long. One that would have to wait longer for its turn
+    /// in a leaky bucket is refused, gets back what its other limits charged, and is told when to
+    /// come instead.
+    #[must_use]
+    pub fn delay(mut self, delay: DelaySettings) -> Self {
+        self.settings.delay = delay;
         self
     }
 
@@ -186,6 +205,9 @@ impl<T, C> Clone for Settings<T, C> {
             headers: self.headers,
             headers_on: self.headers_on,
             wait_for_turn: self.wait_for_turn,
+            delay: self.delay,
+            lines: Arc::clone(&self.lines),
+            turns: Arc::clone(&self.turns),
         }
     }
 }
@@ -203,6 +225,7 @@ impl<T, C> fmt::Debug for Settings<T, C> {
             .field("headers", &self.headers)
             .field("headers_on", &self.headers_on)
             .field("wait_for_turn", &self.wait_for_turn)
+            .field("delay", &self.delay)
             .finish_non_exhaustive()
     }
 }

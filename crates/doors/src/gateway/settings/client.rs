@@ -55,23 +55,6 @@ impl Default for HeadSettings {
     }
 }
 
-/// How requests wait for limits that say `when_over: delay`, and in leaky buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DelaySettings {
-    /// The most requests that wait, over all callers. Default: 10,000.
-    pub waiting_max: usize,
-    /// The most requests that wait in one line, behind the same limit. Default: 100.
-    pub line_max: usize,
-    /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
-    pub wait_max: Duration,
-}
-
-impl Default for DelaySettings {
-    fn default() -> Self {
-        DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }
-    }
-}
-
 /// How requests are kept for limits that say `when_over: queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {

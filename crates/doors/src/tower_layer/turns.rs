@@ -1,0 +1,164 @@
+//! Turns in leaky buckets, and those that nobody takes.
+//!
+//! A leaky bucket tells each request its turn when it admits it, and gives no place back: the
+//! others have been told theirs. So a turn that its request gives up is kept here, and the next
+//! request of the same kind takes it instead of its own, which is later and is kept in its place.
+//! The outflow stays at its pace: each turn is taken once, and only turns that the bucket gave.
+//! A request that may not wait as long as its turn is off gives it up at once; without this, those
+//! that are refused would push everybody's turn away until the bucket is full.
+//!
+//! Requests are of the same kind when the same limits delay them, for the same values and at the
+//! same cost.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tidegate_engine::{Nanos, Role, Verdict};
+use tokio::time::{Instant, sleep_until};
+
+use crate::described::Described;
+use crate::line::DelaySettings;
+
+/// All turns that are waited for, and those that nobody takes.
+#[derive(Debug)]
+pub(super) struct Turns {
+    spare: Mutex<Spare>,
+    /// How many requests wait for their turn.
+    waiting: AtomicUsize,
+    seed: RandomState,
+}
+
+/// Which turns can be taken one for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind(u64);
+
+/// Turns to come that nobody takes: by kind, and by time.
+#[derive(Debug, Default)]
+struct Spare {
+    of_kind: BTreeSet<(Kind, Instant)>,
+    in_time: BTreeSet<(Instant, Kind)>,
+}
+
+/// Who does not get a turn may ask again after this long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoTurn(pub(super) Duration);
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Turns { spare: Mutex::default(), waiting: AtomicUsize::new(0), seed: RandomState::new() }
+    }
+
+    /// The kind of a request that was told to wait.
+    pub(super) fn kind(&self, described: &Described, verdict: &Verdict) -> Kind {
+        let mut hasher = self.seed.build_hasher();
+        let delaying = |role, delay| role != Role::Observed && delay > Nanos::ZERO;
+        for ruling in verdict.rulings() {
+            if delaying(ruling.role, ruling.decision.delay) {
+                let place = usize::try_from(ruling.descriptor).unwrap_or(usize::MAX);
+                verdict.limit(ruling).map(|limit| limit.identity).hash(&mut hasher);
+                ruling.cost.hash(&mut hasher);
+                described.entries_of(place).hash(&mut hasher);
+            }
+        }
+        Kind(hasher.finish())
+    }
+
+    /// Takes the turn that a request was told, or one before it that nobody takes.
+    ///
+    /// # Errors
+    /// When it is later than anybody waits, or too many wait.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        kind: Kind,
+        after: Duration,
+        bounds: &DelaySettings,
+    ) -> Result<Turn, NoTurn> {
+        let now = Instant::now();
+        let Some(told) = now.checked_add(after) else { return Err(NoTurn(after)) };
+        let at = self.spare.lock().swap(kind, told, now);
+        let wait = at.saturating_duration_since(now);
+        let too_long = wait.saturating_sub(bounds.wait_max);
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        // From here on, dropping it gives it up.
+        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: bounds.waiting_max };
+        if !too_long.is_zero() {
+            return Err(NoTurn(too_long));
+        }
+        if waiting >= bounds.waiting_max { Err(NoTurn(wait)) } else { Ok(turn) }
+    }
+
+    /// How many requests wait for their turn.
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Spare {
+    /// The first turn of the kind that is not after `told`. If that is another, `told` is spare.
+    fn swap(&mut self, kind: Kind, told: Instant, now: Instant) -> Instant {
+        self.forget_past(now);
+        let first = self.of_kind.range((kind, now)..(kind, told)).next().copied();
+        let Some((_, first)) = first else { return told };
+        self.of_kind.remove(&(kind, first));
+        self.in_time.remove(&(first, kind));
+        self.keep(kind, told);
+        first
+    }
+
+    fn keep(&mut self, kind: Kind, at: Instant) {
+        self.of_kind.insert((kind, at));
+        self.in_time.insert((at, kind));
+    }
+
+    fn forget_past(&mut self, now: Instant) {
+        while let Some((at, kind)) = self.in_time.first().copied()
+            && at <= now
+        {
+            self.in_time.pop_first();
+            self.of_kind.remove(&(kind, at));
+        }
+    }
+}
+
+/// The turn that a request waits for. Dropping it before it has come gives it up.
+#[derive(Debug)]
+pub(super) struct Turn {
+    turns: Arc<Turns>,
+    kind: Kind,
+    at: Instant,
+    spares_max: usize,
+}
+
+impl Turn {
+    /// Waits until it has come.
+    pub(super) async fn come(&self) {
+        sleep_until(self.at).await;
+    }
+
+    pub(super) fn has_come(&self) -> bool {
+        self.at <= Instant::now()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.waiting.fetch_sub(1, Ordering::Relaxed);
+        let now = Instant::now();
+        if self.at > now {
+            let mut spare = self.turns.spare.lock();
+            spare.forget_past(now);
+            // Without room the outflow has a gap, which harms nobody.
+            if spare.in_time.len() < self.spares_max {
+                spare.keep(self.kind, self.at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
