@@ -106,6 +106,13 @@ impl Bench {
         self.limit.check(&mut self.state, ask)
     }
 
+    /// Takes slots, and holds them until they are given back.
+    pub(crate) fn hold_on(&mut self, holder: u64, cost: u64) -> Decision {
+        let decision = self.hold(holder, cost);
+        self.state.hold(Holder(holder));
+        decision
+    }
+
     fn held_by(&self, holder: u64, cost: u64) -> Ask {
         Ask { holder: Holder(holder), ..self.ask(cost) }
     }

@@ -7,6 +7,9 @@
 //! is alive: all its slots live on from then. Callers that do not say who they
 //! are share nothing but the missing name. Renewing is left to whoever keeps
 //! the state.
+//!
+//! A holder that cannot be gone without the state being gone too needs no expiry:
+//! once it is said to hold its slots, they are taken until it gives them back.
 
 use crate::ask::{Ask, Holder};
 use crate::decision::{Decision, Retry};
@@ -24,10 +27,14 @@ pub struct Concurrency {
     time_to_live: Period,
 }
 
+/// When slots expire that are held until they are given back.
+const HELD: Timestamp = Timestamp::MAX;
+
 /// Who holds slots of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
-    /// The first to expire first, of those that expire together the lowest holder.
+    /// The first to expire first, of those that expire together the lowest holder. Those that
+    /// do not expire are last.
     slots: Vec<Slots>,
 }
 
@@ -46,7 +53,7 @@ impl SlotsState {
         SlotsState { slots: slots.collect() }
     }
 
-    /// When the state stops mattering: the last slot has expired.
+    /// When the state stops mattering: the last slot has expired. At no instant while one is held.
     pub fn idle_at(&self) -> Timestamp {
         self.slots.last().map_or(Timestamp::EPOCH, |slots| slots.expires)
     }
@@ -60,6 +67,35 @@ impl SlotsState {
     pub fn growth_bytes(&self) -> usize {
         let spare = self.slots.capacity() - self.slots.len();
         if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Slots>()) }
+    }
+
+    /// Slots of the holder are taken until it gives them back, however long that takes.
+    pub(crate) fn hold(&mut self, holder: Holder) {
+        // Taken lately, so it is near the end.
+        let place = self.slots.iter().rposition(|slots| slots.holder == holder);
+        if let Some(place) = place
+            && holder != Holder::default()
+        {
+            let held = Slots { expires: HELD, ..self.slots.remove(place) };
+            self.insert(held);
+        }
+    }
+
+    fn insert(&mut self, new: Slots) {
+        let place = (new.expires, new.holder);
+        let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
+        let behind = self.slots.iter().rev().take_while(|slots| !before(slots)).count();
+        self.slots.insert(self.slots.len() - behind, new);
+    }
+
+    /// Those that expire.
+    fn expiring(&self) -> &[Slots] {
+        // Where all are held, which is common, the first says so.
+        if self.slots.first().is_none_or(|slots| slots.expires == HELD) {
+            return &[];
+        }
+        let end = self.slots.partition_point(|slots| slots.expires < HELD);
+        self.slots.get(..end).unwrap_or_default()
     }
 
     fn held(&self) -> u64 {
@@ -95,17 +131,21 @@ impl Concurrency {
         Concurrency { limit: limit.min(CONCURRENCY_MAX), ..self.clone() }
     }
 
-    /// Drops expired slots. None may outlive the time to live as of now: a
+    /// Drops expired slots. None may outlive the time to live as of now, unless it is held: a
     /// later expiry comes from a clock that stepped back or a limit that changed.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
+        let expiring = state.expiring();
+        let (Some(first), Some(last)) = (expiring.first(), expiring.last()) else { return };
         let latest = now.after(self.time_to_live.as_span());
-        let cut = state.slots.last().is_some_and(|slots| slots.expires > latest);
+        let cut = last.expires > latest;
         // They are in order, so the first and the last speak for all.
-        if !cut && !state.slots.first().is_some_and(|slots| slots.expires.has_come(now)) {
+        if !cut && !first.expires.has_come(now) {
             return;
         }
         state.slots.retain_mut(|slots| {
-            slots.expires = slots.expires.min(latest);
+            if slots.expires != HELD {
+                slots.expires = slots.expires.min(latest);
+            }
             !slots.expires.has_come(now)
         });
         if cut {
@@ -118,15 +158,15 @@ impl Concurrency {
         let left = self.available(state);
         if ask.cost <= left {
             let reset = match ask.cost {
-                0 => state.idle_at().since(ask.now),
+                0 => self.rest(state, ask.now),
                 // Others may be held for longer than this one.
-                _ => state.idle_at().since(ask.now).max(self.life(ask)),
+                _ => self.rest(state, ask.now).max(self.life(ask)),
             };
             return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
         }
         let retry =
             if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
-        Decision::refused(self.limit, left, retry, state.idle_at().since(ask.now))
+        Decision::refused(self.limit, left, retry, self.rest(state, ask.now))
     }
 
     /// Gives `cost` slots of a settled state to the holder.
@@ -143,10 +183,7 @@ impl Concurrency {
             taken.count = taken.count.saturating_add(held.count);
             taken.expires = taken.expires.max(held.expires);
         }
-        let place = (taken.expires, taken.holder);
-        let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
-        let behind = state.slots.iter().rev().take_while(|slots| !before(slots)).count();
-        state.slots.insert(state.slots.len() - behind, taken);
+        state.insert(taken);
     }
 
     /// Takes up to `cost` slots back from the holder; what it does not hold
@@ -183,13 +220,27 @@ impl Concurrency {
         ask.lease.map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
+    /// Until all slots have expired, if nobody gives any back.
+    fn rest(&self, state: &SlotsState, now: Timestamp) -> Nanos {
+        state.slots.last().map_or(Nanos::ZERO, |slots| self.left(slots, now))
+    }
+
+    /// For how long slots are taken from now on. Of those that are held nobody knows; they are
+    /// told as if taken just now.
+    fn left(&self, slots: &Slots, now: Timestamp) -> Nanos {
+        match slots.expires {
+            HELD => self.time_to_live.as_span(),
+            expires => expires.since(now),
+        }
+    }
+
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
         let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
         for slots in &state.slots {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {
-                return slots.expires.since(ask.now);
+                return self.left(slots, ask.now);
             }
         }
         self.time_to_live.as_span()

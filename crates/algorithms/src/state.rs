@@ -1,5 +1,6 @@
 //! What is remembered of one key under one limit.
 
+use crate::ask::Holder;
 use crate::concurrency::SlotsState;
 use crate::fixed_window::WindowState;
 use crate::pace::BucketState;
@@ -71,6 +72,18 @@ impl State {
             State::Log(state) => state.idle_at(),
             State::Slots(state) => state.idle_at(),
             State::Soft(state) => state.idle_at(),
+        }
+    }
+
+    /// Slots of the holder, if it has any, are taken until it gives them back, however long that
+    /// takes. Takes no more memory.
+    pub fn hold(&mut self, holder: Holder) {
+        let state = match self {
+            State::Soft(soft) => &mut soft.inner,
+            hard => hard,
+        };
+        if let State::Slots(state) = state {
+            state.hold(holder);
         }
     }
 

@@ -187,6 +187,50 @@ fn a_shorter_time_to_live_holds_for_slots_already_held() {
     assert!(t.admits(1));
 }
 
+#[test]
+fn a_slot_that_is_held_stays_taken_until_it_is_given_back() {
+    let mut t = for_a_minute(3);
+    t.hold_on(7, 1);
+    t.hold_on(3, 1);
+    assert_eq!(t.hold(5, 1).reset_after, secs(60));
+    assert_eq!(t.state.idle_at(), Timestamp::MAX);
+    assert_eq!(t.hold(6, 1).retry, Retry::After(secs(60)));
+    t.advance(secs(180));
+    assert_eq!(t.left(), 1, "the one that nobody holds has expired");
+    assert_eq!(t.give_back(7, 1).remaining, 2);
+    assert_eq!(t.give_back(7, 1).remaining, 2);
+    assert_eq!(t.give_back(3, 1).remaining, 3);
+    assert_eq!(t.state.idle_at(), Timestamp::EPOCH);
+}
+
+#[test]
+fn slots_that_are_held_and_slots_that_expire_keep_to_their_own_ways() {
+    let mut t = for_a_minute(4);
+    t.hold(1, 1);
+    t.hold_on(2, 1);
+    t.advance(secs(20));
+    t.hold(3, 1);
+    // A step back shortens what would expire too late, and nothing else.
+    t.step_back(secs(70));
+    assert_eq!(t.left(), 1);
+    t.advance(secs(60));
+    assert_eq!(t.left(), 3);
+    t.hold_on(2, 1);
+    assert_eq!(t.left(), 2, "a holder that takes more holds all of it");
+    t.advance(secs(600));
+    assert_eq!(t.left(), 2);
+}
+
+#[test]
+fn nobody_can_hold_what_has_no_holder_or_was_never_taken() {
+    let mut t = for_a_minute(2);
+    t.hold_on(0, 1);
+    t.state.hold(Holder(9));
+    assert_eq!(t.left(), 1);
+    t.advance(secs(60));
+    assert_eq!(t.left(), 2);
+}
+
 fn seconds(seconds: u64) -> Period {
     crate::bench::period(secs(seconds))
 }
