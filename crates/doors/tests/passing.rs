@@ -76,6 +76,18 @@ async fn a_slot_is_held_until_the_body_has_ended() {
 }
 
 #[tokio::test]
+async fn a_slot_is_held_for_three_times_its_time_to_live_and_is_free_afterwards() {
+    let engine = user_limits(&ONE_IN_FLIGHT.replace('}', ", time_to_live: 10s}"));
+    let body = chunked(&engine, &[Ok("a"), Ok("b")]).await;
+    for _ in 0..3 {
+        engine.clock().advance(Duration::from_secs(10));
+        assert_eq!(send(&layer(&engine).layer(hello()), get("/")).await.status, 429);
+    }
+    drop(body);
+    assert_eq!(send(&layer(&engine).layer(hello()), get("/")).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_slot_comes_back_when_the_body_is_dropped() {
     let engine = user_limits(ONE_IN_FLIGHT);
     let mut body = chunked(&engine, &[Ok("a"), Ok("b")]).await;

@@ -380,11 +380,24 @@ impl<C: Clock> Engine<MemoryStore, C> {
         self.tell(verb, request, verdict);
     }
 
-    /// Decides a request; the permit gives back the slots of concurrency limits when it is dropped.
+    /// Decides a request; the permit holds the slots of concurrency limits, however long that
+    /// takes, and gives them back when it is dropped.
     pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
-        let mut verdict = self.check_now(request);
+        let mut verdict = self.check_and_hold(request);
         let permit = Permit::of(self, &mut verdict);
         (verdict, permit)
+    }
+
+    /// Decides a request for whoever gives its slots back.
+    #[inline]
+    fn check_and_hold(&self, request: &Request<'_>) -> Verdict {
+        let verdict = self.check_now(request);
+        // Only now that there is somebody to give them back: what goes wrong before costs a
+        // slot its time to live, and no more.
+        for slot in &verdict.held {
+            self.store.hold_slots(slot.key, slot.holder);
+        }
+        verdict
     }
 
     #[inline]
@@ -495,7 +508,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let mut verdict = self.here()?.check_now(request);
+        let mut verdict = self.here()?.check_and_hold(request);
         let permit = Permit::of(self, &mut verdict);
         Some((verdict, permit))
     }

@@ -27,8 +27,7 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
         Permit { engine: Arc::clone(engine), loaded, slots }
     }
 
-    /// The same, kept alive from now on; it was taken on this lease. A store that decides on the
-    /// calling thread need not be told: its slots end with the process anyway.
+    /// The same, kept alive from now on; it was taken on this lease.
     pub(crate) fn held(
         engine: &Arc<Engine<S, C>>,
         verdict: &mut Verdict,

@@ -488,14 +488,71 @@ descriptors:
     drop(held);
     let (fourth, kept) = engine.admit_now(&request);
     assert!(fourth.is_admitted());
-    clock.advance(Duration::from_secs(10));
-    let free = engine.apply_now(Verb::Peek, &request);
-    assert_eq!(free.rulings()[0].decision.remaining, 2, "slots expire");
-    let (_, again) = engine.admit_now(&request);
+    // Whatever was asked without a permit expires, what a permit holds does not.
     drop(kept);
-    let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
-    assert_eq!(left, 1, "a late release frees nobody else's slot");
+    assert!(engine.check_now(&request).is_admitted());
+    clock.advance(Duration::from_secs(30));
+    let left = || engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
+    assert_eq!(left(), 1);
+}
+
+#[test]
+fn a_request_that_takes_three_times_its_time_to_live_keeps_its_slot() {
+    let text = "
+domain: api
+descriptors:
+  - key: user
+    limits:
+      - {unit: day, requests_per_unit: 100}
+      - {algorithm: concurrency, requests_per_unit: 2, time_to_live: 10s}
+";
+    let soft = text.replace("10s}", "10s, soft: {over: 50%, for: 1s}}");
+    for text in [text, &soft] {
+        let (engine, clock) = engine(text);
+        let engine = Arc::new(engine);
+        let user = entries(&[("user", "ada")]);
+        let descriptors = [Descriptor::new(&user)];
+        let request = Request::new("api", &descriptors);
+        let held = [engine.admit_now(&request).1, engine.admit_now(&request).1];
+        for _ in 0..6 {
+            clock.advance(Duration::from_secs(5));
+            engine.store().sweep(0, clock.now());
+        }
+        let slots = |verdict: Verdict| verdict.rulings()[1].decision.remaining;
+        let peeked = engine.apply_now(Verb::Peek, &request);
+        assert_eq!(slots(peeked), u64::from(text == soft), "both are still held");
+        drop(held);
+        assert_eq!(slots(engine.apply_now(Verb::Peek, &request)), 2 + u64::from(text == soft));
+    }
+}
+
+#[test]
+fn what_is_lent_comes_back_by_itself() {
+    let (engine, clock) = engine(
+        "
+domain: api
+descriptors:
+  - key: user
+    limits: [{algorithm: concurrency, requests_per_unit: 1, time_to_live: 10s}]
+",
+    );
+    let engine = Arc::new(engine);
+    let user = entries(&[("user", "ada")]);
+    let descriptors = [Descriptor::new(&user)];
+    let request = Request::new("api", &descriptors);
+    let mut lending = std::pin::pin!(engine.lend(&request));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready((_, lent)) = lending.as_mut().poll(&mut context) else {
+        panic!("a store in memory answers at once")
+    };
+    clock.advance(Duration::from_secs(10));
+    let (verdict, again) = engine.admit_now(&request);
+    assert!(verdict.is_admitted());
+    drop(lent);
+    let left = || engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
+    assert_eq!(left(), 0, "a late release frees nobody else's slot");
     drop(again);
+    assert_eq!(left(), 1);
 }
 
 #[test]
@@ -513,11 +570,11 @@ descriptors:
     let request = Request::new("api", &descriptors);
     let (_, old) = engine.admit_now(&request);
     engine.install(rules(&text.replace("10s", "60s")));
-    let (_, _new) = engine.admit_now(&request);
+    assert!(engine.check_now(&request).is_admitted());
     drop(old);
     clock.advance(Duration::from_secs(30));
     let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
-    assert_eq!(left, 1, "the new permit holds its slot for a minute");
+    assert_eq!(left, 1, "a slot that nobody holds has its minute");
 }
 
 #[test]

@@ -100,7 +100,7 @@ mod tests {
         for permit in 0..times {
             // Departures of a leaky bucket, one second apart.
             track.charge(NOW, 1, permit * SECOND, false);
-            track.hold(permit, 1, NOW);
+            track.hold(permit, 1);
         }
         track
     }

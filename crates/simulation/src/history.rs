@@ -31,8 +31,7 @@ pub(crate) struct Held {
     /// Whose.
     pub(crate) permit: u64,
     pub(crate) count: u64,
-    pub(crate) expires: u64,
-    /// Not when a cut came between: it may be over earlier.
+    /// Not when a cut came between: another algorithm forgets it.
     pub(crate) certain: bool,
 }
 
@@ -44,8 +43,11 @@ pub(crate) struct Track {
     pub(crate) held: Vec<Held>,
     /// When the history was cut, or began.
     pub(crate) since: u64,
-    /// The latest instant that the counter has seen.
+    /// The latest instant that the counter has seen since then.
     pub(crate) latest: u64,
+    /// The latest one that it has ever seen. What was used there may be remembered when the
+    /// clock, which stepped back, comes there again.
+    pub(crate) furthest: u64,
     /// Whether the history began with nothing used, so that it is complete.
     pub(crate) whole: bool,
     /// Whether a reading came late since the last cut.
@@ -63,6 +65,7 @@ impl Track {
             held: Vec::new(),
             since: now,
             latest: now,
+            furthest: now,
             whole: true,
             late: false,
             peaks_passed: 0,
@@ -88,14 +91,14 @@ impl Track {
             self.latest = now;
             self.whole = false;
             self.late = false;
-        } else if now >= self.latest.saturating_add(terms.idle_after()) {
+        } else if now >= self.furthest.saturating_add(terms.idle_after()) {
             self.admissions.clear();
             self.whole = true;
             self.late = false;
         }
         self.late |= now < self.latest;
         self.latest = self.latest.max(now);
-        self.held.retain(|held| held.expires > now);
+        self.furthest = self.furthest.max(now);
     }
 
     const fn counts_by_window(&self) -> bool {
@@ -136,13 +139,10 @@ impl Track {
         }
     }
 
-    /// Slots were taken.
-    pub(crate) fn hold(&mut self, permit: u64, count: u64, now: u64) {
-        if let Kind::Concurrency { time_to_live, .. } = self.terms.kind
-            && count > 0
-        {
-            let expires = now.saturating_add(time_to_live);
-            self.held.push(Held { permit, count, expires, certain: true });
+    /// Slots were taken, and a permit holds them.
+    pub(crate) fn hold(&mut self, permit: u64, count: u64) {
+        if matches!(self.terms.kind, Kind::Concurrency { .. }) && count > 0 {
+            self.held.push(Held { permit, count, certain: true });
         }
     }
 
@@ -156,6 +156,7 @@ impl Track {
         }
         self.late |= now < self.latest;
         self.latest = self.latest.max(now);
+        self.furthest = self.furthest.max(now);
     }
 
     /// Whether a fixed window's count is that of the window that it is in. After
@@ -264,20 +265,33 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_held_until_given_back_or_expired_and_unsure_after_a_cut() {
+    fn what_was_used_before_a_step_back_is_forgotten_once_the_clock_is_past_it_again() {
+        let mut track = used(log(5));
+        let idle = log(5).idle_after();
+        track.look(log(5), NOW - 5 * idle, &[NOW]);
+        track.look(log(5), NOW - 3 * idle, &[NOW]);
+        assert!(!track.whole, "it may remember what was used at the peak");
+        track.look(log(5), NOW + idle, &[NOW]);
+        assert!(track.whole);
+    }
+
+    #[test]
+    fn slots_are_held_until_given_back_and_unsure_after_a_cut() {
         let slots = |limit| Terms {
             kind: Kind::Concurrency { limit, time_to_live: 10 * SECOND },
             soft: None,
         };
         let mut track = Track::unused(slots(5), NOW);
-        track.hold(1, 2, NOW);
-        track.hold(2, 1, NOW + SECOND);
+        track.hold(1, 2);
+        track.hold(2, 1);
         assert_eq!(track.exactly_held(), Some(3));
         track.give_back(1, slots(5), NOW + SECOND);
         assert_eq!(track.exactly_held(), Some(1));
-        track.look(slots(4), NOW + 2 * SECOND, &[]);
+        track.look(slots(5), NOW + 30 * SECOND, &[]);
+        assert_eq!(track.exactly_held(), Some(1), "also after three times its time to live");
+        track.look(slots(4), NOW + 31 * SECOND, &[]);
         assert_eq!((track.exactly_held(), track.surely_held()), (None, 0));
-        track.look(slots(4), NOW + 11 * SECOND, &[]);
+        track.give_back(2, slots(5), NOW + 31 * SECOND);
         assert_eq!(track.exactly_held(), Some(0));
     }
 }

@@ -289,7 +289,7 @@ impl World {
             }
             if ruling.taken > 0 {
                 track.charge(now, ruling.taken, ruling.delay, ruling.soft);
-                track.hold(self.permits_given, ruling.taken, now);
+                track.hold(self.permits_given, ruling.taken);
                 self.checks.bound(track).map_err(|broken| about(&one.subject, broken))?;
             } else if !ruling.admitted {
                 self.checks.note("never means too large", NeverFits::check(one, ruling))?;
@@ -336,8 +336,18 @@ impl Answered {
         let soft = (0..self.expected.len())
             .filter(enforced)
             .any(|at| self.expected[at].terms.soft.is_some());
-        let testable =
-            self.seen.is_exact() && !twins && !charged && (single || !soft) && !self.seen.admitted;
+        // Slots come back when their permit is dropped, which nobody can foretell.
+        let in_flight = |one: &usize| {
+            matches!(self.expected[*one].terms.kind, Kind::Concurrency { .. })
+                && !self.seen.rulings[*one].admitted
+        };
+        let slots = (0..self.expected.len()).filter(enforced).any(|at| in_flight(&at));
+        let testable = self.seen.is_exact()
+            && !slots
+            && !twins
+            && !charged
+            && (single || !soft)
+            && !self.seen.admitted;
         testable.then_some(wait.get())
     }
 }

@@ -21,7 +21,7 @@ pub trait CounterStore {
 
     /// For how long slots are to be taken that this process will
     /// [hold](Self::hold). Nothing where slots cannot outlive the process that
-    /// holds them: those keep the time to live of their limit.
+    /// holds them.
     fn slot_lease(&self) -> Option<Period> {
         None
     }

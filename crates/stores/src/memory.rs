@@ -450,6 +450,10 @@ impl CounterStore for MemoryStore {
         Ok(())
     }
 
+    fn hold(&self, batch: &Batch<'_>) {
+        batch.checks.iter().for_each(|check| self.hold_slots(check.key, check.holder));
+    }
+
     fn give_back(&self, batch: &Batch<'_>) {
         for check in batch.checks {
             if self.give_back_slots(check, batch.now) {

@@ -10,8 +10,8 @@ use tidegate_algorithms::{
     Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
-    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
-    Role, Verb, WhenFull,
+    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, CounterStore, Key, MemoryConfig,
+    MemoryStore, Role, Verb, WhenFull,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -191,6 +191,51 @@ fn a_full_store_answers_new_keys_as_configured() {
     let answers: Vec<_> = (0..3).map(|_| ask(&store, "new", &limit, NOW)).collect();
     assert!(!answers[2].decision.is_admitted(), "a shared counter still limits");
     assert_eq!(answers[2].basis, Basis::Shared);
+}
+
+/// Takes slots for a holder that keeps them.
+fn hold(store: &MemoryStore, name: &str, limit: &Limit, holder: u64) -> Answer {
+    let check = Check { holder: Holder(holder), ..check(store, name, limit) };
+    let answer = store.check_one(&check, NOW);
+    store.hold_slots(check.key, check.holder);
+    answer
+}
+
+#[test]
+fn a_slot_that_is_held_outlives_its_time_and_every_sweep_until_it_is_given_back() {
+    let limit = Limit::new(Concurrency::new(2, Period::MINUTE).expect("small"));
+    let store = store(1024 * 1024, WhenFull::Approximate);
+    let before = store.stats();
+    hold(&store, "held", &limit, 1);
+    ask(&store, "held", &limit, NOW);
+    let later = after(180);
+    for shard in 0..store.shards() {
+        store.sweep(shard, later);
+    }
+    let slot = Check { holder: Holder(1), ..check(&store, "held", &limit) };
+    let left = |now| together(&store, Verb::Peek, &[slot], now)[0].decision.remaining;
+    assert_eq!(left(later), 1, "only the one that nobody holds is gone");
+    store.give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, later, &[slot]));
+    assert_eq!(left(later), 2);
+    for shard in 0..store.shards() {
+        store.sweep(shard, later);
+    }
+    assert_eq!(store.stats(), before, "nothing is left of it");
+}
+
+#[test]
+fn a_slot_of_a_shared_counter_comes_back_by_itself_though_somebody_holds_it() {
+    let limit = Limit::new(Concurrency::new(1, Period::MINUTE).expect("small"));
+    let filler = Limit::new(TokenBucket::new(1, Period::DAY, 1));
+    let store = store(64 * 1024, WhenFull::Approximate);
+    for number in 0..10_000 {
+        ask(&store, &format!("fill {number}"), &filler, NOW);
+    }
+    let taken = hold(&store, "new", &limit, 1);
+    assert_eq!((taken.basis, taken.decision.taken), (Basis::Shared, 1));
+    assert!(!ask(&store, "new", &limit, after(59)).decision.is_admitted());
+    // Nobody can give it back, so it must not be held for ever.
+    assert!(ask(&store, "new", &limit, after(60)).decision.is_admitted());
 }
 
 /// Applies a verb to checks that are decided together.

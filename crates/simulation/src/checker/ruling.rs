@@ -306,7 +306,7 @@ mod tests {
         let now = 1_700_000_000 * SECOND;
         let mut track = Track::unused(Terms { kind, soft: None }, now);
         track.charge(now, used, 0, false);
-        track.hold(1, used, now);
+        track.hold(1, used);
         NeededRefusal { now, cost }.check(&track)
     }
 

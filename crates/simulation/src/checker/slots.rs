@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     fn held(count: u64, certain: bool) -> Held {
-        Held { permit: 1, count, expires: 9, certain }
+        Held { permit: 1, count, certain }
     }
 
     #[test]

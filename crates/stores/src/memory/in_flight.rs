@@ -5,12 +5,12 @@
 //! and putting it back would cost more than deciding. Whatever would make it take more memory is
 //! left to `together`, which keeps to the budget.
 
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
+use tidegate_algorithms::{Algorithm, Ask, Decision, Holder, Limit, State, Timestamp};
 
 use super::shard::{Change, Shard};
 use super::together::{IN_PLACE_MAX, has_twins, judge, uncharged};
 use super::{MemoryStore, ask};
-use crate::batch::{Answer, Answered, Basis, Batch, Charge, Check, passes};
+use crate::batch::{Answer, Answered, Basis, Batch, Charge, Check, Key, passes};
 use crate::fingerprint::Fingerprint;
 
 impl MemoryStore {
@@ -57,6 +57,16 @@ impl MemoryStore {
             }
         }
         true
+    }
+
+    /// The holder has these slots until it gives them back, however long that takes: it cannot be
+    /// gone while the store is there. Slots of a counter that several keys share keep their time
+    /// to live, because nobody gives them back.
+    pub fn hold_slots(&self, key: Key, holder: Holder) {
+        let mut shard = self.lock(key.fingerprint);
+        if let Some(state) = shard.shelved(key.fingerprint) {
+            state.hold(holder);
+        }
     }
 
     /// Gives slots back where they are. Says whether it could.
