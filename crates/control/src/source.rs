@@ -1,4 +1,4 @@
-//! A place that rules come from, and what can go wrong there.
+//! A place that texts come from, rules or another document, and what can go wrong there.
 
 pub(crate) mod document;
 pub(crate) mod file;
@@ -22,23 +22,23 @@ const TOO_MANY_LINKS: i32 = 40;
 #[cfg(not(target_os = "linux"))]
 const TOO_MANY_LINKS: i32 = 62;
 
-/// A place that rules come from.
-pub trait RuleSource {
-    /// All rule files as they are now, in an order that does not change by itself.
+/// A place that texts come from: those of rules, or of another document.
+pub trait TextSource {
+    /// All texts as they are now, in an order that does not change by itself.
     ///
     /// # Errors
-    /// When any of them cannot be had. Rules are whole or not at all: half of
-    /// them would admit what the other half refuses.
+    /// When any of them cannot be had. Texts are whole or not at all: half of some
+    /// rules would admit what the other half refuses.
     fn load(&self) -> Result<Vec<Source>, LoadError>;
 
-    /// Where a change of these rules shows, as things are now. By default
+    /// Where a change of these texts shows, as things are now. By default
     /// nowhere: changes are then found by polling only.
     fn watched(&self) -> Watched {
         Watched::new()
     }
 }
 
-/// Rules that could not be had: everything that is in the way, at once.
+/// Texts that could not be had: everything that is in the way, at once.
 #[derive(Debug)]
 pub struct LoadError {
     faults: Vec<Fault>,

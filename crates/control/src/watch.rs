@@ -1,12 +1,12 @@
-//! Keeps rules fresh: notices that they have changed, compiles them, publishes them.
+//! Keeps texts fresh: notices that they have changed, and has them put in place.
 //!
 //! A thread of its own does all the work, because compiling a hundred thousand
 //! rules takes a second, and neither the caller nor a request should wait for it.
-//! New rules are published only when they are good as a whole; otherwise those
-//! in use stay, and the status says what is wrong. The same texts again publish nothing.
+//! New texts are put in place only when they are good as a whole; otherwise those
+//! in use stay, and the status says what is wrong. The same texts again change nothing.
 //!
-//! What a snapshot is used for is the business of whoever takes it. Another document, such as the
-//! gateway's, is kept fresh in the same way; reading it is the business of its taker.
+//! Rules are compiled here and published as a snapshot; what that is used for is the business of
+//! whoever takes it. Another document, such as the gateway's, is read by its taker.
 
 pub(crate) mod attempt;
 pub(crate) mod notice;
@@ -26,19 +26,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_rules::{Options, Problem, Snapshot, Source};
 
-use crate::source::RuleSource;
+use crate::source::TextSource;
 use attempt::{Attempts, Take};
 use notice::{Notice, Open};
 use shared::Shared;
-use status::{RuleStatus, Ticket, WatchEvent};
+use status::{Ticket, WatchEvent, WatchStatus};
 use timing::{Noticing, Timing, WatchSettings};
 use worker::{Report, Worker};
 
-/// Rules that are kept fresh until this is stopped or dropped.
+/// Texts that are kept fresh until this is stopped or dropped.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tidegate_control::{FileSource, RuleWatch};
+/// use tidegate_control::{FileSource, Watch};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let directory = tempfile::tempdir()?;
@@ -46,7 +46,7 @@ use worker::{Report, Worker};
 /// std::fs::write(&file, "domain: api\ndescriptors: []\n")?;
 ///
 /// let source = FileSource::new([&file]);
-/// let watch = RuleWatch::of(source, SystemTime::now)
+/// let watch = Watch::of(source, SystemTime::now)
 ///     .start(|snapshot| println!("{} domains", snapshot.domains().count()))?;
 ///
 /// let patience = Duration::from_secs(10);
@@ -66,25 +66,26 @@ use worker::{Report, Worker};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "rules are kept fresh only until this is dropped"]
+#[must_use = "texts are kept fresh only until this is dropped"]
 #[derive(Debug)]
-pub struct RuleWatch {
+pub struct Watch {
     handle: WatchHandle,
     thread: Option<JoinHandle<()>>,
 }
 
-impl RuleWatch {
+impl Watch {
     /// A watch of this source, to be started. The clock gives the date for the status.
-    pub fn of<S: RuleSource + Send + 'static>(
+    pub fn of<S: TextSource + Send + 'static>(
         source: S,
         clock: impl Fn() -> SystemTime + Send + 'static,
-    ) -> RuleWatchBuilder<S> {
-        RuleWatchBuilder {
+    ) -> WatchBuilder<S> {
+        WatchBuilder {
             source,
             clock: Box::new(clock),
             options: Options::default(),
             settings: WatchSettings::default(),
             report: Box::new(|_| {}),
+            in_use: None,
             open: notice::open,
         }
     }
@@ -110,7 +111,7 @@ impl RuleWatch {
     }
 }
 
-impl Drop for RuleWatch {
+impl Drop for Watch {
     fn drop(&mut self) {
         self.end();
     }
@@ -118,18 +119,19 @@ impl Drop for RuleWatch {
 
 /// A watch before it is started.
 #[must_use = "nothing is watched before it is started"]
-pub struct RuleWatchBuilder<S> {
+pub struct WatchBuilder<S> {
     source: S,
     clock: Box<dyn Fn() -> SystemTime + Send>,
     options: Options,
     settings: WatchSettings,
     report: Report,
+    in_use: Option<Vec<Source>>,
     open: Open,
 }
 
-impl<S: fmt::Debug> fmt::Debug for RuleWatchBuilder<S> {
+impl<S: fmt::Debug> fmt::Debug for WatchBuilder<S> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("RuleWatchBuilder")
+        out.debug_struct("WatchBuilder")
             .field("source", &self.source)
             .field("options", &self.options)
             .field("settings", &self.settings)
@@ -137,7 +139,7 @@ impl<S: fmt::Debug> fmt::Debug for RuleWatchBuilder<S> {
     }
 }
 
-impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
+impl<S: TextSource + Send + 'static> WatchBuilder<S> {
     /// Compiles with these options.
     pub const fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -157,6 +159,13 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
         self
     }
 
+    /// These texts of a document are in use already: they count as put in place, and are not put
+    /// there again.
+    pub fn in_use(mut self, texts: Vec<Source>) -> Self {
+        self.in_use = Some(texts);
+        self
+    }
+
     #[cfg(test)]
     fn events_from(mut self, open: Open) -> Self {
         self.open = open;
@@ -168,7 +177,7 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(self, publish: impl FnMut(Snapshot) + Send + 'static) -> io::Result<RuleWatch> {
+    pub fn start(self, publish: impl FnMut(Snapshot) + Send + 'static) -> io::Result<Watch> {
         let take = attempt::rules(self.options, publish);
         self.start_taking(take)
     }
@@ -184,11 +193,11 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
         put_in_place: impl FnMut(&[Source]) -> Result<Vec<Problem>, tidegate_rules::Report>
         + Send
         + 'static,
-    ) -> io::Result<RuleWatch> {
+    ) -> io::Result<Watch> {
         self.start_taking(attempt::document(put_in_place))
     }
 
-    fn start_taking(self, take: Take) -> io::Result<RuleWatch> {
+    fn start_taking(self, take: Take) -> io::Result<Watch> {
         #[expect(clippy::disallowed_methods, reason = "the watch waits for real time to pass")]
         let started = Instant::now();
         let shared = Arc::new(Shared::default());
@@ -203,13 +212,14 @@ impl<S: RuleSource + Send + 'static> RuleWatchBuilder<S> {
             timing: Timing::new(self.settings, Duration::ZERO),
             clock: self.clock,
             report: self.report,
-            status: RuleStatus::default(),
+            status: WatchStatus::default(),
             started,
             mark: None,
+            in_use: self.in_use,
         };
-        let thread = thread::Builder::new().name("rule-watch".to_owned());
+        let thread = thread::Builder::new().name("watch".to_owned());
         let thread = thread.spawn(move || worker.run())?;
-        Ok(RuleWatch { handle: WatchHandle { shared }, thread: Some(thread) })
+        Ok(Watch { handle: WatchHandle { shared }, thread: Some(thread) })
     }
 }
 
@@ -221,12 +231,12 @@ pub struct WatchHandle {
 
 impl WatchHandle {
     /// What is known now.
-    pub fn status(&self) -> Arc<RuleStatus> {
+    pub fn status(&self) -> Arc<WatchStatus> {
         self.shared.status()
     }
 
-    /// Asks for a look at once, also at rules that failed before. Does not wait; a status
-    /// that [answers](RuleStatus::answers) the ticket has the outcome.
+    /// Asks for a look at once, also at texts that failed before. Does not wait; a status
+    /// that [answers](WatchStatus::answers) the ticket has the outcome.
     pub fn reload(&self) -> Ticket {
         self.shared.ask()
     }
@@ -236,8 +246,8 @@ impl WatchHandle {
     pub fn wait_until(
         &self,
         patience: Duration,
-        wanted: impl FnMut(&RuleStatus) -> bool,
-    ) -> Option<Arc<RuleStatus>> {
+        wanted: impl FnMut(&WatchStatus) -> bool,
+    ) -> Option<Arc<WatchStatus>> {
         self.shared.wait_until(patience, wanted)
     }
 }

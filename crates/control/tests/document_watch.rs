@@ -11,13 +11,13 @@ use std::time::SystemTime;
 
 use support::{PATIENCE, by_events, write};
 use tempfile::TempDir;
-use tidegate_control::{DocumentSource, NamedFiles, ReloadError, RuleStatus, RuleWatch};
+use tidegate_control::{DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchStatus};
 use tidegate_rules::{Options, Report, Source, compile};
 
 /// A watch on `document`, which names `keys`. Documents that say `bad` are.
 struct Kept {
     // Before the directory, so that the watch ends first.
-    watch: RuleWatch,
+    watch: Watch,
     root: TempDir,
     in_place: Arc<Mutex<Vec<String>>>,
 }
@@ -35,7 +35,7 @@ impl Kept {
         let (list, named) = (Arc::clone(&in_place), NamedFiles::default());
         let keys = root.path().join("keys");
         let source = DocumentSource::new(root.path().join("document"), named.clone());
-        let watch = RuleWatch::of(source, || SystemTime::UNIX_EPOCH)
+        let watch = Watch::of(source, || SystemTime::UNIX_EPOCH)
             .settings(by_events())
             .start_document(move |sources| {
                 named.set(vec![keys.clone()]);
@@ -53,7 +53,7 @@ impl Kept {
     }
 
     #[track_caller]
-    fn waits(&self, wanted: impl FnMut(&RuleStatus) -> bool) -> Arc<RuleStatus> {
+    fn waits(&self, wanted: impl FnMut(&WatchStatus) -> bool) -> Arc<WatchStatus> {
         self.watch.handle().wait_until(PATIENCE, wanted).expect("it came about")
     }
 
@@ -73,7 +73,7 @@ fn a_changed_document_is_put_in_place_and_a_bad_one_is_told() {
     kept.waits(|_| kept.last().as_deref() == Some("two"));
     kept.write("document", "bad");
     let status = kept.waits(|status| status.differs);
-    assert!(matches!(status.current_failure().unwrap().error, ReloadError::Rules(_)));
+    assert!(matches!(status.current_failure().unwrap().error, ReloadError::Wrong(_)));
     assert_eq!(status.active.as_ref().unwrap().sources[0].text, "two");
     fs::remove_file(kept.root.path().join("document")).unwrap();
     let status = kept.waits(|status| status.failed >= 2);
@@ -110,4 +110,31 @@ fn a_document_behind_a_link_that_is_swapped_is_followed() {
     kept.write("..2/document", "two");
     swap(kept.root.path(), "..2");
     kept.waits(|_| kept.last().as_deref() == Some("two"));
+}
+
+#[test]
+fn a_document_that_is_in_use_already_is_not_put_in_place_again_until_it_changes() {
+    let root = tempfile::tempdir().unwrap();
+    let (path, keys) = (root.path().join("document"), root.path().join("keys"));
+    write(&path, "one");
+    write(&keys, "first");
+    let named = NamedFiles::default();
+    named.set(vec![keys.clone()]);
+    let source = DocumentSource::new(&path, named);
+    let in_use = source.load().unwrap();
+    let in_place = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&in_place);
+    #[expect(clippy::disallowed_methods, reason = "the watch wants a date")]
+    let watch = Watch::of(source, SystemTime::now).settings(by_events()).in_use(in_use);
+    let put = move |sources: &[Source]| {
+        list.lock().unwrap().push(sources[0].text.clone());
+        Ok(Vec::new())
+    };
+    let watch = watch.start_document(put).unwrap();
+    let first = watch.handle().wait_until(PATIENCE, |status| status.looks > 0).unwrap();
+    assert_eq!((first.published, first.active.as_ref().unwrap().sources.len()), (1, 2));
+    assert!(in_place.lock().unwrap().is_empty(), "nobody was asked to put it in place");
+    write(&keys, "second one");
+    watch.handle().wait_until(PATIENCE, |status| status.published > 1).unwrap();
+    assert_eq!(in_place.lock().unwrap().first().map(String::as_str), Some("one"));
 }

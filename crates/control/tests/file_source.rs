@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use tidegate_control::{Cause, DEPTH_MAX, Fault, FileSource, LoadError, RuleSource};
+use tidegate_control::{Cause, DEPTH_MAX, Fault, FileSource, LoadError, TextSource};
 use tidegate_rules::SOURCE_BYTES_MAX;
 
 fn directory(files: &[&str]) -> TempDir {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use tidegate_control::{Cause, DotFiles, RuleSource, RuntimeChanges, RuntimeSource};
+use tidegate_control::{Cause, DotFiles, RuntimeChanges, RuntimeSource, TextSource};
 
 fn directory(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().unwrap();

@@ -1,30 +1,31 @@
 //! Which fields of two configurations differ.
 
-use serde_json::Value;
-
 use super::fields::Config;
 use super::section::Entry;
 
-/// The fields that have another value in `other`, by their paths. Secrets all look the same.
+/// The fields that have another value in `other`, by their paths. What a secret was or is stays
+/// secret; that it is another is told.
 pub fn changed(config: &Config, other: &Config) -> Vec<String> {
-    let (before, after) = (values(config), values(other));
-    let pairs = before.into_iter().zip(after);
-    pairs.filter(|(before, after)| before != after).map(|((path, _), _)| path).collect()
-}
-
-fn values(config: &Config) -> Vec<(String, Value)> {
-    let mut config = config.clone();
-    let entries = config.entries().into_iter();
-    let fields = entries.filter_map(|entry| match entry {
-        Entry::Field(field) => Some((field.path, field.value.shown())),
-        Entry::Section { .. } => None,
+    let (mut config, mut other) = (config.clone(), other.clone());
+    let pairs = config.entries().into_iter().zip(other.entries());
+    let differing = pairs.filter_map(|pair| match pair {
+        (Entry::Field(before), Entry::Field(after)) if !before.value.is_same(&*after.value) => {
+            Some(before.path)
+        }
+        _ => None,
     });
-    fields.collect()
+    differing.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::kinds::{Bounds, Setting};
+
+    /// Writes a value as if it stood in the file.
+    fn set(setting: &mut dyn Setting, text: &str) {
+        setting.set_text(text, &Bounds::NONE).expect("of its kind");
+    }
 
     #[test]
     fn fields_that_differ_are_named_and_others_are_not() {
@@ -34,5 +35,20 @@ mod tests {
         other.gateway.connections_max = 7;
         other.overload.capacity = Some(5);
         assert_eq!(changed(&config, &other), ["gateway.connections_max", "overload.capacity"]);
+    }
+
+    #[test]
+    fn a_secret_that_differs_is_named_though_it_looks_the_same() {
+        let mut config = Config::default();
+        set(&mut config.debug.token, "correct horse battery");
+        set(&mut config.store.redis.password, "one");
+        set(&mut config.store.redis.url, "redis://:one@localhost");
+        let mut other = config.clone();
+        assert_eq!(changed(&config, &other), Vec::<String>::new());
+        set(&mut other.debug.token, "correct horse staple");
+        set(&mut other.store.redis.password, "two");
+        set(&mut other.store.redis.url, "redis://:two@localhost");
+        let named = changed(&config, &other);
+        assert_eq!(named, ["debug.token", "store.redis.url", "store.redis.password"]);
     }
 }

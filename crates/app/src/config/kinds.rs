@@ -10,6 +10,7 @@ mod mode;
 mod number;
 mod text;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -189,6 +190,12 @@ pub trait Setting: fmt::Debug {
     /// Whether the value must not be shown.
     fn is_secret(&self) -> bool;
 
+    /// The value itself, to be compared.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Whether another value is the same, also where neither may be shown.
+    fn is_same(&self, other: &dyn Setting) -> bool;
+
     /// Takes a text in which commas stand between the items of a list.
     ///
     /// # Errors
@@ -205,7 +212,7 @@ pub trait Setting: fmt::Debug {
 }
 
 /// One value of a kind.
-pub(super) trait Single: Sized + fmt::Debug {
+pub(super) trait Single: Sized + fmt::Debug + PartialEq + 'static {
     const SHAPE: Shape;
     const SECRET: bool = false;
 
@@ -245,6 +252,14 @@ impl<T: Single> Setting for T {
     fn is_secret(&self) -> bool {
         T::SECRET
     }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_same(&self, other: &dyn Setting) -> bool {
+        other.as_any().downcast_ref() == Some(self)
+    }
 }
 
 impl<T: Single> Setting for Option<T> {
@@ -271,6 +286,14 @@ impl<T: Single> Setting for Option<T> {
 
     fn is_secret(&self) -> bool {
         T::SECRET
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_same(&self, other: &dyn Setting) -> bool {
+        other.as_any().downcast_ref() == Some(self)
     }
 }
 
@@ -308,6 +331,14 @@ impl<T: Single> Setting for Vec<T> {
 
     fn is_secret(&self) -> bool {
         T::SECRET
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_same(&self, other: &dyn Setting) -> bool {
+        other.as_any().downcast_ref() == Some(self)
     }
 }
 

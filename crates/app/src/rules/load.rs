@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tidegate_control::{Cause, Fault, FileSource, RuleSource};
+use tidegate_control::{Cause, Fault, FileSource, TextSource};
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
 use crate::exit::{Complaint, Failure};

@@ -1,16 +1,18 @@
 //! The gateway's document: put in place again whenever it, or a file that it names, changes.
 //!
-//! The same watch that keeps rules fresh does so, with the same times. A document that cannot be
+//! The same watch that keeps rules fresh does so, with the same times. The document that the
+//! gateway was made of is in use already, and is not put in place once more. A document that cannot be
 //! used is told with all its problems, and the one before stays.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tidegate_control::{
-    DocumentSource, NamedFiles, ReloadError, RuleWatch, WatchEvent, WatchHandle,
+    DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchEvent, WatchHandle,
 };
 use tidegate_doors::gateway::{Gateway, GatewayDocument};
 use tidegate_doors::{DocumentFailure, DocumentReading};
+use tidegate_rules::Source;
 
 use super::counters::Counters;
 use super::{gateway, rules, system};
@@ -21,29 +23,52 @@ use crate::exit::Failure;
 #[derive(Debug)]
 pub(super) struct Document {
     file: PathBuf,
-    watch: RuleWatch,
+    watch: Watch,
+}
+
+/// A document before the gateway is made of it: what it is watched by, and how it was then.
+#[derive(Debug)]
+pub(super) struct Opened {
+    file: PathBuf,
+    files: NamedFiles,
+    source: DocumentSource,
+    texts: Vec<Source>,
+}
+
+impl Opened {
+    /// Notes how the document and the files that it names are, before anybody reads those: what
+    /// changes after this is a change. What comes from a pipe can be read once only, and is not
+    /// watched.
+    pub(super) fn note(file: &Path, document: &GatewayDocument) -> Option<Self> {
+        if !file.is_file() {
+            return None;
+        }
+        let files = NamedFiles::default();
+        files.set(document.settings().files());
+        let source = DocumentSource::new(file, files.clone());
+        let mut texts = source.load().unwrap_or_default();
+        if let Some(first) = texts.first_mut() {
+            // The one that was read, though it may be another by now.
+            *first = document.source().clone();
+        }
+        Some(Opened { file: file.to_owned(), files, source, texts })
+    }
 }
 
 impl Document {
-    /// Begins to watch the document in this file, from which the gateway was made. What comes
-    /// from a pipe can be read once only, and is not watched.
+    /// Begins to watch the document, from which the gateway was made.
     pub(super) fn start<S: Counters>(
         config: &Config,
-        file: &Path,
+        opened: Opened,
         gateway: Gateway<S>,
-        named: Vec<PathBuf>,
-    ) -> Result<Option<Self>, Failure> {
-        if !file.is_file() {
-            return Ok(None);
-        }
-        let files = NamedFiles::default();
-        files.set(named);
-        let source = DocumentSource::new(file, files.clone());
+    ) -> Result<Self, Failure> {
+        let Opened { file, files, source, texts } = opened;
         let fields = config.gateway.clone();
         #[expect(clippy::disallowed_methods, reason = "people are told the date")]
-        let watch = RuleWatch::of(source, SystemTime::now)
+        let watch = Watch::of(source, SystemTime::now)
             .settings(rules::watch_settings(&config.rules, config.gateway.watch))
             .report(report)
+            .in_use(texts)
             .start_document(move |sources| {
                 let Some(source) = sources.first() else { return Ok(Vec::new()) };
                 let document = GatewayDocument::read(source.clone())?;
@@ -54,9 +79,9 @@ impl Document {
                 Ok(Vec::new())
             })
             .map_err(|error| system("the gateway's document cannot be watched", &error))?;
-        // It is the one in use already; what is shown should say so from the start.
+        // What is shown should say from the start that it is in use.
         watch.handle().wait_until(rules::FIRST_MAX, |status| status.looks > 0);
-        Ok(Some(Document { file: file.to_owned(), watch }))
+        Ok(Document { file, watch })
     }
 
     pub(super) fn handle(&self) -> WatchHandle {
@@ -72,7 +97,7 @@ impl Document {
                 at: rules::timestamp(failure.at),
                 message: failure.error.to_string(),
                 report: match &failure.error {
-                    ReloadError::Rules(report) => Some(report.clone()),
+                    ReloadError::Wrong(report) => Some(report.clone()),
                     ReloadError::Load(_) | ReloadError::Defect(_) => None,
                 },
             });

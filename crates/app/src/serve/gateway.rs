@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::counters::{self, Counters};
-use super::document::Document;
+use super::document::{Document, Opened};
 use super::limiting::Limiting;
 use super::protection;
 use super::refusals::{REPORT_EVERY, Refusals};
@@ -45,6 +45,7 @@ impl<S: Counters> Front<S> {
     pub(super) fn start(config: &Config, limiting: &Limiting<S>) -> Result<Option<Self>, Failure> {
         let Some(path) = &config.gateway.file else { return Ok(None) };
         let document = config::gateway::load(path)?;
+        let opened = Opened::note(path, &document);
         let settings = settings(&config.gateway, document.settings());
         let protection = protection::of(config);
         let meter = Arc::new(Meter::new("gateway"));
@@ -67,8 +68,8 @@ impl<S: Counters> Front<S> {
             let board = counters::board(config, *protection.fleet().settings())?;
             beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
         }
-        let named = document.settings().files();
-        let document = Document::start(config, path, gateway.clone(), named)?;
+        let started = opened.map(|opened| Document::start(config, opened, gateway.clone()));
+        let document = started.transpose()?;
         let refusals = Refusals::new();
         Ok(Some(Front { gateway, protection, meter, document, refusals, beside }))
     }

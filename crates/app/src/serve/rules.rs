@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_control::{
-    DotFiles, FileSource, Noticing, ReloadError, ReloadFailure, RuleStatus, RuleWatch,
-    RuleWatchBuilder, RuntimeChanges, RuntimeSource, WatchEvent, WatchHandle, WatchSettings,
+    DotFiles, FileSource, Noticing, ReloadError, ReloadFailure, RuntimeChanges, RuntimeSource,
+    Watch, WatchBuilder, WatchEvent, WatchHandle, WatchSettings, WatchStatus,
 };
 use tidegate_doors::{Health, RulesFailure, RulesReading, RulesStatus, RulesView};
 use tidegate_engine::Timestamp;
@@ -28,7 +28,7 @@ const PART: &str = "rules";
 /// The rules in use, kept fresh.
 #[derive(Debug)]
 pub(super) struct Rules {
-    watch: RuleWatch,
+    watch: Watch,
 }
 
 impl Rules {
@@ -78,7 +78,7 @@ impl Rules {
 fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
     let help = "mend them, or set `rules.required: false` to start without";
     match failure.map(|failure| &failure.error) {
-        Some(ReloadError::Rules(report)) => report.clone().into(),
+        Some(ReloadError::Wrong(report)) => report.clone().into(),
         Some(ReloadError::Load(error)) => {
             let cause = error.faults().first().map(|fault| fault.cause.help());
             Complaint::new(format!("no rules: {error}"), cause.unwrap_or(help)).into()
@@ -89,14 +89,14 @@ fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
 }
 
 /// Starts to watch a source for the engine.
-fn started<R: tidegate_control::RuleSource + Send + 'static, S: Counters>(
+fn started<R: tidegate_control::TextSource + Send + 'static, S: Counters>(
     source: R,
     config: &Config,
     engine: SharedEngine<S>,
     gate: Gate,
-) -> std::io::Result<RuleWatch> {
+) -> std::io::Result<Watch> {
     #[expect(clippy::disallowed_methods, reason = "people are told the date")]
-    let watch: RuleWatchBuilder<R> = RuleWatch::of(source, SystemTime::now);
+    let watch: WatchBuilder<R> = Watch::of(source, SystemTime::now);
     let settings = watch_settings(&config.rules, config.rules.watch);
     watch.options(config.rules.options()).settings(settings).report(report).start(move |snapshot| {
         gate.set(snapshot.domains().next().is_some());
@@ -163,7 +163,7 @@ fn version(version: u64) -> String {
 }
 
 /// What the debug door shows.
-pub(super) fn reading(status: &RuleStatus) -> RulesReading {
+pub(super) fn reading(status: &WatchStatus) -> RulesReading {
     RulesReading {
         loads: status.published,
         failures: status.failed,
@@ -181,7 +181,7 @@ pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
             at: timestamp(failure.at),
             message: failure.error.to_string(),
             report: match &failure.error {
-                ReloadError::Rules(report) => Some(report.clone()),
+                ReloadError::Wrong(report) => Some(report.clone()),
                 ReloadError::Load(_) | ReloadError::Defect(_) => None,
             },
         });

@@ -201,3 +201,38 @@ fn fields_that_take_a_restart_are_named_when_they_change() {
     assert!(line["problems"].as_str().expect("words").contains("streams_max"), "{line}");
     assert_eq!(serving.get("gateway", "/x").status, 200);
 }
+
+#[test]
+fn a_document_is_put_in_place_once_at_the_start() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    folder.write("gateway.yaml", &by_key(&upstream));
+    folder.write("keys", &format!("{LETMEIN} ada gold\n"));
+    let mut serving = start(&folder).serving();
+    let in_use = |line: &serde_json::Value| line["message"] == "the gateway's document is in use";
+    serving.wait_for(in_use);
+    assert_eq!(with_key(&mut serving), 200);
+    // What is read on demand is what is in use: the keys too.
+    let looks = serving.ask("debug", "POST", "/reload", &[], "");
+    assert_eq!(looks.status, 202);
+    assert_eq!(metric(&mut serving, "tidegate_gateway_loads_total"), Some(1.0));
+    assert_eq!(serving.seen.iter().filter(|line| in_use(line)).count(), 1);
+}
+
+#[test]
+fn a_secret_that_takes_a_restart_is_named_by_its_field_and_never_shown() {
+    let folder = Folder::with_rules("domain: api\ndescriptors: []\n");
+    folder.write("token", "first-secret-of-all");
+    let configuration = |more: &str| format!("debug: {{token_file: token}}\n{more}");
+    folder.write("tidegate.yaml", &configuration(""));
+    let mut serving = Start::new(&folder).serving();
+    folder.write("token", "second-secret-of-all");
+    let file = "the file that it names has changed: it takes a restart";
+    serving.wait_for(|line| line["message"] == file && line["field"] == "debug.token_file");
+    let redis = "store: {redis: {url: 'redis://localhost', password: third-secret-of-all}}\n";
+    folder.write("tidegate.yaml", &configuration(redis));
+    let field = "changed in the configuration: it takes a restart";
+    serving.wait_for(|line| line["message"] == field && line["field"] == "store.redis.password");
+    let shown = serving.seen.iter().any(|line| line.to_string().contains("secret-of-all"));
+    assert!(!shown, "{:?}", serving.seen);
+}

@@ -16,7 +16,7 @@ use super::file::FileSource;
 use super::places::Watched;
 use super::reading;
 use super::runtime::identity;
-use super::{Fault, LoadError, RuleSource};
+use super::{Fault, LoadError, TextSource};
 
 /// One document, and the files that it names. The document is the first of its texts.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl DocumentSource {
     }
 }
 
-impl RuleSource for DocumentSource {
+impl TextSource for DocumentSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         let name = self.path.to_string_lossy().into_owned();
         let text = match reading::read(&self.path) {

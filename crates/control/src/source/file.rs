@@ -16,7 +16,7 @@ use tidegate_rules::Source;
 use super::places::{Places, Watched};
 use super::reading::{self, Naming, Reader};
 use super::walk::{Selection, Walk};
-use super::{LoadError, RuleSource};
+use super::{LoadError, TextSource};
 
 /// Rules from files and directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl FileSource {
     }
 }
 
-impl RuleSource for FileSource {
+impl TextSource for FileSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         let mut walk = Walk::new(Selection::RuleFiles, Reader::new(Naming::Path));
         for path in &self.paths {

@@ -1,4 +1,4 @@
-//! Which directories to watch, so that no change of rules goes unnoticed.
+//! Which directories to watch, so that no change of texts goes unnoticed.
 //!
 //! Only directories, never files: a watch on a file is a watch on what the
 //! file was, and dies with the first rename over it. For every path that is
@@ -24,7 +24,7 @@ use super::walk::Visit;
 /// How many links are followed on the way to one path, as the system itself does.
 const LINKS_MAX: usize = 40;
 
-/// The places where a change of a source's rules shows.
+/// The places where a change of a source's texts shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
     directories: BTreeMap<PathBuf, Names>,
@@ -57,7 +57,7 @@ impl Watched {
         }
     }
 
-    /// Makes the poll read the rules only when this mark has changed since they
+    /// Makes the poll read the texts only when this mark has changed since they
     /// were read. Without a mark the poll reads them every time.
     #[must_use]
     pub fn with_mark(mut self, mark: impl Into<String>) -> Self {
@@ -70,12 +70,12 @@ impl Watched {
         self.directories.keys().map(PathBuf::as_path)
     }
 
-    /// What has to change before the poll reads the rules.
+    /// What has to change before the poll reads the texts.
     pub fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
     }
 
-    /// Whether a change of this path may be a change of rules.
+    /// Whether a change of this path may be a change of texts.
     pub fn concerns(&self, path: &Path) -> bool {
         if self.directories.contains_key(path) {
             return true;

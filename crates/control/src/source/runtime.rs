@@ -22,7 +22,7 @@ use tidegate_rules::Source;
 use super::places::{Places, Watched};
 use super::reading::{self, Naming, Reader};
 use super::walk::{Selection, Walk};
-use super::{LoadError, RuleSource};
+use super::{LoadError, TextSource};
 
 /// Rules in the layout of envoyproxy/ratelimit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl RuntimeSource {
     }
 }
 
-impl RuleSource for RuntimeSource {
+impl TextSource for RuntimeSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         let reader = Reader::new(Naming::Dotted(self.top()));
         let mut walk = Walk::new(self.selection(), reader);

@@ -1,11 +1,11 @@
-//! One look at the rules: read, compare, compile, publish.
+//! One look at the texts: read, compare, put in place.
 //!
 //! What texts are taken for is a function: [`rules`] compiles them to a snapshot, [`document`]
 //! gives them to whoever reads another document.
 //!
 //! Knows what is in use and what failed last, so that the same again is
 //! neither compiled nor told again. A panic on the way, whoever's it is, is a
-//! failure like others: the thread that keeps rules fresh must not end.
+//! failure like others: the thread that keeps texts fresh must not end.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,25 +14,25 @@ use tidegate_rules::{Options, Problem, Report, Snapshot, Source, compile};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::status::ReloadError;
-use crate::source::RuleSource;
+use crate::source::TextSource;
 use crate::source::places::Watched;
 
 /// What a look came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The rules in use.
+    /// The texts in use.
     AsActive,
     /// What failed before.
     AsFailed,
-    /// The texts of the rules in use, under other names.
+    /// The texts in use, under other names.
     Renamed(Loaded),
-    /// Other rules, published.
+    /// Other texts, put in place.
     Published(Loaded),
     /// Something that cannot be used.
     Failed(ReloadError),
 }
 
-/// Rules that can be used.
+/// Texts that can be used.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) version: u64,
@@ -63,7 +63,7 @@ pub(super) type Take = Box<dyn FnMut(&[Source], Option<u64>) -> Result<Taken, Re
 /// Takes texts for rules.
 pub(super) fn rules(options: Options, mut publish: impl FnMut(Snapshot) + Send + 'static) -> Take {
     Box::new(move |sources, active| {
-        let snapshot = compile(sources, &options).map_err(ReloadError::Rules)?;
+        let snapshot = compile(sources, &options).map_err(ReloadError::Wrong)?;
         let (version, warnings) = (snapshot.version(), snapshot.warnings().to_vec());
         let new = active != Some(version);
         if new {
@@ -78,12 +78,12 @@ pub(super) fn document(
     mut put_in_place: impl FnMut(&[Source]) -> Result<Vec<Problem>, Report> + Send + 'static,
 ) -> Take {
     Box::new(move |sources, _| {
-        let warnings = put_in_place(sources).map_err(ReloadError::Rules)?;
+        let warnings = put_in_place(sources).map_err(ReloadError::Wrong)?;
         Ok(Taken { version: hashed(sources).digest(), warnings, new: true })
     })
 }
 
-/// Looks at the rules of a source.
+/// Looks at the texts of a source.
 pub(super) struct Attempts<S> {
     source: S,
     take: Take,
@@ -91,7 +91,7 @@ pub(super) struct Attempts<S> {
     failed: Option<Seen>,
 }
 
-impl<S: RuleSource> Attempts<S> {
+impl<S: TextSource> Attempts<S> {
     pub(super) fn new(source: S, take: Take) -> Self {
         Attempts { source, take, active: None, failed: None }
     }
@@ -99,6 +99,13 @@ impl<S: RuleSource> Attempts<S> {
     /// Where changes show; nowhere if the source breaks.
     pub(super) fn watched(&self) -> Watched {
         catch_unwind(AssertUnwindSafe(|| self.source.watched())).unwrap_or_default()
+    }
+
+    /// Counts these texts as in use.
+    pub(super) fn adopt(&mut self, sources: Vec<Source>) -> Loaded {
+        let version = hashed(&sources).digest();
+        self.active = Some((Seen::Texts(fingerprint(&sources)), version));
+        Loaded { version, sources, warnings: Vec::new() }
     }
 
     /// Looks once. What failed before is tried again only if `again` says so.
@@ -115,7 +122,7 @@ impl<S: RuleSource> Attempts<S> {
         if self.failed.as_ref() == Some(&seen) && !again {
             return Outcome::AsFailed;
         }
-        match self.compile_and_publish(sources) {
+        match self.take_new(sources) {
             Ok((loaded, published)) => {
                 self.active = Some((seen, loaded.version));
                 self.failed = None;
@@ -133,8 +140,8 @@ impl<S: RuleSource> Attempts<S> {
         Outcome::Failed(error)
     }
 
-    /// The rules, and whether they were published: those in use are not.
-    fn compile_and_publish(&mut self, sources: Vec<Source>) -> Result<(Loaded, bool), ReloadError> {
+    /// The texts, and whether they were put in place: those in use are not.
+    fn take_new(&mut self, sources: Vec<Source>) -> Result<(Loaded, bool), ReloadError> {
         let active = self.active.as_ref().map(|(_, version)| *version);
         let Taken { version, warnings, new } = contained(|| (self.take)(&sources, active))?;
         Ok((Loaded { version, sources, warnings }, new))

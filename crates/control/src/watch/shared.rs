@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::status::{RuleStatus, Ticket};
+use super::status::{Ticket, WatchStatus};
 
 /// What the thread is told.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// Something changed that may be rules.
+    /// Something changed that may be a text.
     pub(super) changed: bool,
     /// Directories that are gone or moved; what was watched there is not any
     /// more. Each is one that is watched or leads to one, so they are as few.
@@ -42,7 +42,7 @@ struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Board {
-    status: Arc<RuleStatus>,
+    status: Arc<WatchStatus>,
     /// The thread has ended: nothing new will be here.
     over: bool,
 }
@@ -82,12 +82,12 @@ impl Shared {
         (std::mem::take(&mut mailbox.signals), mailbox.last_ticket)
     }
 
-    pub(super) fn status(&self) -> Arc<RuleStatus> {
+    pub(super) fn status(&self) -> Arc<WatchStatus> {
         Arc::clone(&self.board.lock().status)
     }
 
     /// Replaces the status.
-    pub(super) fn post(&self, status: Arc<RuleStatus>) {
+    pub(super) fn post(&self, status: Arc<WatchStatus>) {
         self.board.lock().status = status;
         self.posted.notify_all();
     }
@@ -102,8 +102,8 @@ impl Shared {
     pub(super) fn wait_until(
         &self,
         patience: Duration,
-        mut wanted: impl FnMut(&RuleStatus) -> bool,
-    ) -> Option<Arc<RuleStatus>> {
+        mut wanted: impl FnMut(&WatchStatus) -> bool,
+    ) -> Option<Arc<WatchStatus>> {
         let mut board = self.board.lock();
         let mut met = wanted(&board.status);
         if !met {

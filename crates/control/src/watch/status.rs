@@ -1,4 +1,4 @@
-//! What is known of the rules: which are in use, and what went wrong last.
+//! What is known of the texts: which are in use, and what went wrong last.
 //!
 //! A status is a value that does not change; the watch replaces it as a whole.
 //! Readers hold one as long as they like.
@@ -11,17 +11,17 @@ use tidegate_rules::{Problem, Report, Source};
 
 use crate::source::LoadError;
 
-/// What a watch knows of its rules.
+/// What a watch knows of its texts.
 #[derive(Clone, Debug, Default)]
-pub struct RuleStatus {
-    /// The rules in use; none until the first good load.
-    pub active: Option<Arc<ActiveRules>>,
+pub struct WatchStatus {
+    /// The texts in use; none until the first good load.
+    pub active: Option<Arc<ActiveTexts>>,
     /// What went wrong last, also when it was mended since.
     pub failure: Option<Arc<ReloadFailure>>,
-    /// Whether the rules at the source are others than those in use, as of the last look.
+    /// Whether the texts at the source are others than those in use, as of the last look.
     /// They are others only when they cannot be used: [`failure`](Self::failure) says why.
     pub differs: bool,
-    /// How many snapshots were published.
+    /// How many times texts were put in place.
     pub published: u64,
     /// How many changes could not be used. The same again is not counted.
     pub failed: u64,
@@ -32,13 +32,13 @@ pub struct RuleStatus {
     pub(super) answered: Ticket,
 }
 
-impl RuleStatus {
+impl WatchStatus {
     /// Whether the load that was asked for has been done.
     pub fn answers(&self, ticket: Ticket) -> bool {
         self.answered >= ticket
     }
 
-    /// What is wrong with the rules at the source as they are now.
+    /// What is wrong with the texts at the source as they are now.
     pub fn current_failure(&self) -> Option<&ReloadFailure> {
         self.failure.as_deref().filter(|_| self.differs)
     }
@@ -48,20 +48,20 @@ impl RuleStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
-/// The rules in use.
+/// The texts in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActiveRules {
-    /// The version of the snapshot.
+pub struct ActiveTexts {
+    /// Their version; of rules, that of the snapshot.
     pub version: u64,
-    /// When it was published.
+    /// When they were put in place.
     pub loaded_at: SystemTime,
-    /// The texts that it was compiled from.
+    /// The texts themselves.
     pub sources: Vec<Source>,
     /// What is probably not as meant, though it works.
     pub warnings: Vec<Problem>,
 }
 
-/// Rules that could not be used.
+/// Texts that could not be used.
 #[derive(Debug)]
 pub struct ReloadFailure {
     /// When it was found.
@@ -70,14 +70,14 @@ pub struct ReloadFailure {
     pub error: ReloadError,
 }
 
-/// Why rules could not be used. Prints as the whole of its diagnostics.
+/// Why texts could not be used. Prints as the whole of its diagnostics.
 #[derive(Debug)]
 pub enum ReloadError {
     /// They could not be had.
     Load(LoadError),
     /// They are wrong.
-    Rules(Report),
-    /// Reading, compiling or publishing them broke: a defect, not the rules' fault.
+    Wrong(Report),
+    /// Reading them or putting them in place broke: a defect, not their fault.
     Defect(String),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for ReloadError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReloadError::Load(error) => write!(out, "{error}"),
-            ReloadError::Rules(report) => write!(out, "{report}"),
+            ReloadError::Wrong(report) => write!(out, "{report}"),
             ReloadError::Defect(words) => write!(out, "a defect came to light: {words}"),
         }
     }
@@ -96,12 +96,12 @@ impl fmt::Display for ReloadError {
 /// Something that operators want to know when it happens.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchEvent<'a> {
-    /// New rules are in use.
-    Published(&'a ActiveRules),
-    /// Changed rules cannot be used; those in use stay.
+    /// New texts are in use.
+    Published(&'a ActiveTexts),
+    /// Changed texts cannot be used; those in use stay.
     Failed(&'a ReloadFailure),
-    /// What could not be used is gone: the source has the rules in use again.
-    Restored(&'a ActiveRules),
+    /// What could not be used is gone: the source has the texts in use again.
+    Restored(&'a ActiveTexts),
     /// There are no events any more, for this reason: changes are found by polling.
     Polling(&'a str),
     /// There are events again.

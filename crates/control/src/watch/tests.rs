@@ -27,7 +27,7 @@ impl Held {
     }
 }
 
-impl RuleSource for Held {
+impl TextSource for Held {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         assert!(!self.breaks.load(Ordering::Relaxed), "the source is broken");
         Ok(vec![Source::new("held", self.text.lock().as_str())])
@@ -44,11 +44,11 @@ fn held(text: &str) -> Held {
     held
 }
 
-fn of(held: &Held) -> RuleWatchBuilder<Held> {
-    RuleWatch::of(held.clone(), || SystemTime::UNIX_EPOCH)
+fn of(held: &Held) -> WatchBuilder<Held> {
+    Watch::of(held.clone(), || SystemTime::UNIX_EPOCH)
 }
 
-fn reload(watch: &RuleWatch) -> Arc<RuleStatus> {
+fn reload(watch: &Watch) -> Arc<WatchStatus> {
     let ticket = watch.handle().reload();
     watch.handle().wait_until(PATIENCE, |status| status.answers(ticket)).expect("it looks")
 }
@@ -83,7 +83,7 @@ fn only_polling_helps() -> WatchSettings {
     }
 }
 
-fn finds_a_change_by_polling(open: Open) -> (Arc<RuleStatus>, Vec<String>) {
+fn finds_a_change_by_polling(open: Open) -> (Arc<WatchStatus>, Vec<String>) {
     let root = tempfile::tempdir().expect("a directory");
     let mut held = held("domain: a");
     held.watched.add_directory(root.path());
@@ -200,7 +200,7 @@ fn nobody_waits_for_a_watch_that_has_ended() {
 
 #[test]
 fn a_watch_may_be_dropped_while_it_publishes() {
-    let place: Arc<Mutex<Option<RuleWatch>>> = Arc::default();
+    let place: Arc<Mutex<Option<Watch>>> = Arc::default();
     let inside = Arc::clone(&place);
     let held = held("domain: a");
     let mut first = true;

@@ -1,9 +1,9 @@
-//! When to look at the rules again.
+//! When to look at the texts again.
 //!
 //! A change starts a quiet time; further changes start it anew, so that
 //! an editor or a copy of many files is read once, when it is done. A directory
 //! that never rests is read all the same after a while. Between changes the
-//! rules are polled slowly, since events get lost and some file systems have
+//! texts are polled slowly, since events get lost and some file systems have
 //! none.
 //!
 //! Pure: times are durations since some beginning, and callers pass `now`.
@@ -16,7 +16,7 @@ const POLL_MIN: Duration = Duration::from_millis(10);
 /// How a watch notices changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// How long nothing must happen after a change before the rules are read. Default: 200 ms.
+    /// How long nothing must happen after a change before the texts are read. Default: 200 ms.
     pub quiet: Duration,
     /// How long a directory that does not rest may put off reading. Default: 2 s.
     pub postponed_max: Duration,
@@ -50,7 +50,7 @@ impl Default for WatchSettings {
     }
 }
 
-/// Why the rules are looked at.
+/// Why the texts are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// Somebody asked.
@@ -118,7 +118,7 @@ impl Timing {
         }
     }
 
-    /// The rules were looked at.
+    /// The texts were looked at.
     pub(super) const fn looked(&mut self, now: Duration) {
         self.asked = false;
         self.changes = None;

@@ -1,15 +1,17 @@
-//! The thread that keeps rules fresh: waits, looks, tells.
+//! The thread that keeps texts fresh: waits, looks, tells.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use tidegate_rules::Source;
+
 use super::attempt::{Attempts, Loaded, Outcome};
 use super::notice::Notice;
 use super::shared::Shared;
-use super::status::{ActiveRules, ReloadError, ReloadFailure, RuleStatus, Ticket, WatchEvent};
+use super::status::{ActiveTexts, ReloadError, ReloadFailure, Ticket, WatchEvent, WatchStatus};
 use super::timing::{Noticing, Reason, Timing};
-use crate::source::RuleSource;
+use crate::source::TextSource;
 use crate::source::places::Watched;
 
 /// The longest wait at once; it is then asked again when the next look is due.
@@ -26,10 +28,12 @@ pub(super) struct Worker<S> {
     pub(super) timing: Timing,
     pub(super) clock: Box<dyn Fn() -> SystemTime + Send>,
     pub(super) report: Report,
-    pub(super) status: RuleStatus,
+    pub(super) status: WatchStatus,
     pub(super) started: Instant,
-    /// The source's mark when the rules were last read.
+    /// The source's mark when the texts were last read.
     pub(super) mark: Option<String>,
+    /// What was in use before the watch began.
+    pub(super) in_use: Option<Vec<Source>>,
 }
 
 /// Says on every way out that the thread has ended.
@@ -41,13 +45,17 @@ impl Drop for Closing {
     }
 }
 
-impl<S: RuleSource> Worker<S> {
+impl<S: TextSource> Worker<S> {
     /// Works until it is told to stop.
     pub(super) fn run(mut self) {
         let _closing = Closing(Arc::clone(&self.shared));
         if self.notice.is_none() {
             self.timing.set_noticing(Noticing::Polling);
             self.status.polling = Some(Arc::from("polling was chosen"));
+        }
+        if let Some(texts) = self.in_use.take() {
+            let loaded = self.attempts.adopt(texts);
+            self.conclude(Outcome::Published(loaded));
         }
         self.look(Reason::Changed, Ticket::default());
         loop {
@@ -72,7 +80,7 @@ impl<S: RuleSource> Worker<S> {
     }
 
     fn look(&mut self, reason: Reason, ticket: Ticket) {
-        // Before the rules are read, so that no change falls between.
+        // Before the texts are read, so that no change falls between.
         let watched = self.attempts.watched();
         let mark = watched.mark().map(str::to_owned);
         self.follow(watched);
@@ -140,7 +148,7 @@ impl<S: RuleSource> Worker<S> {
         tell(&mut self.report, WatchEvent::Failed(&failure));
     }
 
-    /// The source has the rules in use.
+    /// The source has the texts in use.
     fn restore(&mut self) {
         let before = std::mem::replace(&mut self.status.differs, false);
         if before && let Some(active) = &self.status.active {
@@ -155,12 +163,12 @@ impl<S: RuleSource> Worker<S> {
     }
 }
 
-/// Tells of an event. Who cannot listen does not keep rules from being fresh.
+/// Tells of an event. Who cannot listen does not keep texts from being fresh.
 fn tell(report: &mut Report, event: WatchEvent<'_>) {
     let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
 }
 
-fn active(loaded: Loaded, loaded_at: SystemTime) -> ActiveRules {
+fn active(loaded: Loaded, loaded_at: SystemTime) -> ActiveTexts {
     let Loaded { version, sources, warnings } = loaded;
-    ActiveRules { version, loaded_at, sources, warnings }
+    ActiveTexts { version, loaded_at, sources, warnings }
 }

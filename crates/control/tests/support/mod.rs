@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tempfile::{NamedTempFile, TempDir};
-use tidegate_control::{FileSource, RuleSource, RuleStatus, RuleWatch, WatchSettings};
+use tidegate_control::{FileSource, TextSource, Watch, WatchSettings, WatchStatus};
 
 /// Far longer than anything takes: who waits this long waits in vain.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(crate) fn write(path: &Path, text: &str) {
 /// Rules below a directory of their own, watched.
 pub(crate) struct Kept {
     // Before the directory, so that the watch ends first.
-    watch: RuleWatch,
+    watch: Watch,
     root: TempDir,
     /// The domains of each snapshot published.
     published: Arc<Mutex<Vec<Vec<String>>>>,
@@ -46,12 +46,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// A watch on a source below an empty directory; has looked once.
-    pub(crate) fn new<S: RuleSource + Send + 'static>(source: impl FnOnce(&Path) -> S) -> Self {
+    pub(crate) fn new<S: TextSource + Send + 'static>(source: impl FnOnce(&Path) -> S) -> Self {
         Kept::prepared(|_| {}, source, by_events())
     }
 
     /// The same, with something in the directory.
-    pub(crate) fn prepared<S: RuleSource + Send + 'static>(
+    pub(crate) fn prepared<S: TextSource + Send + 'static>(
         prepare: impl FnOnce(&Path),
         source: impl FnOnce(&Path) -> S,
         settings: WatchSettings,
@@ -60,7 +60,7 @@ impl Kept {
         prepare(root.path());
         let published: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
         let list = Arc::clone(&published);
-        let watch = RuleWatch::of(source(root.path()), || SystemTime::UNIX_EPOCH)
+        let watch = Watch::of(source(root.path()), || SystemTime::UNIX_EPOCH)
             .settings(settings)
             .start(move |snapshot| {
                 let domains = snapshot.domains().map(|domain| domain.name().to_owned()).collect();
@@ -92,7 +92,7 @@ impl Kept {
         self.root.path().join(below)
     }
 
-    pub(crate) fn status(&self) -> Arc<RuleStatus> {
+    pub(crate) fn status(&self) -> Arc<WatchStatus> {
         self.watch.handle().status()
     }
 
@@ -103,7 +103,7 @@ impl Kept {
 
     /// Waits for a status.
     #[track_caller]
-    pub(crate) fn waits(&self, wanted: impl FnMut(&RuleStatus) -> bool) -> Arc<RuleStatus> {
+    pub(crate) fn waits(&self, wanted: impl FnMut(&WatchStatus) -> bool) -> Arc<WatchStatus> {
         match self.watch.handle().wait_until(PATIENCE, wanted) {
             Some(status) => status,
             None => panic!("in vain; {:#?}, published {:?}", self.status(), self.published()),
@@ -121,7 +121,7 @@ impl Kept {
 
     /// Asks for a load, and waits for it.
     #[track_caller]
-    pub(crate) fn reloads(&self) -> Arc<RuleStatus> {
+    pub(crate) fn reloads(&self) -> Arc<WatchStatus> {
         let ticket = self.watch.handle().reload();
         self.waits(|status| status.answers(ticket))
     }

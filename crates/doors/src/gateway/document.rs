@@ -63,6 +63,11 @@ impl GatewayDocument {
         Ok(GatewayDocument { source, settings, places })
     }
 
+    /// The text that was read.
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// What it says.
     pub const fn settings(&self) -> &GatewaySettings {
         &self.settings

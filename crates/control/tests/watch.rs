@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use support::{Kept, PATIENCE, by_events, domain, write};
-use tidegate_control::{FileSource, Noticing, ReloadError, RuleWatch, WatchSettings};
+use tidegate_control::{FileSource, Noticing, ReloadError, Watch, WatchSettings};
 use tidegate_rules::Options;
 
 #[test]
@@ -95,7 +95,7 @@ fn a_bad_change_is_told_whole_and_the_good_rules_stay() {
     write(&kept.path("rules/bad.yaml"), "domain: b\ndescriptors:\n  - key: ''\n  - vlaue: x\n");
     let status = kept.waits(|status| status.differs);
     let failure = status.current_failure().unwrap();
-    let ReloadError::Rules(report) = &failure.error else { panic!("{failure:?}") };
+    let ReloadError::Wrong(report) = &failure.error else { panic!("{failure:?}") };
     assert!(report.problems().len() >= 2, "{report}");
     assert!(report.problems()[0].file.ends_with("bad.yaml"));
     let text = failure.error.to_string();
@@ -156,7 +156,7 @@ fn a_status_says_which_rules_are_in_use_since_when_and_what_to_doubt() {
                     requests_per_unit: 1\n      replaces: [{name: nobody}]\n";
     write(&root.path().join("a.yaml"), replaces);
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let watch = RuleWatch::of(FileSource::new([root.path()]), move || date)
+    let watch = Watch::of(FileSource::new([root.path()]), move || date)
         .settings(by_events())
         .start(|_| {})
         .unwrap();
@@ -175,13 +175,13 @@ fn rules_are_compiled_as_the_options_say() {
     let root = tempfile::tempdir().unwrap();
     write(&root.path().join("a.yaml"), &domain("a"));
     write(&root.path().join("b.yaml"), &domain("a"));
-    let watch = RuleWatch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
+    let watch = Watch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
         .options(Options { merge_domains: false, ..Options::default() })
         .start(|_| {})
         .unwrap();
     let status = watch.handle().wait_until(PATIENCE, |status| status.looks > 0).unwrap();
     let failure = status.current_failure().unwrap();
-    let ReloadError::Rules(report) = &failure.error else { panic!("{failure:?}") };
+    let ReloadError::Wrong(report) = &failure.error else { panic!("{failure:?}") };
     assert_eq!(report.problems()[0].code, "duplicate_domain");
 }
 
@@ -194,7 +194,7 @@ fn changes_are_found_by_polling_where_that_was_chosen() {
         poll_without_events: Duration::ZERO,
         ..WatchSettings::default()
     };
-    let watch = RuleWatch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
+    let watch = Watch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
         .settings(settings)
         .start(|_| {})
         .unwrap();
@@ -209,7 +209,7 @@ fn rules_are_compiled_and_published_on_a_thread_of_their_own() {
     let root = tempfile::tempdir().unwrap();
     write(&root.path().join("a.yaml"), &domain("a"));
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    let watch = RuleWatch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
+    let watch = Watch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
         .start(move |_| sender.send(thread::current().id()).unwrap())
         .unwrap();
     assert_ne!(receiver.recv_timeout(PATIENCE).unwrap(), thread::current().id());
@@ -222,7 +222,7 @@ fn a_stopped_watch_has_let_go_of_everything() {
     write(&root.path().join("a.yaml"), &domain("a"));
     let token = Arc::new(());
     let inside = Arc::clone(&token);
-    let watch = RuleWatch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
+    let watch = Watch::of(FileSource::new([root.path()]), || SystemTime::UNIX_EPOCH)
         .start(move |_| assert!(Arc::strong_count(&inside) > 1))
         .unwrap();
     watch.handle().wait_until(PATIENCE, |status| status.published == 1).unwrap();
@@ -231,5 +231,5 @@ fn a_stopped_watch_has_let_go_of_everything() {
 }
 
 #[cfg(unix)]
-#[path = "rule_watch/links.rs"]
+#[path = "watch/links.rs"]
 mod links;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_control::{
-    DotFiles, FileSource, Noticing, RuleSource, RuntimeChanges, RuntimeSource, WatchSettings,
+    DotFiles, FileSource, Noticing, RuntimeChanges, RuntimeSource, TextSource, WatchSettings,
 };
 
 use crate::support::{Kept, by_events, domain, write};
