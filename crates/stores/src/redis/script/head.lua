@@ -8,6 +8,7 @@
 -- microseconds are too coarse (buckets).
 
 local call, byte, sub, pack, read = redis.call, string.byte, string.sub, struct.pack, struct.unpack
+local KEYS, ARGV = KEYS, ARGV
 
 local COUNT_MAX = 9007199254740991
 local TICKS = 16384000000000 -- in a second
