@@ -27,14 +27,17 @@ pub struct Concurrency {
     time_to_live: Period,
 }
 
-/// When slots expire that are held until they are given back.
-const HELD: Timestamp = Timestamp::MAX;
+/// Stands for the expiry of slots that are held until they are given back. The earliest there is, so
+/// that they come first: where all are held, a new one is put at the end and stays there.
+const HELD: Timestamp = Timestamp::EPOCH;
+/// No other expiry is earlier.
+const EARLIEST: Timestamp = Timestamp::from_nanos(1);
 
 /// Who holds slots of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
-    /// The first to expire first, of those that expire together the lowest holder. Those that
-    /// do not expire are last.
+    /// Those that are held, then the first to expire first; of those that expire together, the
+    /// lowest holder.
     slots: Vec<Slots>,
 }
 
@@ -49,13 +52,21 @@ impl SlotsState {
     /// A state of these holders, the slots of each, and when they expire; the first to expire first.
     pub fn from_entries(entries: impl IntoIterator<Item = (Holder, u64, Timestamp)>) -> Self {
         let entries = entries.into_iter();
-        let slots = entries.map(|(holder, count, expires)| Slots { holder, count, expires });
+        let slots = entries.map(|(holder, count, expires)| Slots {
+            holder,
+            count,
+            expires: expires.max(EARLIEST),
+        });
         SlotsState { slots: slots.collect() }
     }
 
     /// When the state stops mattering: the last slot has expired. At no instant while one is held.
     pub fn idle_at(&self) -> Timestamp {
-        self.slots.last().map_or(Timestamp::EPOCH, |slots| slots.expires)
+        match (self.slots.first(), self.slots.last()) {
+            (Some(first), _) if first.expires == HELD => Timestamp::MAX,
+            (_, Some(last)) => last.expires,
+            (_, None) => Timestamp::EPOCH,
+        }
     }
 
     /// Bytes on the heap.
@@ -90,12 +101,12 @@ impl SlotsState {
 
     /// Those that expire.
     fn expiring(&self) -> &[Slots] {
-        // Where all are held, which is common, the first says so.
-        if self.slots.first().is_none_or(|slots| slots.expires == HELD) {
+        // Where all are held, which is common, the last says so.
+        if self.slots.last().is_none_or(|slots| slots.expires == HELD) {
             return &[];
         }
-        let end = self.slots.partition_point(|slots| slots.expires < HELD);
-        self.slots.get(..end).unwrap_or_default()
+        let begin = self.slots.partition_point(|slots| slots.expires == HELD);
+        self.slots.get(begin..).unwrap_or_default()
     }
 
     fn held(&self) -> u64 {
@@ -143,10 +154,8 @@ impl Concurrency {
             return;
         }
         state.slots.retain_mut(|slots| {
-            if slots.expires != HELD {
-                slots.expires = slots.expires.min(latest);
-            }
-            !slots.expires.has_come(now)
+            slots.expires = slots.expires.min(latest);
+            slots.expires == HELD || !slots.expires.has_come(now)
         });
         if cut {
             state.slots.sort_by_key(|slots| (slots.expires, slots.holder));
@@ -174,21 +183,24 @@ impl Concurrency {
         if ask.cost == 0 {
             return;
         }
-        let expires = ask.now.after(self.life(ask));
+        let expires = ask.now.after(self.life(ask)).max(EARLIEST);
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
         if ask.holder != Holder::default()
             && let Some(held) = state.slots.iter().position(|slots| slots.holder == ask.holder)
         {
             let held = state.slots.remove(held);
             taken.count = taken.count.saturating_add(held.count);
-            taken.expires = taken.expires.max(held.expires);
+            taken.expires = match held.expires {
+                HELD => HELD,
+                expires => taken.expires.max(expires),
+            };
         }
         state.insert(taken);
     }
 
     /// Takes up to `cost` slots back from the holder; what it does not hold
     /// (any more) is ignored, so giving back twice frees nobody else's slots.
-    /// Who does not say which holder gives back those that would expire first.
+    /// Who does not say which holder gives back those that would expire first, and none that are held.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
         let mut left = ask.cost;
         let mut give_back = |slots: &mut Slots| {
@@ -198,7 +210,7 @@ impl Concurrency {
             slots.count > 0
         };
         if ask.holder == Holder::default() {
-            return state.slots.retain_mut(give_back);
+            return state.slots.retain_mut(|slots| slots.expires == HELD || give_back(slots));
         }
         // Whoever says its name has one entry.
         let held = state.slots.iter().position(|slots| slots.holder == ask.holder);
@@ -220,27 +232,22 @@ impl Concurrency {
         ask.lease.map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
-    /// Until all slots have expired, if nobody gives any back.
+    /// Until all slots have expired, if nobody gives any back. Of those that are held nobody
+    /// knows; they are told as if taken just now.
     fn rest(&self, state: &SlotsState, now: Timestamp) -> Nanos {
-        state.slots.last().map_or(Nanos::ZERO, |slots| self.left(slots, now))
-    }
-
-    /// For how long slots are taken from now on. Of those that are held nobody knows; they are
-    /// told as if taken just now.
-    fn left(&self, slots: &Slots, now: Timestamp) -> Nanos {
-        match slots.expires {
-            HELD => self.time_to_live.as_span(),
-            expires => expires.since(now),
+        match state.idle_at() {
+            Timestamp::MAX => self.time_to_live.as_span(),
+            idle => idle.since(now),
         }
     }
 
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
         let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
-        for slots in &state.slots {
+        for slots in state.expiring() {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {
-                return self.left(slots, ask.now);
+                return slots.expires.since(ask.now);
             }
         }
         self.time_to_live.as_span()

@@ -197,6 +197,7 @@ fn a_slot_that_is_held_stays_taken_until_it_is_given_back() {
     assert_eq!(t.hold(6, 1).retry, Retry::After(secs(60)));
     t.advance(secs(180));
     assert_eq!(t.left(), 1, "the one that nobody holds has expired");
+    assert_eq!(t.give_back(0, 3).remaining, 1, "somebody without a name has none of them");
     assert_eq!(t.give_back(7, 1).remaining, 2);
     assert_eq!(t.give_back(7, 1).remaining, 2);
     assert_eq!(t.give_back(3, 1).remaining, 3);
