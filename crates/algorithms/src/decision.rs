@@ -18,6 +18,8 @@ pub enum Retry {
     Now,
     /// After exactly this long, and not a nanosecond earlier. [`Nanos::MAX`] stands for
     /// every longer wait too. Where refused costs count, this refusal is among them.
+    /// Slots that are held come back when their holders are done, which nobody can foretell: they
+    /// are told as if taken just now.
     After(Nanos),
     /// At no time: the cost is larger than the limit can ever hold.
     Never,
