@@ -13,4 +13,4 @@ mod range;
 mod tree;
 
 pub(crate) use build::{Taken, TreeBuilder};
-pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, Via};
+pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, Via, same};

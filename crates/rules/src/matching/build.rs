@@ -130,12 +130,10 @@ impl TreeBuilder {
         ranges.for_each(complete);
         Tree {
             wide: wide(&slots, &forks, &keys),
+            literals: literals(&self.exact, &slots),
             keys,
             top: forks.first().copied().unwrap_or_default(),
             slots,
-            literals: Literals::new(
-                self.exact.iter().map(|exact| (exact.slot, exact.value.as_str(), exact.edge)),
-            ),
             patterns: self.patterns.into_iter().map(PatternSet::new).collect(),
             ranges: self.ranges.into_iter().map(RangeSet::new).collect(),
         }
@@ -218,6 +216,17 @@ fn wide(slots: &[Slot], forks: &[Fork], keys: &[Box<str>]) -> HashTable<u32> {
         }
     }
     wide
+}
+
+/// The literal values by the places of their slots, which are in their last order.
+fn literals(exact: &HashTable<Exact>, slots: &[Slot]) -> Literals {
+    let mut places = vec![0; slots.len()];
+    for (at, slot) in (0u32..).zip(slots) {
+        places[slot.id as usize] = at;
+    }
+    let place_of = |exact: &Exact| places[exact.slot as usize];
+    let all = exact.iter().map(|exact| (place_of(exact), exact.value.as_str(), exact.edge));
+    Literals::new(all)
 }
 
 /// The number of the next thing, counted from one.

@@ -163,8 +163,8 @@ impl Tree {
     /// patterns, the ranges, the bare key.
     #[inline]
     pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step<'_>> {
-        let slot = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(slot, value) {
+        let (at, slot) = self.slot(fork, key)?;
+        if let Some(edge) = self.exact(at, slot, value) {
             return Some(Step { edge, via: Via::Exact });
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
@@ -176,8 +176,8 @@ impl Tree {
     /// The same as [`Tree::step`] without saying how: what a request needs.
     #[inline]
     pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<&Edge> {
-        let slot = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(slot, value) {
+        let (at, slot) = self.slot(fork, key)?;
+        if let Some(edge) = self.exact(at, slot, value) {
             return Some(edge);
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
@@ -210,7 +210,7 @@ impl Tree {
 
     /// Which ways of matching a fork has for a key: exact, patterns, ranges, bare.
     pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Ways> {
-        let slot = self.slot(fork, key)?;
+        let (_, slot) = self.slot(fork, key)?;
         Some(Ways {
             exact: slot.literals > 0,
             patterns: slot.patterns.is_some(),
@@ -232,25 +232,41 @@ impl Tree {
         self.keys.get(slot.key as usize).map_or("", |key| key)
     }
 
+    /// The slot of a key, and its place.
     #[inline]
-    fn slot(&self, fork: Fork, key: &str) -> Option<&Slot> {
-        let slots = fork.0.of(&self.slots);
-        if !fork.0.are_many() {
-            return slots.iter().find(|slot| same(self.key(slot), key));
+    fn slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
+        let Few { start, count } = fork.0;
+        if count == 0 {
+            return None;
         }
-        // Where a fork starts is as good as a name for it.
-        let start = fork.0.start;
-        let place = |at: &u32| slots.get(at.checked_sub(start)? as usize);
-        let wanted = |at: &u32| place(at).is_some_and(|slot| same(self.key(slot), key));
-        place(self.wide.find(hash(start, key), wanted)?)
+        // Most nodes have one key.
+        let first = self.slots.get(start as usize)?;
+        if same(self.key(first), key) { Some((start, first)) } else { self.other_slot(fork, key) }
     }
 
+    /// The slots behind the first. Apart, so that the common way stays short.
+    #[inline(never)]
+    fn other_slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
+        let start = fork.0.start;
+        let slots = fork.0.of(&self.slots);
+        let wanted = |slot: &Slot| same(self.key(slot), key);
+        if !fork.0.are_many() {
+            return (start..).zip(slots).skip(1).find(|(_, slot)| wanted(slot));
+        }
+        // Where a fork starts is as good as a name for it.
+        let slot_at = |at: &u32| slots.get(at.checked_sub(start)? as usize);
+        let at = self.wide.find(hash(start, key), |at| slot_at(at).is_some_and(wanted))?;
+        Some((*at, slot_at(at)?))
+    }
+
+    /// By the slot's place and not by anything in it: the value can then be
+    /// looked up before the slot has come from memory.
     #[inline]
-    fn exact(&self, slot: &Slot, value: &str) -> Option<&Edge> {
+    fn exact(&self, at: u32, slot: &Slot, value: &str) -> Option<&Edge> {
         if slot.literals == 0 {
             return None;
         }
-        self.literals.find(slot.id, value)
+        self.literals.find(at, value)
     }
 }
 
@@ -271,7 +287,7 @@ const fn bare_step(edge: &Edge) -> Step<'_> {
 /// Whether two texts are the same. Keys and values are mostly short: comparing
 /// their two ends, which overlap, spares a call for each.
 #[inline]
-fn same(one: &str, other: &str) -> bool {
+pub(crate) fn same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {
         return false;
@@ -286,8 +302,13 @@ fn same(one: &str, other: &str) -> bool {
             one.first_chunk::<8>() == other.first_chunk()
                 && one.last_chunk::<8>() == other.last_chunk()
         }
-        _ => one == other,
+        _ => same_long(one, other),
     }
+}
+
+#[inline(never)]
+fn same_long(one: &[u8], other: &[u8]) -> bool {
+    one == other
 }
 
 /// The thing with this number, counted from one.
