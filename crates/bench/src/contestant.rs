@@ -1,6 +1,7 @@
 //! Who is measured: our limiter and its peers, behind one small trait.
 //!
-//! Each reads its own clock for each decision and hands out its whole answer.
+//! Each reads its own clock for each decision and hands out its whole answer:
+//! yes or no and when to come again, or [`WithFigures`] what is left as well.
 //! Keys of peers are `String`s, as their interfaces ask for.
 
 use std::fmt;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use governor::clock::DefaultClock;
+use governor::clock::{DefaultClock, QuantaInstant};
+use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware, StateInformationMiddleware};
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
@@ -165,8 +167,8 @@ fn limit(terms: Terms) -> Limit {
 impl Contestant for Ours {
     #[inline]
     fn admits(&self, key: &KeyBuffer) -> bool {
-        let decision = self.0.check(key.as_str());
-        black_box(&decision).is_admitted()
+        let answer = self.0.admit(key.as_str());
+        black_box(&answer).is_ok()
     }
 
     fn keys(&self) -> Option<usize> {
@@ -174,15 +176,39 @@ impl Contestant for Ours {
     }
 }
 
+/// A contestant that also tells what is left.
+#[derive(Debug)]
+pub(crate) struct WithFigures<T>(pub(crate) T);
+
+impl Contestant for WithFigures<Ours> {
+    #[inline]
+    fn admits(&self, key: &KeyBuffer) -> bool {
+        let decision = self.0.0.check(key.as_str());
+        black_box(&decision).is_admitted()
+    }
+
+    fn keys(&self) -> Option<usize> {
+        self.0.keys()
+    }
+}
+
 /// governor's limiter for many keys, as its users get it.
 #[derive(Debug)]
-pub(crate) struct Governor<S: BuildHasher + Clone = RandomState>(
-    RateLimiter<String, DashMapStateStore<String, S>, DefaultClock>,
-);
+pub(crate) struct Governor<S = RandomState, M = NoOpMiddleware>(
+    RateLimiter<String, DashMapStateStore<String, S>, DefaultClock, M>,
+)
+where
+    S: BuildHasher + Clone,
+    M: RateLimitingMiddleware<QuantaInstant>;
 
 impl Governor {
     pub(crate) fn new(terms: Terms) -> anyhow::Result<Self> {
         Self::with_hasher(terms, RandomState::new())
+    }
+
+    /// One that also tells what is left.
+    pub(crate) fn with_figures(self) -> Governor<RandomState, StateInformationMiddleware> {
+        Governor(self.0.with_middleware())
     }
 }
 
@@ -194,7 +220,11 @@ impl<S: BuildHasher + Clone + Default> Governor<S> {
     }
 }
 
-impl<S: BuildHasher + Clone + Sync + Send> Contestant for Governor<S> {
+impl<S, M> Contestant for Governor<S, M>
+where
+    S: BuildHasher + Clone + Sync + Send,
+    M: RateLimitingMiddleware<QuantaInstant> + Sync,
+{
     #[inline]
     fn admits(&self, key: &KeyBuffer) -> bool {
         let answer = self.0.check_key(key.as_string());
@@ -328,7 +358,9 @@ mod tests {
     fn all(terms: Terms) -> Vec<Box<dyn Contestant>> {
         vec![
             Box::new(Ours::new(terms).unwrap()),
+            Box::new(WithFigures(Ours::new(terms).unwrap())),
             Box::new(Governor::new(terms).unwrap()),
+            Box::new(Governor::new(terms).unwrap().with_figures()),
             Box::new(Throttlecrab::new(terms)),
         ]
     }

@@ -1,7 +1,11 @@
 //! One decision by one limit, for keys that exist.
 
+use std::hash::RandomState;
+
+use governor::middleware::StateInformationMiddleware;
+
 use crate::contestant::{
-    Contestant, Governor, Least, Name, Nobody, Ours, Terms, Throttlecrab, ensure_holds,
+    Contestant, Governor, Least, Name, Nobody, Ours, Terms, Throttlecrab, WithFigures, ensure_holds,
 };
 use crate::goal::Goal;
 use crate::keys::{Draw, KEY_BYTES, KeyBuffer, KeySequence};
@@ -58,14 +62,23 @@ const CASES: [Case; 5] = [
 /// The places of the entrants.
 const OURS: usize = 0;
 const GOVERNOR: usize = 1;
-const THROTTLECRAB: usize = 2;
-const NOBODY: usize = 3;
-const LEAST: usize = 4;
+const OURS_WITH_FIGURES: usize = 2;
+const GOVERNOR_WITH_FIGURES: usize = 3;
+const THROTTLECRAB: usize = 4;
+const NOBODY: usize = 5;
+const LEAST: usize = 6;
+
+/// Who is compared for each kind of answer.
+const ANSWERS: [(&str, usize, usize); 2] = [
+    ("yes or no", OURS, GOVERNOR),
+    ("with what is left", OURS_WITH_FIGURES, GOVERNOR_WITH_FIGURES),
+];
 
 pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     let columns = [
         "case",
         "threads",
+        "answer",
         "tidegate ns",
         "governor ns",
         "throttlecrab ns",
@@ -77,14 +90,8 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     ];
     let mut table = Table::new("1. One decision (`decision`)", &columns);
     for case in &CASES {
+        let field = Field::new(case)?;
         let sequence = KeySequence::new((case.draw)(case.keys), scale.drawn);
-        let ours = Ours::new(case.terms)?;
-        let governor = Governor::new(case.terms)?;
-        let throttlecrab = Throttlecrab::new(case.terms);
-        let (nobody, least) = (Nobody(case.terms), Least::new(case.terms));
-        for contestant in [&ours as &dyn Contestant, &governor, &throttlecrab] {
-            insert_all(contestant, case);
-        }
         for (threads, goal) in (1..).zip(&case.goals) {
             eprintln!("decision: {}, threads: {threads}", case.name);
             let plan = Plan {
@@ -93,37 +100,85 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
                 threads,
                 terms: case.terms,
             };
-            let entrants = [
-                Entrant::keyed(Name::Tidegate.to_string(), &ours, &sequence),
-                Entrant::keyed(Name::Governor.to_string(), &governor, &sequence),
-                Entrant::keyed(Name::Throttlecrab.to_string(), &throttlecrab, &sequence),
-                Entrant::keyed("nobody", &nobody, &sequence),
-                Entrant::keyed("the least", &least, &sequence),
-            ];
-            let race = Race::run(&entrants, plan)?;
-            let ratio = race.ratio(OURS, GOVERNOR);
-            table.row([
-                case.name.to_owned(),
-                threads.to_string(),
-                ns(race.nanos(OURS)),
-                ns(race.nanos(GOVERNOR)),
-                ns(race.nanos(THROTTLECRAB)),
-                ns(race.nanos(NOBODY)),
-                ns(race.nanos(LEAST)),
-                format!("{:.2}", race.ratio(LEAST, GOVERNOR).median),
-                ratio.to_string(),
-                goal.judge(ratio.median),
-            ]);
+            let race = Race::run(&field.entrants(&sequence), plan)?;
+            for (answer, ours, governor) in ANSWERS {
+                let ratio = race.ratio(ours, governor);
+                table.row([
+                    case.name.to_owned(),
+                    threads.to_string(),
+                    answer.to_owned(),
+                    ns(race.nanos(ours)),
+                    ns(race.nanos(governor)),
+                    ns(race.nanos(THROTTLECRAB)),
+                    ns(race.nanos(NOBODY)),
+                    ns(race.nanos(LEAST)),
+                    format!("{:.2}", race.ratio(LEAST, governor).median),
+                    ratio.to_string(),
+                    goal.judge(ratio.median),
+                ]);
+            }
         }
-        ensure_holds(&ours, case.keys)?;
-        ensure_holds(&governor, case.keys)?;
+        field.ensure_holds(case.keys)?;
     }
     table.note(
         "Nanoseconds per decision and thread, reading the clock and making the key included. \
-         Ratios: median and quartiles of the rounds. The least: clock, fingerprint and one \
-         of 256 words written under its lock, with nothing looked up and nothing decided.",
+         Ratios: median and quartiles of the rounds. Yes or no: `KeyedLimiter::admit` and governor \
+         as it comes, which say when to come again where they refuse. With what is left: \
+         `KeyedLimiter::check` and governor's `StateInformationMiddleware`; throttlecrab has one \
+         answer, with figures. The least: clock, fingerprint and one of 256 words written under its \
+         lock, with nothing looked up and nothing decided.",
     );
     Ok(table)
+}
+
+/// Everybody who takes part in a case, with all its keys.
+struct Field {
+    ours: Ours,
+    governor: Governor,
+    ours_with_figures: WithFigures<Ours>,
+    governor_with_figures: Governor<RandomState, StateInformationMiddleware>,
+    throttlecrab: Throttlecrab,
+    nobody: Nobody,
+    least: Least,
+}
+
+impl Field {
+    fn new(case: &Case) -> anyhow::Result<Self> {
+        let terms = case.terms;
+        let field = Field {
+            ours: Ours::new(terms)?,
+            governor: Governor::new(terms)?,
+            ours_with_figures: WithFigures(Ours::new(terms)?),
+            governor_with_figures: Governor::new(terms)?.with_figures(),
+            throttlecrab: Throttlecrab::new(terms),
+            nobody: Nobody(terms),
+            least: Least::new(terms),
+        };
+        field.keepers().into_iter().for_each(|contestant| insert_all(contestant, case));
+        insert_all(&field.throttlecrab, case);
+        Ok(field)
+    }
+
+    /// Those who say how many keys they hold.
+    fn keepers(&self) -> [&dyn Contestant; 4] {
+        [&self.ours, &self.governor, &self.ours_with_figures, &self.governor_with_figures]
+    }
+
+    fn entrants<'a>(&'a self, keys: &'a KeySequence) -> [Entrant<'a>; 7] {
+        [
+            Entrant::keyed(Name::Tidegate.to_string(), &self.ours, keys),
+            Entrant::keyed(Name::Governor.to_string(), &self.governor, keys),
+            Entrant::keyed("tidegate with figures", &self.ours_with_figures, keys),
+            Entrant::keyed("governor with figures", &self.governor_with_figures, keys),
+            Entrant::keyed(Name::Throttlecrab.to_string(), &self.throttlecrab, keys),
+            Entrant::keyed("nobody", &self.nobody, keys),
+            Entrant::keyed("the least", &self.least, keys),
+        ]
+    }
+
+    fn ensure_holds(&self, keys: u64) -> anyhow::Result<()> {
+        self.keepers().into_iter().try_for_each(|contestant| ensure_holds(contestant, keys))
+    }
 }
 
 /// Makes all keys known, and uses up what [`Terms::Refuse`] admits of each.

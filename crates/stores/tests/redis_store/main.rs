@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 mod cluster;
+mod expiry;
 mod processes;
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,7 +11,7 @@ mod support;
 use std::time::Duration;
 
 use support::resp::Reply;
-use support::server::Server;
+use support::server::{Server, Setup};
 use tidegate_algorithms::{
     Concurrency, Decision, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Soft,
     Timestamp, TokenBucket, Window,
@@ -125,29 +126,20 @@ async fn a_server_without_memory_charges_nobody_and_says_why() {
 }
 
 #[tokio::test]
-async fn every_key_goes_by_itself_soon_after_it_stops_mattering() {
-    let server = Server::redis();
-    let store = connected(&server.url()).await;
-    let minute = Period::MINUTE;
-    let soft = Soft { over_percent: 50, lasting: minute };
-    let window = FixedWindow::new(9, Window::Every(minute));
-    let limits = [
-        (Limit::new(TokenBucket::new(10, minute, 10)), 8),
-        (Limit::new(window), 62),
-        (Limit::new(SlidingWindow::new(9, minute, 2).expect("in range")), 92),
-        (Limit::new(SlidingLog::new(9, minute).expect("small")), 62),
-        (Limit::new(Concurrency::new(9, minute).expect("small")), 62),
-        (Limit::new(TokenBucket::new(10, minute, 1)).with_soft(soft), 8),
-    ];
-    for (at, (limit, longest)) in limits.iter().enumerate() {
-        server.tell(&["FLUSHALL"]);
-        assert!(one(&store, Verb::Check, check("key", limit, 1)).await.is_admitted());
-        let keys = server.tell(&["KEYS", "*"]);
-        assert_eq!(keys.list().len(), 1, "limit {at}");
-        let key = keys.list()[0].text().expect("keys are text");
-        assert_eq!(key.len(), 26);
-        let Reply::Number(lives) = server.tell(&["TTL", &key]) else { panic!("no time to live") };
-        assert!((1..=*longest).contains(&lives), "limit {at} lives {lives} s");
+async fn the_rights_that_the_manual_names_suffice() {
+    let manual = include_str!("../../../../docs/redis.md");
+    let line =
+        manual.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate on >password "));
+    let rights: Vec<&str> = line.expect("the manual names them").split(' ').collect();
+    let server = Setup::redis().with_user("tidegate", "password", &rights).start();
+    let store = connected(&format!("redis://tidegate:password@127.0.0.1:{}", server.port())).await;
+    let quick = ("quick", Limit::new(TokenBucket::new(9, Period::SECOND, 300)), 300);
+    for (name, limit, _) in lasting().into_iter().chain([quick]) {
+        let asked = Check { holder: Holder(7), ..check(name, &limit, 2) };
+        let verbs = [Verb::Check, Verb::Check, Verb::Peek, Verb::Take, Verb::Refund, Verb::Reset];
+        for verb in verbs {
+            assert!(one(&store, verb, asked).await.is_admitted(), "{name} {verb:?}");
+        }
     }
 }
 
@@ -156,7 +148,10 @@ async fn a_bucket_takes_no_more_memory_than_upstreams_counter() {
     let server = Server::redis();
     let store = connected(&server.url()).await;
     let limit = Limit::new(TokenBucket::new(10, Period::MINUTE, 10));
-    one(&store, Verb::Check, check("key", &limit, 1)).await;
+    // Set the first time, and overwritten the second.
+    for _ in 0..2 {
+        one(&store, Verb::Check, check("key", &limit, 1)).await;
+    }
     let key = server.tell(&["KEYS", "*"]).list()[0].text().expect("keys are text");
     // Upstream's own example: a domain, two entries and the window.
     let theirs = "mongo_cps_database_users_operation_read_1800000000";

@@ -49,16 +49,18 @@ pub(super) fn traffic(
     client.ask(&["FLUSHALL"])?;
     let limit = Limit::new(TokenBucket::new(EACH, Period::SECOND, EACH));
     let node = Node::start(instance, &Load { consistency, limit, keys: KEYS, within: WITHIN })?;
+    let mut written = instance.client()?;
+    let mut written = || anyhow::Ok(written.calls("set")? + written.calls("setrange")?);
     let mut measure = async || {
         let decided = node.decided();
-        let (commands, writes) = (client.calls("evalsha")?, client.calls("set")?);
+        let (commands, writes) = (client.calls("evalsha")?, written()?);
         let stopwatch = Stopwatch::start();
         sleep(time).await;
         let decided = (node.decided() - decided) as f64;
         let for_thousand = |count: u64| count as f64 * 1e3 / decided;
         anyhow::Ok(Traffic {
             commands: for_thousand(client.calls("evalsha")? - commands),
-            writes: for_thousand(client.calls("set")? - writes),
+            writes: for_thousand(written()? - writes),
             per_second: decided / stopwatch.elapsed().as_secs_f64(),
         })
     };

@@ -115,6 +115,7 @@
   end
 
   function bucket.close(state)
-    local low = state.t % LOW
-    return pack('>I6I6', state.s * 16384 + (state.t - low) / LOW, low * SCALE + state.scale), (state.s + 1) * 1000000
+    local low, stretch = state.t % LOW, stretch_of(state.scale)
+    local raw = pack('>I6I6', state.s * 16384 + (state.t - low) / LOW, low * SCALE + state.scale)
+    return raw, (state.s - state.s % stretch + stretch) * 1000000
   end

@@ -8,6 +8,7 @@
 -- microseconds are too coarse (buckets).
 
 local call, byte, sub, pack, read = redis.call, string.byte, string.sub, struct.pack, struct.unpack
+local KEYS, ARGV = KEYS, ARGV
 
 local COUNT_MAX = 9007199254740991
 local TICKS = 16384000000000 -- in a second
@@ -35,8 +36,9 @@ local now = now_s * 1000000 + now_us -- in microseconds
 local now_t = now_us * TICKS_IN_MICRO -- ticks within the second
 
 -- What each string key holds, '' for nothing, as the parcels before left it;
--- and how many seconds those that were changed have to live. Written once, at
--- the end, so that a busy key costs one write for each call.
+-- and how many seconds those that were changed have to live, or false where
+-- they expire when they should already. Written once, at the end, so that a
+-- busy key costs one write for each call.
 local value, lives = {}, {}
 for first = 1, #KEYS, 4000 do
   local last = math.min(first + 3999, #KEYS)
@@ -44,6 +46,16 @@ for first = 1, #KEYS, 4000 do
   for i = first, last do
     value[KEYS[i]] = found[i - first + 1] or ''
   end
+end
+
+-- The key of a bucket lives until the stretch of time ends in which its state
+-- ends. So most charges leave its expiry as it is and overwrite its twelve
+-- bytes, at two thirds of what setting it costs. A stretch is four to eight
+-- times as long as one unit takes, within 16 s and 17 min. It follows from the
+-- scale alone: whoever finds a state knows when its key expires, whichever
+-- limit wrote it.
+local function stretch_of(scale)
+  return 2 ^ math.min(math.max((scale - scale % 2048) / 2048 - 31, 4), 10)
 end
 
 -- Every other kind of parcel than one check of one bucket; made when needed.

@@ -1,7 +1,7 @@
 local answers = { now_s, now_us }
 local base = 0
 -- The last record of its kind: requests of one rule and cost bring the same bytes.
-local known, scale, grain, longest_s, longest_t, room_s, room_t, cost_s, cost_t
+local known, scale, grain, longest_s, longest_t, room_s, room_t, cost_s, cost_t, stretch
 for i = 2, #ARGV do
   local body = ARGV[i]
   if body ~= known then
@@ -9,6 +9,7 @@ for i = 2, #ARGV do
     if count == 1 and verb == 1 and kind == 1 then
       known = body
       scale, grain, longest_s, longest_t, room_s, room_t, cost_s, cost_t = read('>I3I2I5I6I5I6I5I6', body, 5)
+      stretch = stretch_of(scale)
     end
   end
   if body == known then
@@ -17,13 +18,13 @@ for i = 2, #ARGV do
     base = base + 1
     local key = KEYS[base]
     local raw = value[key]
-    local s, t, stale = now_s, now_t, false
+    local s, t, stale, ends = now_s, now_t, false, nil
     if raw ~= '' then
       if #raw == 12 then
         local x, y = read('>I6I6', raw)
         local high, written = x % 16384, y % SCALE
         local full_s, full_t = (x - high) / 16384, high * LOW + (y - written) / SCALE
-        stale = written ~= scale
+        stale, ends = written ~= scale, full_s - full_s % stretch + stretch
         if grain > 1 then
           full_t = full_t - full_t % grain
         end
@@ -49,7 +50,12 @@ for i = 2, #ARGV do
         end
         local low = t % LOW
         value[key] = pack('>I6I6', s * 16384 + (t - low) / LOW, low * SCALE + scale)
-        lives[key] = s - now_s + slack
+        local until_s = s - s % stretch + stretch
+        if until_s == ends then
+          lives[key] = lives[key] or false
+        else
+          lives[key] = until_s - now_s + slack
+        end
       end
     end
   else
@@ -70,11 +76,15 @@ end
 -- Few different lives, each written as text once.
 local text = {}
 for key, seconds in next, lives do
-  local written = text[seconds]
-  if not written then
-    written = string.format('%.0f', seconds)
-    text[seconds] = written
+  if seconds then
+    local written = text[seconds]
+    if not written then
+      written = string.format('%.0f', seconds)
+      text[seconds] = written
+    end
+    call('SET', key, value[key], 'EX', written)
+  else
+    call('SETRANGE', key, '0', value[key])
   end
-  call('SET', key, value[key], 'EX', written)
 end
 return answers

@@ -134,6 +134,17 @@
     return told(status, raws)
   end
 
+  -- Puts what the caller settled or decided.
+  local function put(key, settled)
+    local left = settled.lives
+    if #settled.becomes == 12 then
+      local x, y = read('>I6I6', settled.becomes)
+      local s, stretch = (x - x % 16384) / 16384, stretch_of(y % SCALE)
+      left = math.max(left, s - s % stretch + stretch - now_s)
+    end
+    value[key], lives[key] = settled.becomes, left + slack
+  end
+
   -- If all keys hold what is expected, they hold something else from now on.
   local function swap(p, base)
     for _, settled in ipairs(p.settled) do
@@ -142,8 +153,7 @@
       end
     end
     for _, settled in ipairs(p.settled) do
-      local key = KEYS[base + settled.index]
-      value[key], lives[key] = settled.becomes, settled.lives + slack
+      put(KEYS[base + settled.index], settled)
     end
     return 'c'
   end
@@ -290,7 +300,7 @@
     for _, settled in ipairs(p.settled) do
       local key = KEYS[base + settled.index]
       if value[key] == settled.was then
-        value[key], lives[key] = settled.becomes, settled.lives + slack
+        put(key, settled)
       end
     end
     if p.verb == VERB.reset then
