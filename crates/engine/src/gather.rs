@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Holder, Limit, Period};
-use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, Snapshot, Values};
+use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,6 +13,9 @@ use crate::verdict::{Met, Ruling, Rulings};
 /// A request's descriptors beyond this many are not looked at; see
 /// [`Undecided::TooManyDescriptors`](crate::Undecided::TooManyDescriptors).
 pub const DESCRIPTORS_MAX: usize = 1_000;
+
+/// So many descriptors find room in a verdict as it is.
+const ROOMY: usize = 2;
 
 /// Keeps the counters of limits that requests bring along apart from the rules'.
 const OWN_LIMITS: u64 = 0x6F77_6E5F_6C69_6D69;
@@ -61,19 +64,16 @@ pub(crate) fn gather<'s>(
         tidegate_rules::Charge::Always => Charge::Always,
     };
     gathered.deadline = domain.store_deadline();
-    // One limit for each is common; growing step by step would cost more.
-    let count = request.descriptors.len();
-    verdict.met.reserve(count);
-    verdict.rulings.reserve(count);
-    gathered.charged.reserve(count);
-    let mut replaced: SmallVec<[NameId; 4]> = SmallVec::new();
+    if request.descriptors.len() > ROOMY {
+        make_room(request.descriptors.len(), verdict, gathered);
+    }
+    let mut replaced = Replaced::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let asked = descriptor.cost.unwrap_or(request.cost);
         if let Some(limit) = descriptor.limit {
             verdict.met.push(None);
             let key = key_of_own(fingerprinter, request.domain, descriptor.entries, limit);
-            let check = Check::new(key, limit, asked);
-            gathered.push(verdict.rulings, index, None, descriptor.refund, check);
+            gathered.push_own(verdict.rulings, index, descriptor.refund, key, limit, asked);
             continue;
         }
         let mut values = Values::new();
@@ -81,11 +81,7 @@ pub(crate) fn gather<'s>(
         verdict.met.push(found);
         let Some(rule) = found.and_then(|rule| loaded.rule(rule)) else { continue };
         if rule.is_exempt {
-            let exempt = found.and_then(|rule| loaded.snapshot().rule(rule));
-            let exemption = exempt.and_then(|rule| rule.exemption());
-            replaced.extend(
-                exemption.into_iter().flat_map(|exemption| exemption.replaces.iter().copied()),
-            );
+            replace_by_exemption(loaded, found, &mut replaced);
         }
         let limits = loaded.limits_of(rule);
         if limits.is_empty() {
@@ -97,28 +93,81 @@ pub(crate) fn gather<'s>(
         for limit in limits {
             let Some(role) = role(limit, &values) else { continue };
             if limit.replaces {
-                let limit = loaded.snapshot().limit(limit.id);
-                replaced.extend(limit.into_iter().flat_map(|limit| limit.replaces.iter().copied()));
+                replace_by_limit(loaded, limit, &mut replaced);
             }
-            let held = limit.counts_slots && !descriptor.refund;
-            // A request is one request in flight, however much else it costs.
-            let cost = if limit.counts_slots { asked.min(1) } else { asked };
-            let group = limit.identity;
-            let check = Check {
-                key: Key { fingerprint: fingerprint.under(group), group },
-                limit: &limit.limit,
-                cost: cost.saturating_mul(limit.cost),
-                holder: if held { holder() } else { Holder::default() },
-                lease: None,
-                role,
-                policy: limit.policy,
-            };
-            gathered.push(verdict.rulings, index, Some(limit.id), descriptor.refund, check);
+            let met = MetLimit { limit, fingerprint, asked, role };
+            if descriptor.refund {
+                gathered.push_refunded(index, met);
+                continue;
+            }
+            // Each made where it is kept, by itself: a check that is made
+            // elsewhere and copied is waited for twice.
+            let holder = if limit.counts_slots { holder() } else { Holder::default() };
+            verdict.rulings.push(Ruling::begun(index, Some(limit.id), met.cost(), role));
+            gathered.charged.push(met.check(holder));
         }
     }
     if !replaced.is_empty() {
         gathered.drop_replaced(verdict.rulings, loaded.snapshot(), &replaced);
     }
+}
+
+/// The names of limits that others of the same request replace.
+type Replaced = SmallVec<[NameId; 4]>;
+
+#[cold]
+fn replace_by_exemption(loaded: &Loaded, exempt: Option<RuleId>, replaced: &mut Replaced) {
+    let rule = exempt.and_then(|rule| loaded.snapshot().rule(rule));
+    let exemption = rule.and_then(|rule| rule.exemption());
+    let names = exemption.into_iter().flat_map(|exemption| exemption.replaces.iter().copied());
+    replaced.extend(names);
+}
+
+#[cold]
+fn replace_by_limit(loaded: &Loaded, limit: &BriefLimit, replaced: &mut Replaced) {
+    let limit = loaded.snapshot().limit(limit.id);
+    replaced.extend(limit.into_iter().flat_map(|limit| limit.replaces.iter().copied()));
+}
+
+/// A limit that a descriptor met, and what is asked of it.
+#[derive(Clone, Copy, Debug)]
+struct MetLimit<'s> {
+    limit: &'s BriefLimit,
+    /// The rule's.
+    fingerprint: Fingerprint,
+    asked: u64,
+    role: Role,
+}
+
+impl<'s> MetLimit<'s> {
+    #[inline(always)]
+    fn cost(self) -> u64 {
+        // A request is one request in flight, however much else it costs.
+        let asked = if self.limit.counts_slots { self.asked.min(1) } else { self.asked };
+        asked.saturating_mul(self.limit.cost)
+    }
+
+    #[inline(always)]
+    fn check(self, holder: Holder) -> Check<'s> {
+        let group = self.limit.identity;
+        Check {
+            key: Key { fingerprint: self.fingerprint.under(group), group },
+            limit: &self.limit.limit,
+            cost: self.cost(),
+            holder,
+            lease: None,
+            role: self.role,
+            policy: self.limit.policy,
+        }
+    }
+}
+
+/// One limit for each descriptor is common; growing step by step would cost more.
+#[inline(never)]
+fn make_room(descriptors: usize, verdict: &mut Listed<'_>, gathered: &mut Gathered<'_, '_>) {
+    verdict.met.reserve(descriptors);
+    verdict.rulings.reserve(descriptors);
+    gathered.charged.reserve(descriptors);
 }
 
 /// What of a verdict is filled while its checks are gathered.
@@ -142,28 +191,35 @@ impl<'s, 'c> Gathered<'s, 'c> {
         self.charged.is_empty() && self.refunded.is_none()
     }
 
-    #[inline(always)]
-    fn push(
+    /// Lists a limit that the request brought along.
+    #[inline(never)]
+    fn push_own(
         &mut self,
         rulings: &mut Rulings,
         descriptor: u32,
-        limit: Option<LimitId>,
         refund: bool,
-        check: Check<'s>,
+        key: Key,
+        limit: &'s Limit,
+        asked: u64,
     ) {
+        let check = Check::new(key, limit, asked);
         if refund {
-            return self.push_refunded(descriptor, limit, check);
+            return self.refund(descriptor, None, check);
         }
-        rulings.push(Ruling::begun(descriptor, limit, &check));
+        rulings.push(Ruling::begun(descriptor, None, check.cost, check.role));
         self.charged.push(check);
     }
 
     #[cold]
-    fn push_refunded(&mut self, descriptor: u32, limit: Option<LimitId>, check: Check<'s>) {
+    fn push_refunded(&mut self, descriptor: u32, met: MetLimit<'s>) {
+        self.refund(descriptor, Some(met.limit.id), met.check(Holder::default()));
+    }
+
+    fn refund(&mut self, descriptor: u32, limit: Option<LimitId>, check: Check<'s>) {
         // What is given back refuses nobody, and admits nobody either.
         let check = Check { role: Role::Observed, ..check };
         let refunded = self.refunded.get_or_insert_default();
-        refunded.rulings.push(Ruling::begun(descriptor, limit, &check));
+        refunded.rulings.push(Ruling::begun(descriptor, limit, check.cost, check.role));
         refunded.checks.push(check);
     }
 
@@ -230,16 +286,21 @@ fn key_of_own(
 /// What the limit's answer means for this key; `None` when it is off.
 #[inline]
 fn role(limit: &BriefLimit, values: &[KeyValue<'_>]) -> Option<Role> {
-    let switch = limit.switch();
+    if limit.switch.is_full() { Some(limit.role) } else { role_of_some(limit, values) }
+}
+
+/// The same for a limit that is not enforced for everybody.
+#[inline(never)]
+fn role_of_some(limit: &BriefLimit, values: &[KeyValue<'_>]) -> Option<Role> {
+    let switch = limit.switch.read();
     match switch.mode {
         Mode::Off => return None,
         Mode::Shadow => return Some(Role::Observed),
         Mode::Enforce => {}
     }
-    if switch.enforce_percent < 100 && !switch.enforces(key_number(limit.identity, values)) {
-        return Some(Role::Observed);
-    }
-    Some(if limit.is_quota { Role::Alternative } else { Role::Required })
+    let all = switch.enforce_percent >= 100;
+    let enforced = all || switch.enforces(key_number(limit.identity, values));
+    Some(if enforced { limit.role } else { Role::Observed })
 }
 
 /// A number for the key that is the same in every process and after every

@@ -1,6 +1,6 @@
 //! One limit, many keys: the simplest way to limit something.
 
-use tidegate_algorithms::{Clock, Decision, Holder, Limit, Retry};
+use tidegate_algorithms::{Clock, Decision, Holder, Limit};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore, Verb,
 };
@@ -43,27 +43,6 @@ impl<C: Clock> KeyedLimiter<C> {
         Ok(KeyedLimiter { limit, store: MemoryStore::new(memory)?, clock })
     }
 
-    /// Admits and charges one, or says when to ask again: [`KeyedLimiter::check`] for those who
-    /// need no figures. They are not made then, which is faster. A leaky bucket's
-    /// [`Decision::delay`] is among them.
-    ///
-    /// # Errors
-    /// When the key has used up its limit; never with [`Retry::Now`].
-    ///
-    /// ```
-    /// use tidegate_engine::{KeyedLimiter, Limit, Period, Retry, TokenBucket};
-    ///
-    /// let limiter = KeyedLimiter::new(Limit::new(TokenBucket::new(1, Period::HOUR, 1)))?;
-    /// assert_eq!(limiter.admit("user-42"), Ok(()));
-    /// assert!(matches!(limiter.admit("user-42"), Err(Retry::After(_))));
-    /// # Ok::<(), tidegate_engine::ConfigError>(())
-    /// ```
-    #[inline]
-    pub fn admit(&self, key: impl AsRef<[u8]>) -> Result<(), Retry> {
-        let decision = self.check(key);
-        if decision.is_admitted() { Ok(()) } else { Err(decision.retry) }
-    }
-
     /// Admits and charges one, or refuses.
     #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
@@ -73,8 +52,7 @@ impl<C: Clock> KeyedLimiter<C> {
     /// Admits and charges `cost`, or refuses and charges nothing.
     #[inline]
     pub fn check_cost(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
-        let check = self.ask(key.as_ref(), cost, Holder::default());
-        self.store.decide_one(check, self.clock.now())
+        self.store.decide_one(self.place(key.as_ref()), &self.limit, cost, self.clock.now())
     }
 
     /// Says what [`KeyedLimiter::check`] would, and charges nothing.
@@ -121,10 +99,12 @@ impl<C: Clock> KeyedLimiter<C> {
         answers[0].decision
     }
 
-    #[inline]
     fn ask(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
-        let fingerprint = self.store.fingerprinter().of(0, key);
-        let key = Key { fingerprint, group: 0 };
-        Check { holder, ..Check::new(key, &self.limit, cost) }
+        Check { holder, ..Check::new(self.place(key), &self.limit, cost) }
+    }
+
+    #[inline]
+    fn place(&self, key: &[u8]) -> Key {
+        Key { fingerprint: self.store.fingerprinter().of(0, key), group: 0 }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tidegate_algorithms::{Algorithm, Limit};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Consistency, OnStoreError, Policy};
+use tidegate_stores::{Consistency, OnStoreError, Policy, Role};
 
 use crate::switch::{Switch, SwitchCell, Switches};
 use crate::tally::TallyCell;
@@ -44,9 +44,10 @@ pub(crate) struct BriefLimit {
     pub(crate) cost: u64,
     pub(crate) limit: Arc<Limit>,
     pub(crate) id: LimitId,
-    switch: SwitchCell,
+    pub(crate) switch: SwitchCell,
     pub(crate) policy: Policy,
-    pub(crate) is_quota: bool,
+    /// What its answer means where it is enforced.
+    pub(crate) role: Role,
     /// Whether it counts requests in flight.
     pub(crate) counts_slots: bool,
     /// Whether it replaces others; which, is said in the limit itself.
@@ -74,15 +75,10 @@ impl BriefLimit {
             id: limit.id,
             switch: SwitchCell::new(switch),
             policy: policy_of(limit),
-            is_quota: limit.quota,
+            role: if limit.quota { Role::Alternative } else { Role::Required },
             counts_slots: matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)),
             replaces: !limit.replaces.is_empty(),
         }
-    }
-
-    #[inline]
-    pub(crate) fn switch(&self) -> Switch {
-        self.switch.read()
     }
 }
 

@@ -101,13 +101,13 @@ impl Switch {
         key_number % 100 < self.enforce_percent as u64
     }
 
-    fn to_word(self) -> u32 {
+    const fn to_word(self) -> u32 {
         let mode = match self.mode {
             Mode::Enforce => 0,
             Mode::Shadow => 1,
             Mode::Off => 2,
         };
-        (mode << 8) | u32::from(self.enforce_percent)
+        (mode << 8) | self.enforce_percent as u32
     }
 
     fn from_word(word: u32) -> Self {
@@ -127,6 +127,12 @@ pub(crate) struct SwitchCell(AtomicU32);
 impl SwitchCell {
     pub(crate) fn new(switch: Switch) -> Self {
         SwitchCell(AtomicU32::new(switch.to_word()))
+    }
+
+    /// Whether it says [`Switch::FULL`], as most do.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Switch::FULL.to_word()
     }
 
     #[inline]

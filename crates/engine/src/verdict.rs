@@ -6,7 +6,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Answer, Answered, Basis, Check, Key, Role, passes};
+use tidegate_stores::{Answer, Answered, Basis, Key, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -63,8 +63,12 @@ pub struct Ruling {
 impl Ruling {
     /// Of a check that is not decided yet.
     #[inline(always)]
-    pub(crate) const fn begun(descriptor: u32, limit: Option<LimitId>, check: &Check<'_>) -> Self {
-        let Check { cost, role, .. } = *check;
+    pub(crate) const fn begun(
+        descriptor: u32,
+        limit: Option<LimitId>,
+        cost: u64,
+        role: Role,
+    ) -> Self {
         let Answer { decision, basis } = Answer::BLANK;
         Ruling { descriptor, limit, cost, decision, basis, role }
     }
@@ -110,12 +114,17 @@ impl Verdict {
     /// Says what the rulings come to, and adds those that gave back, which decide nothing.
     #[inline]
     pub(crate) fn settle_outcome(&mut self, given_back: Option<Box<Rulings>>) {
-        let said = self.rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted()));
-        self.outcome = if passes(said) { Outcome::Admitted } else { Outcome::Refused };
+        let all = self.rulings.iter().all(|ruling| ruling.decision.is_admitted());
+        self.outcome = if all || self.passes() { Outcome::Admitted } else { Outcome::Refused };
         if let Some(rulings) = given_back {
             self.rulings.extend(*rulings);
             self.rulings.sort_by_key(|ruling| ruling.descriptor);
         }
+    }
+
+    #[cold]
+    fn passes(&self) -> bool {
+        passes(self.rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted())))
     }
 
     /// Admitted or refused.

@@ -207,26 +207,22 @@ impl MemoryStore {
             if let ([check], [place]) = (batch.checks, &mut *places) {
                 return place.put(self.check_one(check, batch.now));
             }
-            let in_slots = batch.checks.iter().all(|check| check.limit.small().is_some());
-            let done = match in_slots {
-                true => self.check_in_place(batch, places),
-                false => self.check_in_flight(batch, places),
-            };
-            if done {
+            if self.check_in_place(batch, places) {
                 return;
             }
         }
-        for (place, answer) in places.iter_mut().zip(self.answer_otherwise(batch)) {
-            place.put(answer);
-        }
+        self.answer_otherwise(batch, places);
     }
 
     /// Whatever is not the common case.
     #[inline(never)]
-    fn answer_otherwise(&self, batch: &Batch<'_>) -> Answers {
-        match (batch.verb, batch.checks) {
+    fn answer_otherwise(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
+        let answers: Answers = match (batch.verb, batch.checks) {
             (Verb::Check | Verb::Peek, _) => self.judge_together(batch),
             (verb, checks) => checks.iter().map(|check| self.act(verb, check, batch.now)).collect(),
+        };
+        for (place, answer) in places.iter_mut().zip(answers) {
+            place.put(answer);
         }
     }
 

@@ -17,7 +17,7 @@ use tidegate_engine::{
 use tidegate_stores::{Answers, Batch, Charge, Check, Key};
 
 use super::engine;
-use crate::contestant::{Contestant, Governor, Ours, Terms, WithFigures};
+use crate::contestant::{Contestant, Governor, Ours, Terms};
 use crate::keys::{Draw, KeyBuffer, KeySequence};
 use crate::requests::RequestSequence;
 use crate::rule_text::{DOMAIN, Limits, compiled, entries, rule_text};
@@ -88,8 +88,6 @@ pub(super) fn table() -> anyhow::Result<Table> {
         key.fill(only);
     }
     let ours = Ours::new(Terms::Admit)?;
-    row("`KeyedLimiter::admit`", best(|| ignore(ours.admits(&key))));
-    let ours = WithFigures(ours);
     row("`KeyedLimiter::check`", best(|| ignore(ours.admits(&key))));
     let governor = Governor::new(Terms::Admit)?;
     row("governor's `check_key`", best(|| ignore(governor.admits(&key))));

@@ -3,21 +3,29 @@
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU32;
 
+use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use hashbrown::hash_table::Entry;
 use hashbrown::{HashMap, HashTable};
 use indexmap::IndexSet;
 use ipnet::IpNet;
 
+use super::literals::Literals;
 use super::pattern::{Pattern, PatternSet};
 use super::range::RangeSet;
-use super::tree::{
-    COMPARED_MAX, CountBy, Edge, End, Exact, Few, Fork, KeyId, NodeId, Slot, SlotId, Tree, hash,
-};
+use super::tree::{CountBy, Edge, End, Fork, KeyId, NodeId, Slot, SlotId, Tree, hash};
 
 /// A node that was declared before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken(pub(crate) NodeId);
+
+/// A value that is known literally.
+#[derive(Debug)]
+struct Exact {
+    slot: SlotId,
+    edge: Edge,
+    value: CompactString,
+}
 
 /// A tree being put together.
 #[derive(Debug, Default)]
@@ -102,7 +110,6 @@ impl TreeBuilder {
     pub(crate) fn finish(mut self, ends: &[End]) -> Tree {
         let keys: Vec<Box<str>> = self.keys.into_iter().collect();
         let mut slots = self.slots;
-        let (mut few_exact, mut many_exact) = split(self.exact, &mut slots);
         // Stable: within a node the order of declaration stays.
         slots.sort_by_key(|slot| slot.parent.0);
         let mut forks = vec![Fork::default(); self.nodes as usize + 1];
@@ -114,8 +121,7 @@ impl TreeBuilder {
             edge.end = ends.get(node).copied().unwrap_or(End::Nothing);
             edge.below = forks.get(node).copied().unwrap_or_default();
         };
-        let exact = few_exact.iter_mut().chain(&mut many_exact);
-        exact.for_each(|exact| complete(&mut exact.edge));
+        self.exact.iter_mut().for_each(|exact| complete(&mut exact.edge));
         let bare = slots.iter_mut().filter_map(|slot| slot.bare.as_mut());
         bare.for_each(complete);
         let patterns = self.patterns.iter_mut().flatten();
@@ -124,11 +130,10 @@ impl TreeBuilder {
         ranges.for_each(complete);
         Tree {
             wide: wide(&slots, &forks, &keys),
+            literals: literals(&self.exact, &slots),
             keys,
             top: forks.first().copied().unwrap_or_default(),
             slots,
-            few_exact,
-            many_exact,
             patterns: self.patterns.into_iter().map(PatternSet::new).collect(),
             ranges: self.ranges.into_iter().map(RangeSet::new).collect(),
         }
@@ -143,7 +148,7 @@ impl TreeBuilder {
             Entry::Occupied(taken) => Err(Taken(taken.get().edge.child)),
             Entry::Vacant(free) => {
                 free.insert(Exact { slot, edge: Edge::to(child, count_by), value: value.into() });
-                self.slots[slot as usize].exact.count += 1;
+                self.slots[slot as usize].literals += 1;
                 Ok(self.accept())
             }
         }
@@ -191,7 +196,7 @@ impl TreeBuilder {
                 bare: None,
                 patterns: None,
                 ranges: None,
-                exact: Few::default(),
+                literals: 0,
             });
         }
         &mut self.slots[id as usize]
@@ -213,36 +218,21 @@ fn wide(slots: &[Slot], forks: &[Fork], keys: &[Box<str>]) -> HashTable<u32> {
     wide
 }
 
+/// The literal values by the places of their slots, which are in their last order.
+fn literals(exact: &HashTable<Exact>, slots: &[Slot]) -> Literals {
+    let mut places = vec![0; slots.len()];
+    for (at, slot) in (0u32..).zip(slots) {
+        places[slot.id as usize] = at;
+    }
+    let place_of = |exact: &Exact| places[exact.slot as usize];
+    let all = exact.iter().map(|exact| (place_of(exact), exact.value.as_str(), exact.edge));
+    Literals::new(all)
+}
+
 /// The number of the next thing, counted from one.
 fn next_number<T>(all: &[T]) -> NonZeroU32 {
     let number = u32::try_from(all.len()).unwrap_or(u32::MAX);
     NonZeroU32::MIN.saturating_add(number)
-}
-
-/// Parts the values of slots with few from those of slots with many, and tells
-/// the slots, which are in the order of their ids.
-fn split(exact: HashTable<Exact>, slots: &mut [Slot]) -> (Vec<Exact>, HashTable<Exact>) {
-    let mut few = Vec::new();
-    let mut many = HashTable::new();
-    for exact in exact {
-        let count = slots[exact.slot as usize].exact.count;
-        if count as usize > COMPARED_MAX {
-            many.insert_unique(hash(exact.slot, &exact.value), exact, |exact: &Exact| {
-                hash(exact.slot, &exact.value)
-            });
-        } else {
-            few.push(exact);
-        }
-    }
-    few.sort_by_key(|exact| exact.slot);
-    let mut start = 0;
-    for of_slot in few.chunk_by(|one, other| one.slot == other.slot) {
-        if let Some(first) = of_slot.first() {
-            slots[first.slot as usize].exact.start = start;
-        }
-        start += u32::try_from(of_slot.len()).unwrap_or(u32::MAX);
-    }
-    (few, many)
 }
 
 /// The new node, or the one that has its place.

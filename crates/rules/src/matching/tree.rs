@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU32;
 
-use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use ipnet::IpNet;
 
+use super::literals::Literals;
 use super::pattern::PatternSet;
 use super::range::RangeSet;
 use crate::address::{Grouping, parse_address};
@@ -38,6 +38,9 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
+    /// What stands where no edge is.
+    pub(super) const NOWHERE: Edge = Edge::to(NodeId::ROOT, CountBy::Nothing);
+
     /// An edge to a node of which nothing else is known yet.
     pub(super) const fn to(child: NodeId, count_by: CountBy) -> Self {
         Edge { child, count_by, end: End::Nothing, below: Fork(Few { start: 0, count: 0 }) }
@@ -81,13 +84,12 @@ pub(crate) struct Step<'t> {
     pub(crate) via: Via,
 }
 
-/// Up to this many keys of one node, and values of one key, are compared one
-/// after another: that is cheaper than hashing, and stays in one place of memory.
-/// More have a table.
-pub(super) const COMPARED_MAX: usize = 4;
+/// Up to this many keys of one node are compared one after another: most nodes
+/// have one or two, and that is cheaper than hashing. More have a table.
+const COMPARED_MAX: usize = 4;
 
 /// Any odd number with its bits well mixed.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A slot's number in the order of declaration.
 pub(super) type SlotId = u32;
@@ -106,18 +108,11 @@ pub(super) struct Slot {
     /// The patterns, and the ranges, if there are any; the first are number one.
     pub(super) patterns: Option<NonZeroU32>,
     pub(super) ranges: Option<NonZeroU32>,
-    pub(super) exact: Few,
+    /// How many values are known literally.
+    pub(super) literals: u32,
 }
 
-/// A value that is known literally.
-#[derive(Debug)]
-pub(super) struct Exact {
-    pub(super) slot: SlotId,
-    pub(super) edge: Edge,
-    pub(super) value: CompactString,
-}
-
-/// How many things there are and, when they are few, where the first is.
+/// How many things there are, and where the first is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Few {
     pub(super) start: u32,
@@ -156,10 +151,7 @@ pub(crate) struct Tree {
     pub(super) top: Fork,
     /// The slots of forks with many keys.
     pub(super) wide: HashTable<u32>,
-    /// The values of slots with few, those of one slot side by side.
-    pub(super) few_exact: Vec<Exact>,
-    /// The values of slots with many.
-    pub(super) many_exact: HashTable<Exact>,
+    pub(super) literals: Literals,
     pub(super) patterns: Vec<PatternSet<Edge>>,
     pub(super) ranges: Vec<RangeSet<Edge>>,
 }
@@ -171,8 +163,8 @@ impl Tree {
     /// patterns, the ranges, the bare key.
     #[inline]
     pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step<'_>> {
-        let slot = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(slot, value) {
+        let (at, slot) = self.slot(fork, key)?;
+        if let Some(edge) = self.exact(at, slot, value) {
             return Some(Step { edge, via: Via::Exact });
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
@@ -184,8 +176,8 @@ impl Tree {
     /// The same as [`Tree::step`] without saying how: what a request needs.
     #[inline]
     pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<&Edge> {
-        let slot = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(slot, value) {
+        let (at, slot) = self.slot(fork, key)?;
+        if let Some(edge) = self.exact(at, slot, value) {
             return Some(edge);
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
@@ -218,9 +210,9 @@ impl Tree {
 
     /// Which ways of matching a fork has for a key: exact, patterns, ranges, bare.
     pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Ways> {
-        let slot = self.slot(fork, key)?;
+        let (_, slot) = self.slot(fork, key)?;
         Some(Ways {
-            exact: slot.exact.count > 0,
+            exact: slot.literals > 0,
             patterns: slot.patterns.is_some(),
             ranges: slot.ranges.is_some(),
             bare: slot.bare.is_some(),
@@ -240,29 +232,41 @@ impl Tree {
         self.keys.get(slot.key as usize).map_or("", |key| key)
     }
 
+    /// The slot of a key, and its place.
     #[inline]
-    fn slot(&self, fork: Fork, key: &str) -> Option<&Slot> {
-        let slots = fork.0.of(&self.slots);
-        if !fork.0.are_many() {
-            return slots.iter().find(|slot| same(self.key(slot), key));
+    fn slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
+        let Few { start, count } = fork.0;
+        if count == 0 {
+            return None;
         }
-        // Where a fork starts is as good as a name for it.
-        let start = fork.0.start;
-        let place = |at: &u32| slots.get(at.checked_sub(start)? as usize);
-        let wanted = |at: &u32| place(at).is_some_and(|slot| same(self.key(slot), key));
-        place(self.wide.find(hash(start, key), wanted)?)
+        // Most nodes have one key.
+        let first = self.slots.get(start as usize)?;
+        if same(self.key(first), key) { Some((start, first)) } else { self.other_slot(fork, key) }
     }
 
+    /// The slots behind the first. Apart, so that the common way stays short.
+    #[inline(never)]
+    fn other_slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
+        let start = fork.0.start;
+        let slots = fork.0.of(&self.slots);
+        let wanted = |slot: &Slot| same(self.key(slot), key);
+        if !fork.0.are_many() {
+            return (start..).zip(slots).skip(1).find(|(_, slot)| wanted(slot));
+        }
+        // Where a fork starts is as good as a name for it.
+        let slot_at = |at: &u32| slots.get(at.checked_sub(start)? as usize);
+        let at = self.wide.find(hash(start, key), |at| slot_at(at).is_some_and(wanted))?;
+        Some((*at, slot_at(at)?))
+    }
+
+    /// By the slot's place and not by anything in it: the value can then be
+    /// looked up before the slot has come from memory.
     #[inline]
-    fn exact(&self, slot: &Slot, value: &str) -> Option<&Edge> {
-        let found = if slot.exact.are_many() {
-            let wanted = |exact: &Exact| exact.slot == slot.id && same(&exact.value, value);
-            self.many_exact.find(hash(slot.id, value), wanted)
-        } else {
-            let mut few = slot.exact.of(&self.few_exact).iter();
-            few.find(|exact| same(&exact.value, value))
-        };
-        found.map(|exact| &exact.edge)
+    fn exact(&self, at: u32, slot: &Slot, value: &str) -> Option<&Edge> {
+        if slot.literals == 0 {
+            return None;
+        }
+        self.literals.find(at, value)
     }
 }
 
@@ -283,7 +287,7 @@ const fn bare_step(edge: &Edge) -> Step<'_> {
 /// Whether two texts are the same. Keys and values are mostly short: comparing
 /// their two ends, which overlap, spares a call for each.
 #[inline]
-fn same(one: &str, other: &str) -> bool {
+pub(crate) fn same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {
         return false;
@@ -298,8 +302,13 @@ fn same(one: &str, other: &str) -> bool {
             one.first_chunk::<8>() == other.first_chunk()
                 && one.last_chunk::<8>() == other.last_chunk()
         }
-        _ => one == other,
+        _ => same_long(one, other),
     }
+}
+
+#[inline(never)]
+fn same_long(one: &[u8], other: &[u8]) -> bool {
+    one == other
 }
 
 /// The thing with this number, counted from one.
@@ -307,18 +316,21 @@ fn numbered<T>(all: &[T], number: Option<NonZeroU32>) -> Option<&T> {
     all.get(number?.get() as usize - 1)
 }
 
-/// The rules' own texts fill these tables and requests only ask them, so a fixed
+/// The rules' own texts fill the tables and requests only ask them, so a fixed
 /// seed is safe: nobody outside can make entries collide.
-///
-/// The number comes last: it is known only when the step before is done, while
-/// the processor can work on the text ahead of that.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
 pub(super) fn hash(number: u32, text: &str) -> u64 {
     let mut hasher = FixedState::default().build_hasher();
     hasher.write(text.as_bytes());
-    let folded = u128::from(hasher.finish() ^ u64::from(number)) * u128::from(SPREAD);
-    (folded ^ (folded >> 64)) as u64
+    fold(hasher.finish() ^ u64::from(number), SPREAD)
+}
+
+/// Both halves of a product in one word: every bit of it depends on all bits of the factors.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
+pub(super) const fn fold(one: u64, other: u64) -> u64 {
+    let product = one as u128 * other as u128;
+    (product ^ (product >> 64)) as u64
 }
 
 #[cfg(test)]
@@ -346,7 +358,6 @@ mod tests {
     #[test]
     fn slots_stay_within_a_cache_line() {
         assert!(size_of::<Slot>() <= 64, "{}", size_of::<Slot>());
-        assert!(size_of::<Exact>() <= 64, "{}", size_of::<Exact>());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::fingerprint::Fingerprint;
 impl MemoryStore {
     /// Several known keys of one shard, one of which has slots. Says whether it was that case; if
     /// not, nothing is charged.
+    #[inline(never)]
     pub(super) fn check_in_flight(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
         let Batch { checks, now, .. } = *batch;
         let Some(first) = checks.first() else { return true };

@@ -55,7 +55,7 @@ pub(super) struct Wanted {
 /// What a check of a known key would change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
-    slot: usize,
+    pub(super) slot: usize,
     after: Bits,
     pub(super) admitted: bool,
 }
@@ -111,8 +111,8 @@ impl Shard {
         limit: &L,
         ask: Ask,
     ) -> Option<(Change, L::Usage)> {
-        let slot = self.find(key)?;
-        let usage = limit.usage(L::State::unpack(self.slots[slot].bits())?, ask.now);
+        let (slot, found) = self.find_slot(key)?;
+        let usage = limit.usage(L::State::unpack(found.bits())?, ask.now);
         let (admitted, after) = limit.admit(usage, ask);
         Some((Change { slot, after: after.pack()?, admitted }, usage))
     }
@@ -275,18 +275,24 @@ impl Shard {
 
     #[inline(always)]
     fn find(&self, key: Fingerprint) -> Option<usize> {
+        self.find_slot(key).map(|(at, _)| at)
+    }
+
+    #[inline(always)]
+    fn find_slot(&self, key: Fingerprint) -> Option<(usize, &Slot)> {
         let start = home(key.stored().0, self.slots.len());
         // Never all full, so an empty slot ends the search before it comes around.
         let (before, after) = self.slots.split_at_checked(start)?;
         for (at, slot) in after.iter().enumerate() {
             if slot.holds(key) {
-                return Some(start + at);
+                return Some((start + at, slot));
             }
             if slot.is_empty() {
                 return None;
             }
         }
-        find_around(before, key)
+        let around = find_around(before, key)?;
+        before.get(around).map(|slot| (around, slot))
     }
 
     /// Puts a slot that is not in the table into the first free place.

@@ -18,41 +18,44 @@ use crate::fingerprint::Fingerprint;
 pub(super) const IN_PLACE_MAX: usize = 4;
 
 impl MemoryStore {
-    /// Several known keys, all in their slots. Those of one shard are decided
-    /// here: the common case of a rule with several limits. Says whether it could.
-    #[inline]
+    /// Several known keys. Those of one shard, all in their slots, are decided
+    /// here: the common case of a rule with several limits. Says whether it could;
+    /// if not, nothing is charged.
+    // A function of its own: one that does everything has no registers left
+    // for what is common.
+    #[inline(never)]
     pub(super) fn check_in_place(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
         let Batch { checks, now, .. } = *batch;
-        let Some((first, others)) = checks.split_first() else { return true };
+        let Some(first) = checks.first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
-        let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
-        if checks.len() > IN_PLACE_MAX || others.iter().any(elsewhere) {
-            return self.check_spread(batch, places);
+        for check in checks {
+            if check.limit.small().is_none() {
+                return self.check_in_flight(batch, places);
+            }
         }
-        if has_twins(checks) {
-            return false;
+        let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
+        if checks.len() > IN_PLACE_MAX || checks.iter().any(elsewhere) {
+            return self.check_spread(batch, places);
         }
         let mut shard = self.shards[index].lock();
         let mut changes = [Change::default(); IN_PLACE_MAX];
+        let mut admitted = true;
         for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
             if !judge(&shard, check, now, change, place) {
                 return false;
             }
+            admitted &= change.admitted;
         }
-        let each = || checks.iter().zip(&changes);
-        let pass = passes(each().map(|(check, change)| (check.role, change.admitted)))
-            || batch.charge == Charge::Always;
-        for (_, change) in each() {
-            if pass || !change.admitted {
-                shard.set_in_place(change);
-            }
+        let changes = changes.get(..checks.len()).unwrap_or_default();
+        if stand_twice(changes) {
+            return false;
         }
-        if !pass {
-            for ((check, change), place) in each().zip(places) {
-                if change.admitted {
-                    place.put(uncharged(&shard, check, change, now));
-                }
-            }
+        if !admitted && !passes_anyway(batch, changes) {
+            refuse_in_place(&mut shard, batch, changes, places);
+            return true;
+        }
+        for change in changes {
+            shard.set_in_place(change);
         }
         true
     }
@@ -178,6 +181,44 @@ fn judge_by<L: SmallLimit<State: Pack>>(
     *change = found;
     place.put(Answer { decision: limit.tell(usage, ask), basis: Basis::Exact });
     true
+}
+
+/// Whether changes of one shard are of one key, two of them.
+#[inline(always)]
+fn stand_twice(changes: &[Change]) -> bool {
+    if let [one, other] = changes {
+        return one.slot == other.slot;
+    }
+    let twin = |(at, change): (usize, &Change)| {
+        changes[..at].iter().any(|other| other.slot == change.slot)
+    };
+    changes.iter().enumerate().any(twin)
+}
+
+/// Whether all are charged although one of them refuses.
+#[cold]
+fn passes_anyway(batch: &Batch<'_>, changes: &[Change]) -> bool {
+    let said = batch.checks.iter().zip(changes);
+    batch.charge == Charge::Always
+        || passes(said.map(|(check, change)| (check.role, change.admitted)))
+}
+
+/// Charges nobody, and says so to those who would have admitted.
+#[cold]
+fn refuse_in_place(
+    shard: &mut Shard,
+    batch: &Batch<'_>,
+    changes: &[Change],
+    places: &mut [impl Answered],
+) {
+    for ((check, change), place) in batch.checks.iter().zip(changes).zip(places) {
+        if change.admitted {
+            place.put(uncharged(shard, check, change, batch.now));
+        } else {
+            // A limit may count what it refuses.
+            shard.set_in_place(change);
+        }
+    }
 }
 
 /// What a check is told that would have been admitted and is not charged after all.
