@@ -14,7 +14,7 @@ mod slow_api;
 mod upstream;
 
 pub(crate) use bare_tonic::service as bare_tonic_service;
-pub(crate) use gateway::Setting;
+pub(crate) use gateway::{RULES as GATEWAY_RULES, Setting};
 pub(crate) use slow_api::Capacity;
 
 use std::fmt;

@@ -114,11 +114,17 @@ impl Described {
     }
 
     /// The entries of all descriptors, as [`Described::descriptors`] wants them.
+    #[inline]
     pub(crate) fn entries(&self) -> Entries<'_> {
-        self.entries.iter().map(|(key, value)| Entry { key, value }).collect()
+        let mut entries = Entries::new();
+        for (key, value) in &self.entries {
+            entries.push(Entry { key, value });
+        }
+        entries
     }
 
     /// The descriptors, over the entries of this same value.
+    #[inline]
     pub(crate) fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> Descriptors<'e> {
         let mut begin = 0;
         let mut descriptors = Descriptors::new();

@@ -2,8 +2,8 @@
 //!
 //! There is no one standard, so the set is chosen: two de-facto sets, the old
 //! drafts of the IETF and the present one. `Retry-After` is in every refusal.
-//! All values are written into one buffer and share it, but for the one that
-//! says what limits there are: that is written once and remembered.
+//! What an answer says of the limits themselves is the same for all answers of
+//! a rule, so it is written once and remembered; what is left is written anew.
 //!
 //! Field names are the same in any case, so the two sets that begin with
 //! `X-RateLimit` go together: they share their first two fields.
@@ -12,13 +12,13 @@ mod number;
 mod remembered;
 mod structured;
 
-use bytes::Bytes;
-use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use smallvec::SmallVec;
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_engine::{Nanos, Timestamp};
 
 use crate::notice::{Notice, Policy};
+#[cfg(feature = "http-api")]
 pub(crate) use number::write_number;
+use remembered::Remembered;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -30,8 +30,6 @@ const LEGACY_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Room for the default set with three limits of usual names.
-const BUFFER_BYTES: usize = 256;
 /// Room for the fields of the default set in a refusal.
 const FIELDS: usize = 6;
 
@@ -96,69 +94,73 @@ impl HeaderSet {
     /// The fields for a notice. A verdict that no enforced limit stands behind
     /// has none, but for `Retry-After` if it refuses.
     pub fn fields(&self, notice: &Notice<'_>, now: Timestamp) -> Fields {
-        let written = self.write(notice, now).map(Writer::finish);
-        Fields(written.map(SmallVec::into_vec).unwrap_or_default())
+        let mut fields = Vec::new();
+        if !notice.policies().is_empty() {
+            fields.reserve(FIELDS);
+        }
+        self.write(notice, now, |name, value| fields.push((name, value)));
+        Fields(fields)
     }
 
     /// Puts the fields for a notice on an answer that has none yet.
     #[cfg(feature = "http-api")]
     pub(crate) fn put_on(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
-        let Some(writer) = self.write(notice, now) else { return };
-        for (name, value) in writer.finish() {
+        self.write(notice, now, |name, value| {
             // There is room: these are all.
             let _ = headers.try_insert(name, value);
-        }
+        });
     }
 
-    fn write(&self, notice: &Notice<'_>, now: Timestamp) -> Option<Writer> {
+    /// Makes the fields for a notice, one after the other.
+    fn write(
+        &self,
+        notice: &Notice<'_>,
+        now: Timestamp,
+        mut put: impl FnMut(HeaderName, HeaderValue),
+    ) {
         let retry_after = notice.retry_after_seconds();
-        let tightest = notice.tightest();
-        if retry_after.is_none() && (tightest.is_none() || *self == Self::NONE) {
-            return None;
-        }
-        let mut writer = Writer::new();
         if let Some(seconds) = retry_after {
-            writer.number(RETRY_AFTER, seconds);
+            put(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if let Some(policy) = tightest {
-            self.write_plain(&mut writer, policy, retry_after, now);
+        let Some(tightest) = notice.tightest().filter(|_| *self != Self::NONE) else { return };
+        let mut known = Remembered::recall(notice);
+        self.write_plain(&mut known, tightest, (retry_after, now), &mut put);
+        if self.draft_11 {
+            put(POLICY, known.policies());
+            put(RATE_LIMIT, known.available(notice));
         }
-        if self.draft_11 && tightest.is_some() {
-            writer.ready(POLICY, remembered::policies(notice));
-            writer.field(RATE_LIMIT, |out| structured::write_available(out, notice));
-        }
-        Some(writer)
+        known.keep();
     }
 
     /// The sets that tell of one limit, in plain numbers.
     fn write_plain(
         &self,
-        writer: &mut Writer,
+        known: &mut Remembered,
         policy: &Policy<'_>,
-        retry_after: Option<u64>,
-        now: Timestamp,
+        (retry_after, now): (Option<u64>, Timestamp),
+        mut put: impl FnMut(HeaderName, HeaderValue),
     ) {
         let decision = policy.decision();
         let reset = policy.reset_after();
         if self.x_retry_after || self.x_reset.is_some() {
-            writer.number(X_LIMIT, decision.limit);
-            writer.number(X_REMAINING, decision.remaining);
+            put(X_LIMIT, known.limit(decision.limit));
+            put(X_REMAINING, known.number(decision.remaining));
         }
         if let Some(seconds) = retry_after.filter(|_| self.x_retry_after) {
-            writer.number(X_RETRY_AFTER, seconds);
+            put(X_RETRY_AFTER, known.number(seconds));
         }
         if let (Some(format), Some(reset)) = (self.x_reset, reset) {
             let seconds = match format {
                 ResetAs::DeltaSeconds => reset.as_secs_ceil(),
                 ResetAs::EpochSeconds => Nanos::new(now.after(reset).as_nanos()).as_secs_ceil(),
             };
-            writer.number(X_RESET, seconds);
+            put(X_RESET, known.number(seconds));
         }
         if self.legacy {
-            writer.number(LEGACY_LIMIT, decision.limit);
-            writer.number(LEGACY_REMAINING, decision.remaining);
+            put(LEGACY_LIMIT, known.limit(decision.limit));
+            put(LEGACY_REMAINING, known.number(decision.remaining));
             if let Some(reset) = reset {
-                writer.number(LEGACY_RESET, reset.as_secs_ceil());
+                put(LEGACY_RESET, known.number(reset.as_secs_ceil()));
             }
         }
     }
@@ -188,8 +190,14 @@ impl Fields {
     /// Puts the fields on an answer. A field that the answer has stays as it
     /// is: whoever is nearer to the resource knows better.
     pub fn add_to(self, headers: &mut HeaderMap) {
+        // Few answers have any, and looking at the names that are there costs less than looking
+        // for those that are not.
+        let some_are_there = headers.keys().any(may_be_ours);
         for (name, value) in self.0 {
-            add(headers, name, value);
+            if !(some_are_there && headers.contains_key(&name)) {
+                // An answer with tens of thousands of fields has no room for more.
+                let _ = headers.try_insert(name, value);
+            }
         }
     }
 
@@ -199,63 +207,7 @@ impl Fields {
     }
 }
 
-/// Adds a field unless it is there.
-fn add(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    // An answer with tens of thousands of fields has no room for more.
-    if let Ok(Entry::Vacant(vacant)) = headers.try_entry(name) {
-        let _ = vacant.try_insert(value);
-    }
-}
-
-/// Fields that were written, in place: an answer that is made at once needs no list of them.
-type Written = SmallVec<[(HeaderName, HeaderValue); FIELDS]>;
-
-/// Writes values one after the other into one buffer.
-struct Writer {
-    buffer: Vec<u8>,
-    /// Without their values, as long as those are being written.
-    fields: Written,
-    /// Where the value of each field ends in the buffer; nowhere if it was there already.
-    ends: SmallVec<[Option<usize>; FIELDS]>,
-}
-
-impl Writer {
-    fn new() -> Self {
-        Writer {
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            fields: SmallVec::new(),
-            ends: SmallVec::new(),
-        }
-    }
-
-    fn number(&mut self, name: HeaderName, number: u64) {
-        self.field(name, |out| write_number(out, number));
-    }
-
-    fn field(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.buffer);
-        self.fields.push((name, HeaderValue::from_static("")));
-        self.ends.push(Some(self.buffer.len()));
-    }
-
-    fn ready(&mut self, name: HeaderName, value: HeaderValue) {
-        self.fields.push((name, value));
-        self.ends.push(None);
-    }
-
-    /// The fields. The values that were written are parts of the one buffer.
-    fn finish(self) -> Written {
-        let Writer { buffer, mut fields, ends } = self;
-        let buffer = Bytes::from(buffer);
-        let mut begin = 0;
-        for ((_, value), end) in fields.iter_mut().zip(ends) {
-            let Some(end) = end else { continue };
-            // Everything written is printable, so nothing is left empty in truth.
-            if let Ok(written) = HeaderValue::from_maybe_shared(buffer.slice(begin..end)) {
-                *value = written;
-            }
-            begin = end;
-        }
-        fields
-    }
+/// Whether a name begins as those of our fields do.
+fn may_be_ours(name: &HeaderName) -> bool {
+    matches!(name.as_str().as_bytes().first(), Some(b'r' | b'x'))
 }

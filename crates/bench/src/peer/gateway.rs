@@ -40,7 +40,7 @@ pub(crate) struct Setting {
 }
 
 /// Limits of each client that no run reaches.
-const RULES: &str = "\
+pub(crate) const RULES: &str = "\
 domain: gateway
 descriptors:
 - key: client

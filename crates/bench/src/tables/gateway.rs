@@ -38,6 +38,7 @@ const LIMITERS_COST: Goal = Goal::at_least(0.9);
 const LIMITERS_WAIT: Goal = Goal::at_most_of(50.0, " µs more");
 const GOODPUT: Goal = Goal::at_least(0.95);
 const CHECK: Goal = Goal::at_most_of(100.0, " ns");
+const ALL_LIMITERS: Goal = Goal::at_most_of(300.0, " ns");
 
 pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     let columns = ["what", "tidegate", "against", "its figure", "ratio", "goal"];
@@ -47,15 +48,7 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     side_by_side(&mut table, &proxies, &pins, scale)?;
     drop(proxies);
     refusing(&mut table, &pins, scale)?;
-    let [worker, fleet] = check::nanos();
-    table.row([
-        "worker and fleet check".to_owned(),
-        format!("{:.0} ns", worker + fleet),
-        format!("worker {worker:.0} ns, fleet {fleet:.0} ns"),
-        String::new(),
-        String::new(),
-        CHECK.judge(worker + fleet),
-    ]);
+    checking(&mut table)?;
     if !pins.are_apart() {
         table.note("Servers and generator shared one processor, so requests per second and waits mean little.");
     }
@@ -129,6 +122,29 @@ fn refusing(table: &mut Table, pins: &Pins, scale: Scale) -> anyhow::Result<()> 
         "At 10 × capacity {:.1} % of {:.0} requests a second were refused.",
         refusing.refused_percent, refusing.offered
     ));
+    Ok(())
+}
+
+/// The rows about the limiters alone.
+fn checking(table: &mut Table) -> anyhow::Result<()> {
+    eprintln!("gateway: the limiters alone");
+    let [worker, fleet] = check::shedders();
+    let [admitting, ending] = check::all_limiters()?;
+    let mut row = |what: &str, nanos: f64, parts: String, goal: Goal| {
+        let figure = format!("{nanos:.0} ns");
+        table.row([
+            what.to_owned(),
+            figure,
+            parts,
+            String::new(),
+            String::new(),
+            goal.judge(nanos),
+        ]);
+    };
+    let parts = format!("worker {worker:.0} ns, fleet {fleet:.0} ns");
+    row("worker and fleet check", worker + fleet, parts, CHECK);
+    let parts = format!("giving back, not included: {ending:.0} ns");
+    row("all limiters in process", admitting, parts, ALL_LIMITERS);
     Ok(())
 }
 

@@ -86,7 +86,7 @@ impl Categories {
     /// Tells the upstream, in place of what the client said.
     pub(super) fn tell(&self, headers: &mut HeaderMap, category: Category) {
         if let Some(field) = &self.settings.field {
-            let _ = headers.try_insert(field, HeaderValue::from_static(category.name()));
+            let _ = headers.try_insert(field, field_value(category));
         }
     }
 }
@@ -103,6 +103,20 @@ impl CategoryRule {
             && fits(&self.routes, Some(seen.route))
             && fits(&self.plans, seen.identity.plan())
             && self.header.as_ref().is_none_or(has)
+    }
+}
+
+/// The name of a category as a field has it, looked at once and not for each request.
+pub(super) const fn field_value(category: Category) -> HeaderValue {
+    const TEST: HeaderValue = HeaderValue::from_static(Category::Test.name());
+    const GET: HeaderValue = HeaderValue::from_static(Category::Get.name());
+    const POST: HeaderValue = HeaderValue::from_static(Category::Post.name());
+    const CRITICAL: HeaderValue = HeaderValue::from_static(Category::Critical.name());
+    match category {
+        Category::Test => TEST,
+        Category::Get => GET,
+        Category::Post => POST,
+        Category::Critical => CRITICAL,
     }
 }
 

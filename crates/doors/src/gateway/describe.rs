@@ -21,6 +21,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use ipnet::IpNet;
 
+use super::forward::Hop;
 use super::head::Target;
 use super::route::Template;
 use super::settings::{Missing, Problems, RouteSettings, ValueFrom};
@@ -60,6 +61,8 @@ pub(super) struct Seen<'r> {
     pub(super) head: &'r Parts,
     pub(super) target: &'r Target,
     pub(super) client: Option<IpAddr>,
+    /// Where it came from: often the client itself.
+    pub(super) hop: &'r Hop,
     pub(super) route: &'r str,
     pub(super) identity: &'r Identity,
     /// The length of the body, when it is known.
@@ -144,7 +147,9 @@ impl Describer {
             }
             let cost = recipe.cost.before(seen.head, seen.body_bytes);
             let place = description.described.close(Some(cost));
-            description.deferred.extend(recipe.cost.deferred(seen.body_bytes, place, cost));
+            if let Some(deferred) = recipe.cost.deferred(seen.body_bytes, place, cost) {
+                description.deferred.push(deferred);
+            }
         }
         description
     }
@@ -164,7 +169,7 @@ fn find(
     let head = seen.head;
     match value {
         ValueFrom::Fixed(text) => Some(text.into()),
-        ValueFrom::Address { v4_bits, v6_bits } => Some(network(seen.client?, *v4_bits, *v6_bits)),
+        ValueFrom::Address { v4_bits, v6_bits } => network(seen, *v4_bits, *v6_bits),
         ValueFrom::Header(name) => head.headers.get(name).and_then(text).map(CompactString::from),
         ValueFrom::Cookie(name) => cookie(&head.headers, name).map(CompactString::from),
         ValueFrom::PathTemplate => template.map(|template| template.text().into()),
@@ -190,18 +195,20 @@ fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
 }
 
-/// The address, or the network around it.
-fn network(address: IpAddr, v4_bits: u8, v6_bits: u8) -> CompactString {
+/// The client's address, or the network around it.
+fn network(seen: &Seen<'_>, v4_bits: u8, v6_bits: u8) -> Option<CompactString> {
+    let address = seen.client?;
     let (bits, most) = if address.is_ipv4() { (v4_bits, 32) } else { (v6_bits, 128) };
     if bits < most
         && let Ok(network) = IpNet::new(address, bits)
     {
-        return network.trunc().to_compact_string();
+        return Some(network.trunc().to_compact_string());
     }
-    match address {
+    Some(match address {
+        _ if seen.hop.address == Some(address) => seen.hop.name.clone(),
         IpAddr::V4(address) => dotted(address),
         IpAddr::V6(address) => address.to_compact_string(),
-    }
+    })
 }
 
 /// An address as it is usually written, without the detour over formatting: this is done for

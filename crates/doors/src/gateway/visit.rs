@@ -15,6 +15,7 @@ use tidegate_overload::{Arrival, Category, Refusal, Screened, Screening};
 
 use super::access_log::{Line, Record};
 use super::answers::{self, Answer, Asker, Cause, Fault, Retry};
+use super::category::field_value;
 use super::decide::{Judged, Over, Passage};
 use super::describe::{Description, Seen};
 use super::forward::Hop;
@@ -114,7 +115,7 @@ where
         if too_large.is_some_and(|(most, bytes)| bytes > most) {
             return ControlFlow::Break(self.fault(passport, Fault::BodyTooLarge));
         }
-        let known = Known { head, target: &target, client, body_bytes };
+        let known = Known { head, target: &target, client, hop, body_bytes };
         let trusted = self.hops.trusts(hop.address);
         let decided = self.decide_first(passport, route, &known, trusted)?;
         let (passport, description, stage, screened) = decided;
@@ -149,6 +150,7 @@ where
             head: known.head,
             target: known.target,
             client: known.client,
+            hop: known.hop,
             route: &route.name,
             identity: &identity,
             body_bytes: known.body_bytes,
@@ -168,12 +170,13 @@ where
             Stage::Join(line, later)
         } else {
             let domain = &self.settings.domain;
-            let asked =
-                description.described.ask(domain, |ask| self.lasting.engine.admit_here(ask));
-            match asked.map(|(verdict, permit)| {
+            // Judged in there: a verdict is large, and nobody needs it afterwards.
+            let judged = description.described.ask(domain, |ask| {
+                let (verdict, permit) = self.lasting.engine.admit_here(ask)?;
                 let held = HeldSlots::of(permit);
-                self.judge(&verdict, held, &description, route, &passport.asker)
-            }) {
+                Some(self.judge(&verdict, held, &description, route, &passport.asker))
+            });
+            match judged {
                 None => Stage::Ask,
                 Some(Judged::Pass(passage)) => Stage::Pass(passage),
                 Some(Judged::Over(over)) => Stage::Over(Box::new(over)),
@@ -219,7 +222,7 @@ where
         let mut answer = answers.refused(cause, retry, &passport.asker);
         let headers = answer.headers_mut();
         if self.categories.tells() {
-            headers.insert(SHED, HeaderValue::from_static(refusal.category.name()));
+            headers.insert(SHED, field_value(refusal.category));
         }
         if refusal.fleet_saturated {
             headers.insert(SATURATED, FLEET);
@@ -316,5 +319,6 @@ struct Known<'r> {
     head: &'r Parts,
     target: &'r Target,
     client: Option<IpAddr>,
+    hop: &'r Hop,
     body_bytes: Option<u64>,
 }

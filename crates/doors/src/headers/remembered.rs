@@ -1,31 +1,39 @@
-//! `RateLimit-Policy` as it was written before.
+//! What is the same for all answers of a rule, as it was written before.
 //!
-//! It says what the rules say and nothing of what is left, so all answers of a
-//! rule have the same. Each thread remembers some: no thread waits for another,
-//! and new rules find nothing of the old, because what a value was made of is
-//! compared and not which rules it came from.
+//! `RateLimit-Policy` says what the rules say and nothing of what is left; so
+//! do the names in `RateLimit`, and the limit itself. Each thread remembers
+//! some: no thread waits for another, and new rules find nothing of the old,
+//! because what was written is compared with what is told now, and not which
+//! rules it came from.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use http::HeaderValue;
 use smallvec::SmallVec;
 use tidegate_engine::Nanos;
 
-use super::structured::write_policies;
+use super::number::write_number;
+use super::structured::{List, quoted};
 use crate::notice::{Notice, Policy};
 
-/// Values that a thread remembers. With names of usual length they take 10 kB.
+/// Sets of limits that a thread remembers. With names of usual length they take 30 kB.
 const REMEMBERED: usize = 64;
 
 thread_local! {
-    static VALUES: RefCell<[Option<Remembered>; REMEMBERED]> =
-        const { RefCell::new([const { None }; REMEMBERED]) };
+    static MEMORY: [Cell<Option<Box<Remembered>>>; REMEMBERED] =
+        const { [const { Cell::new(None) }; REMEMBERED] };
 }
 
-/// A value and what it was made of.
-struct Remembered {
+/// What is told of a set of limits.
+pub(super) struct Remembered {
+    /// Where it is kept.
+    place: usize,
     members: SmallVec<[Member; 2]>,
-    value: HeaderValue,
+    policies: HeaderValue,
+    /// What the tightest of them allows; now and then it is another one.
+    limit: (u64, HeaderValue),
+    /// Where values are put together before it is known how long they are.
+    scratch: Vec<u8>,
 }
 
 /// What is told of one limit.
@@ -35,41 +43,83 @@ struct Member {
     quota: u64,
     period: Nanos,
     concurrency: bool,
-}
-
-/// The value for the limits of a notice.
-pub(super) fn policies(notice: &Notice<'_>) -> HeaderValue {
-    let place = place(notice.policies());
-    let remembered = VALUES.try_with(|values| {
-        let mut values = values.try_borrow_mut().ok()?;
-        let kept = values.get_mut(place)?;
-        match kept {
-            Some(kept) if kept.is_of(notice.policies()) => Some(kept.value.clone()),
-            _ => Some(kept.insert(Remembered::of(notice)).value.clone()),
-        }
-    });
-    // A thread that is ending remembers nothing any more.
-    remembered.ok().flatten().unwrap_or_else(|| written(notice))
-}
-
-/// Where the value for these limits is kept, if it is.
-fn place(policies: &[Policy<'_>]) -> usize {
-    let mixed =
-        |sum: usize, policy: &Policy<'_>| sum.wrapping_mul(31).wrapping_add(policy.limit_id());
-    policies.iter().fold(0, mixed) % REMEMBERED
-}
-
-fn written(notice: &Notice<'_>) -> HeaderValue {
-    let mut out = Vec::new();
-    write_policies(&mut out, notice);
-    // Everything written is printable, so it is a value.
-    HeaderValue::try_from(out).unwrap_or(HeaderValue::from_static(""))
+    quoted: Box<[u8]>,
 }
 
 impl Remembered {
-    fn of(notice: &Notice<'_>) -> Self {
-        let members = notice.policies().iter().map(Member::of).collect();
-        Remembered { members, value: written(notice) }
+    /// What is known of the limits of a notice. It is to be kept afterwards.
+    pub(super) fn recall(notice: &Notice<'_>) -> Box<Self> {
+        let policies = notice.policies();
+        let place = place(policies);
+        // A thread that is ending remembers nothing any more.
+        let kept = MEMORY.try_with(|memory| memory.get(place)?.take()).ok().flatten();
+        let known = kept.filter(|kept| kept.is_of(policies));
+        known.unwrap_or_else(|| Box::new(Remembered::of(policies, place)))
+    }
+
+    /// Keeps it for the next answer with the same limits.
+    pub(super) fn keep(self: Box<Self>) {
+        let _ = MEMORY.try_with(|memory| {
+            if let Some(kept) = memory.get(self.place) {
+                kept.set(Some(self));
+            }
+        });
+    }
+
+    /// `RateLimit-Policy`: every limit, as its rule has it.
+    pub(super) fn policies(&self) -> HeaderValue {
+        self.policies.clone()
+    }
+
+    /// What the tightest limit allows.
+    pub(super) fn limit(&mut self, limit: u64) -> HeaderValue {
+        if self.limit.0 != limit {
+            self.limit = (limit, self.number(limit));
+        }
+        self.limit.1.clone()
+    }
+
+    /// Any other number, which is not remembered.
+    pub(super) fn number(&mut self, number: u64) -> HeaderValue {
+        self.scratch.clear();
+        write_number(&mut self.scratch, number);
+        // Digits are printable.
+        HeaderValue::from_bytes(&self.scratch).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// `RateLimit`: what is left. A refusal tells only of the limits that refused,
+    /// so that no window told ends after `Retry-After`.
+    pub(super) fn available(&mut self, notice: &Notice<'_>) -> HeaderValue {
+        let mut list = List::new(&mut self.scratch);
+        for (member, policy) in self.members.iter().zip(notice.policies()) {
+            if notice.is_refusal() && !policy.is_violated() {
+                continue;
+            }
+            list.member(&member.quoted);
+            list.parameter(b'r', policy.decision().remaining);
+            if let Some(seconds) = policy.effective_window_seconds() {
+                list.parameter(b't', seconds);
+            }
+        }
+        list.value()
+    }
+
+    fn of(policies: &[Policy<'_>], place: usize) -> Self {
+        let members: SmallVec<[Member; 2]> = policies.iter().map(Member::of).collect();
+        let mut scratch = Vec::new();
+        let mut list = List::new(&mut scratch);
+        for (member, policy) in members.iter().zip(policies) {
+            list.member(&member.quoted);
+            list.parameter(b'q', member.quota);
+            if member.concurrency {
+                list.counts_requests_in_flight();
+            }
+            if let Some(seconds) = policy.window_seconds() {
+                list.parameter(b'w', seconds);
+            }
+        }
+        let policies = list.value();
+        Remembered { place, members, policies, limit: (0, HeaderValue::from_static("0")), scratch }
     }
 
     fn is_of(&self, policies: &[Policy<'_>]) -> bool {
@@ -86,6 +136,7 @@ impl Member {
             quota: policy.quota(),
             period: policy.period(),
             concurrency: policy.is_concurrency(),
+            quoted: quoted(policy.name()).into(),
         }
     }
 
@@ -96,4 +147,11 @@ impl Member {
             && self.ordinal == policy.name().ordinal()
             && *self.name == *policy.name().text()
     }
+}
+
+/// Where what is known of these limits is kept, if it is.
+fn place(policies: &[Policy<'_>]) -> usize {
+    let mixed =
+        |sum: usize, policy: &Policy<'_>| sum.wrapping_mul(31).wrapping_add(policy.limit_id());
+    policies.iter().fold(0, mixed) % REMEMBERED
 }

@@ -1,72 +1,63 @@
 //! The IETF's fields: lists of strings with parameters, as RFC 9651 writes them.
 
+use http::HeaderValue;
+
 use super::number::write_number;
-use crate::notice::{Notice, Policy, PolicyName};
+use crate::notice::PolicyName;
 
 /// Structured fields have integers of up to fifteen digits.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// `RateLimit-Policy`: every limit, as its rule has it.
-pub(super) fn write_policies(out: &mut Vec<u8>, notice: &Notice<'_>) {
-    let mut list = List::new(out);
-    for policy in notice.policies() {
-        list.member(policy.name());
-        list.parameter(b'q', policy.quota());
-        if policy.is_concurrency() {
-            list.out.extend_from_slice(b";qu=\"concurrent-requests\"");
+/// A name as a member of a list begins with it.
+pub(super) fn quoted(name: PolicyName<'_>) -> Vec<u8> {
+    let mut out = vec![b'"'];
+    for byte in name.bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
         }
-        list.parameter(b'w', policy.window_seconds());
+        out.push(byte);
     }
-}
-
-/// `RateLimit`: what is left. A refusal tells only of the limits that refused,
-/// so that no window told ends after `Retry-After`.
-pub(super) fn write_available(out: &mut Vec<u8>, notice: &Notice<'_>) {
-    let mut list = List::new(out);
-    let told = |policy: &&Policy<'_>| !notice.is_refusal() || policy.is_violated();
-    for policy in notice.policies().iter().filter(told) {
-        list.member(policy.name());
-        list.parameter(b'r', policy.decision().remaining);
-        list.parameter(b't', policy.effective_window_seconds());
+    if let Some(number) = name.number() {
+        out.push(b'#');
+        write_number(&mut out, number);
     }
+    out.push(b'"');
+    out
 }
 
 /// A list that is being written.
-struct List<'b> {
-    out: &'b mut Vec<u8>,
-    begun: bool,
-}
+pub(super) struct List<'b>(&'b mut Vec<u8>);
 
 impl<'b> List<'b> {
-    fn new(out: &'b mut Vec<u8>) -> Self {
-        List { out, begun: false }
+    /// A list in place of what was in `out`.
+    pub(super) fn new(out: &'b mut Vec<u8>) -> Self {
+        out.clear();
+        List(out)
     }
 
-    fn member(&mut self, name: PolicyName<'_>) {
-        self.out.extend_from_slice(if self.begun { b", \"" } else { b"\"" });
-        self.begun = true;
-        if let Some(plain) = name.plain() {
-            self.out.extend_from_slice(plain);
-        } else {
-            for byte in name.bytes() {
-                if matches!(byte, b'"' | b'\\') {
-                    self.out.push(b'\\');
-                }
-                self.out.push(byte);
-            }
+    /// One more member, by its quoted name.
+    pub(super) fn member(&mut self, quoted: &[u8]) {
+        if !self.0.is_empty() {
+            self.0.extend_from_slice(b", ");
         }
-        if let Some(number) = name.number() {
-            self.out.push(b'#');
-            write_number(self.out, number);
-        }
-        self.out.push(b'"');
+        self.0.extend_from_slice(quoted);
     }
 
-    fn parameter(&mut self, key: u8, number: impl Into<Option<u64>>) {
-        if let Some(number) = number.into() {
-            self.out.extend_from_slice(&[b';', key, b'=']);
-            write_number(self.out, number.min(INTEGER_MAX));
-        }
+    /// A number that belongs to the last member.
+    pub(super) fn parameter(&mut self, key: u8, number: u64) {
+        self.0.extend_from_slice(&[b';', key, b'=']);
+        write_number(self.0, number.min(INTEGER_MAX));
+    }
+
+    /// The last member counts requests that are in flight.
+    pub(super) fn counts_requests_in_flight(&mut self) {
+        self.0.extend_from_slice(b";qu=\"concurrent-requests\"");
+    }
+
+    /// The list as a field has it.
+    pub(super) fn value(&self) -> HeaderValue {
+        // Everything written is printable, so it is a value.
+        HeaderValue::from_bytes(self.0).unwrap_or(HeaderValue::from_static(""))
     }
 }
 
@@ -83,7 +74,7 @@ mod tests {
         let mut out = Vec::new();
         let mut list = List::new(&mut out);
         for (text, ordinal, number) in members {
-            list.member(PolicyName::new(text, *ordinal));
+            list.member(&quoted(PolicyName::new(text, *ordinal)));
             list.parameter(b'r', *number);
         }
         let list: sfv::List = Parser::new(&out).parse().unwrap();

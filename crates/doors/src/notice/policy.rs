@@ -23,10 +23,10 @@ pub struct Policy<'v> {
 impl<'v> Policy<'v> {
     pub(super) fn of(verdict: &'v Verdict, ruling: &'v Ruling, violated: bool) -> Option<Self> {
         let limit = verdict.limit(ruling)?;
-        let rule = verdict.rule(ruling)?;
         let name = match limit.name {
             Some(name) => PolicyName { text: verdict.snapshot().name(name), ordinal: 0 },
             None => {
+                let rule = verdict.snapshot().rule(limit.rule)?;
                 let ordinal = rule.limits().iter().position(|id| *id == limit.id);
                 PolicyName { text: rule.path(), ordinal: ordinal.unwrap_or(0) }
             }
@@ -181,15 +181,6 @@ impl<'v> PolicyName<'v> {
             if matches!(byte, b' '..=b'~') { byte } else { b'?' }
         };
         self.text.chars().take(NAME_CHARS_MAX).map(printable)
-    }
-
-    /// The same where the name is short and written as it is, as nearly all are:
-    /// nothing to replace, and nothing that a quoted text has to escape.
-    pub(crate) fn plain(&self) -> Option<&'v [u8]> {
-        let text = self.text.as_bytes();
-        let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
-        let special = text.iter().fold(false, |special, byte| special | is_special(*byte));
-        (!special && text.len() <= NAME_CHARS_MAX).then_some(text)
     }
 
     /// The number behind the name, if any.

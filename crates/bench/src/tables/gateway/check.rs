@@ -1,32 +1,120 @@
-//! What asking the worker shedder and the fleet shedder costs a request.
+//! What asking the limiters costs a request, without the gateway around them.
 
 use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use tidegate_engine::{Clock, SystemClock};
+use anyhow::Context as _;
+use tidegate_engine::{
+    Clock, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Permit, Request, SystemClock,
+};
 use tidegate_overload::{
-    Arrival, Caller, Category, Protection, ProtectionSettings, Screening, SteadyClock,
+    Admission, Arrival, Caller, Category, Ending, Pass, Protection, ProtectionSettings, Screening,
+    SteadyClock,
 };
 
+use crate::peer::GATEWAY_RULES;
+use crate::rule_text::compiled;
+use crate::stopwatch::on_processor;
 use crate::tables::parts::{best, ignore};
 
 /// Room for more than is ever in flight here.
 const GATE: u64 = 4096;
+/// Requests in flight at once, as many as there are connections in the other rows.
+const IN_FLIGHT: u32 = 64;
+const ROUNDS: usize = 31;
+/// How often so many come and go in a round.
+const TIMES: u32 = 1_000;
+
+const ARRIVES: &str = "192.0.2.7";
 
 /// Nanoseconds of the worker's check, with the clock read and all that is counted; and of the
 /// fleet's, with its credit given back.
-pub(super) fn nanos() -> [f64; 2] {
-    let clock = SteadyClock::starting_at(SystemClock::new().now());
-    let protection = Protection::new(ProtectionSettings::new(GATE), clock);
-    let arrival = Arrival::Counted {
-        category: Category::Get,
-        caller: Caller::named("192.0.2.7"),
-        deadline: None,
-    };
-    let worker = best(|| match protection.screen(black_box(arrival)) {
+pub(super) fn shedders() -> [f64; 2] {
+    let protection = protection();
+    let worker = best(|| match protection.screen(black_box(arrival())) {
         Screening::GoOn(screened) => ignore(screened),
         Screening::Refuse(refusal) => ignore(refusal),
     });
     let now = protection.clock().now();
     let fleet = best(|| ignore(protection.fleet().try_enter(black_box(now), Category::Get)));
     [worker, fleet]
+}
+
+/// Nanoseconds of all that the four limiters and the gate do to admit a request that is described; and of
+/// what they do when it has ended.
+///
+/// # Errors
+/// When one of them refuses.
+pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
+    let store = MemoryStore::new(MemoryConfig::default())?;
+    let engine = Engine::new(store, SystemClock::new());
+    let limiters = Limiters {
+        engine: Arc::new(engine.with_rules(compiled(GATEWAY_RULES.to_owned())?)),
+        protection: protection(),
+    };
+    let client = [Entry { key: "client", value: ARRIVES }];
+    let descriptors = [Descriptor::new(&client)];
+    let request = Request::new("gateway", &descriptors);
+    let mut best = [f64::INFINITY; 2];
+    let mut inside = Vec::with_capacity(IN_FLIGHT as usize);
+    for _ in 0..ROUNDS {
+        let mut spent = [0.0; 2];
+        for _ in 0..TIMES {
+            let begun = on_processor();
+            for _ in 0..IN_FLIGHT {
+                inside.push(limiters.admit(black_box(&request)).context("nothing is short here")?);
+            }
+            let admitted = on_processor();
+            inside.drain(..).for_each(|inside| limiters.end(inside));
+            spent[0] += admitted.saturating_sub(begun).as_secs_f64();
+            spent[1] += on_processor().saturating_sub(admitted).as_secs_f64();
+        }
+        for (best, spent) in best.iter_mut().zip(spent) {
+            *best = best.min(spent * 1e9 / f64::from(TIMES * IN_FLIGHT));
+        }
+    }
+    Ok(best)
+}
+
+/// What a gateway asks for each request.
+struct Limiters {
+    engine: Arc<Engine>,
+    protection: Protection<SteadyClock>,
+}
+
+/// What a request that was admitted holds.
+type Inside = (Permit, Pass<SteadyClock>);
+
+impl Limiters {
+    /// In the order in which the gateway asks them.
+    fn admit(&self, request: &Request<'_>) -> Option<Inside> {
+        let Screening::GoOn(screened) = self.protection.screen(black_box(arrival())) else {
+            return None;
+        };
+        let (verdict, permit) = self.engine.admit_here(request)?;
+        if !black_box(&verdict).is_admitted() {
+            return None;
+        }
+        let entering = pin!(self.protection.enter(screened));
+        match entering.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Admission::Admitted(pass)) => Some((permit, pass)),
+            Poll::Ready(Admission::Refused(_)) | Poll::Pending => None,
+        }
+    }
+
+    fn end(&self, (permit, pass): Inside) {
+        pass.finish(self.protection.clock().now(), Ending::Succeeded);
+        drop(permit);
+    }
+}
+
+fn protection() -> Protection<SteadyClock> {
+    let clock = SteadyClock::starting_at(SystemClock::new().now());
+    Protection::new(ProtectionSettings::new(GATE), clock)
+}
+
+fn arrival() -> Arrival {
+    Arrival::Counted { category: Category::Get, caller: Caller::named(ARRIVES), deadline: None }
 }

@@ -3,8 +3,13 @@ use http::Request;
 use super::*;
 use crate::gateway::head::{Examined, examine};
 use crate::gateway::settings::{CostSettings, DescriptorSettings, EntrySettings, HeadSettings};
+use crate::server::Peer;
 
 fn described(settings: &RouteSettings, uri: &str, client: &str) -> String {
+    described_over(&Hop::of(&Peer::default()), settings, uri, client)
+}
+
+fn described_over(hop: &Hop, settings: &RouteSettings, uri: &str, client: &str) -> String {
     let mut problems = Problems::default();
     let describer = Describer::compile(settings, "route", &mut problems).unwrap();
     problems.finish().unwrap();
@@ -18,6 +23,7 @@ fn described(settings: &RouteSettings, uri: &str, client: &str) -> String {
         head: &head,
         target: &target,
         client: client.parse().ok(),
+        hop,
         route: "route",
         identity: &identity,
         body_bytes: Some(0),
@@ -73,6 +79,19 @@ fn an_address_is_cut_to_its_network() {
     assert_eq!(of(32, 64, "2001:db8::77"), "at=2001:db8::/64 costs 1");
     assert_eq!(of(32, 128, "2001:db8::77"), "at=2001:db8::77 costs 1");
     assert_eq!(of(32, 128, "nobody"), "");
+}
+
+#[test]
+fn a_client_at_the_other_end_of_the_connection_is_described_as_one_behind_a_hop_is() {
+    for (client, v6_bits) in [("192.0.2.77", 64), ("2001:db8::77", 64), ("2001:db8::77", 128)] {
+        let mut settings = RouteSettings::new("route", "api");
+        let value = ValueFrom::Address { v4_bits: 32, v6_bits };
+        settings.descriptors = vec![DescriptorSettings::new([EntrySettings::new("at", value)])];
+        let address = Some(std::net::SocketAddr::new(client.parse().unwrap(), 4_000));
+        let hop = Hop::of(&Peer { address, ..Peer::default() });
+        let direct = described_over(&hop, &settings, "/", client);
+        assert_eq!(direct, described(&settings, "/", client));
+    }
 }
 
 proptest::proptest! {

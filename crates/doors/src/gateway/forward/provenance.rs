@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use compact_str::CompactString;
 use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::{Version, uri::Authority};
 
@@ -29,7 +30,9 @@ const CLAIMS: [HeaderName; 6] =
 pub(in crate::gateway) struct Hop {
     pub(in crate::gateway) address: Option<IpAddr>,
     proto: &'static str,
-    /// Its address as `X-Forwarded-For` has it.
+    /// Its address as people write it.
+    pub(in crate::gateway) name: CompactString,
+    /// The same as `X-Forwarded-For` has it.
     text: HeaderValue,
     /// Its address as `Forwarded` has it, with the scheme.
     element: Box<str>,
@@ -58,6 +61,7 @@ impl Hop {
         Hop {
             address,
             proto,
+            name: text.as_str().into(),
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),
             element: format!("for={node};proto={proto}").into(),
             told: OnceLock::new(),
