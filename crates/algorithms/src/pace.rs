@@ -302,7 +302,9 @@ impl Pace {
 /// Written into the state so that usage, which is kept as time, can be read
 /// back as an amount after the limit's rate has changed. Seven bits of exponent
 /// and eleven of mantissa: the amount is kept to one part in two thousand,
-/// rounded in the caller's favour.
+/// rounded in the caller's favour. Rates that are closer than that share a
+/// scale; between them time stays as it is, and the amount may come out as much
+/// larger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Scale(u32);
 
