@@ -12,13 +12,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;
-use support::{Answer, START, by_user, get, send};
+use support::{Answer, Elsewhere, START, by_user, get, send};
 use tidegate_doors::{DelaySettings, RateLimitLayer};
 use tidegate_engine::{
     Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Options,
-    Source, StoreError, Timestamp, Verb, compile,
+    Source, Timestamp, Verb, compile,
 };
-use tidegate_stores::{Answers, Batch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
@@ -30,20 +29,6 @@ struct Following(Instant);
 impl Clock for Following {
     fn now(&self) -> Timestamp {
         START.after(Nanos::from(self.0.elapsed()))
-    }
-}
-
-/// A store that lets others run before it decides.
-struct Elsewhere(MemoryStore);
-
-impl CounterStore for Elsewhere {
-    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        self.0.apply(batch, answers).await
-    }
-
-    fn give_back(&self, batch: &Batch<'_>) {
-        self.0.give_back(batch);
     }
 }
 
@@ -311,7 +296,7 @@ async fn who_goes_once_its_turn_has_come_has_spent_its_charge() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_waited_for_delays_and_gives_back_alike() {
-    let store = || Elsewhere(MemoryStore::new(MemoryConfig::default()).unwrap());
+    let store = || Elsewhere::new();
     let bench = Bench::on(store(), &format!("{DRIP}, {DAILY}"));
     let mut sent = Vec::new();
     for _ in 0..3 {

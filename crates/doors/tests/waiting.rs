@@ -5,34 +5,16 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{START, by_user, get, hello, send};
+use support::{Elsewhere, START, by_user, get, hello, send};
 use tidegate_doors::RateLimitLayer;
-use tidegate_engine::{
-    CounterStore, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Source, StoreError,
-    compile,
-};
-use tidegate_stores::{Answers, Batch};
+use tidegate_engine::{Engine, ManualClock, Options, Source, compile};
 use tower::{Layer, Service, ServiceExt};
-
-/// A store that lets others run before it decides.
-struct Elsewhere(MemoryStore);
-
-impl CounterStore for Elsewhere {
-    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        self.0.apply(batch, answers).await
-    }
-
-    fn give_back(&self, batch: &Batch<'_>) {
-        self.0.give_back(batch);
-    }
-}
 
 fn layer(limit: &str) -> RateLimitLayer<Elsewhere, ManualClock> {
     let text = format!("domain: api\ndescriptors:\n- {{key: user, limits: [{limit}]}}");
     let rules = compile(&[Source::new("rules.yaml", text)], &Options::default())
         .unwrap_or_else(|report| panic!("{report}"));
-    let store = Elsewhere(MemoryStore::new(MemoryConfig::default()).unwrap());
+    let store = Elsewhere::new();
     let engine = Engine::new(store, ManualClock::at(START)).with_rules(rules);
     RateLimitLayer::new(Arc::new(engine), "api", by_user)
 }
