@@ -27,7 +27,7 @@ use tidegate_algorithms::{Clock, Timestamp};
 
 use crate::category::{Caller, Category, Level};
 use crate::cause::Cause;
-use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCell};
+use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCopies};
 use crate::fleet::{Credit, FleetSettings, FleetShedder};
 use crate::gate::{Arrived, Entrance, Gate, GateSettings, Slot};
 use crate::mix::mix;
@@ -133,7 +133,7 @@ pub struct Protection<C> {
     kill_all: KillSwitch,
     probe: SchedulerProbe,
     decisions: Decisions,
-    latencies: Arc<[LatencyCell; 4]>,
+    latencies: Arc<[LatencyCopies; 4]>,
     refusals: AtomicU64,
     demand: Mutex<view::Demand>,
 }

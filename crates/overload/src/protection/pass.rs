@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_algorithms::{Clock, Timestamp};
 
 use crate::category::{Category, Level};
-use crate::decisions::{LATENCY_BUCKETS, LatencyCell};
+use crate::decisions::{LATENCY_BUCKETS, LatencyCopies};
 use crate::fleet::Credit;
 use crate::gate::{Ending, Slot};
 use crate::worker_shedder::WorkerShedder;
@@ -26,7 +26,7 @@ struct Work {
     since: Timestamp,
     deadline: Option<Timestamp>,
     category: Category,
-    latencies: Arc<[LatencyCell; 4]>,
+    latencies: Arc<[LatencyCopies; 4]>,
 }
 
 /// Work that a watching worker shedder knows of.
@@ -52,7 +52,7 @@ impl<C: Clock> Pass<C> {
         since: Timestamp,
         deadline: Option<Timestamp>,
         category: Category,
-        latencies: &Arc<[LatencyCell; 4]>,
+        latencies: &Arc<[LatencyCopies; 4]>,
     ) -> Self {
         let latencies = Arc::clone(latencies);
         let work = Some(Work { since, deadline, category, latencies });
