@@ -166,7 +166,10 @@ fn threads_that_come_and_go_leave_nothing_behind() {
             scope.spawn(|| {
                 for _ in 0..500 {
                     match gate.arrive(clock.now(), HIGH, None) {
-                        Arrived::Done(entrance) => drop(entrance),
+                        Arrived::Done(Outcome::Enter(id)) => {
+                            gate.leave(clock.now(), id, Ending::Abandoned);
+                        }
+                        Arrived::Done(Outcome::Refuse(_)) => {}
                         Arrived::Waits(place) => drop(place),
                     }
                     assert!(gate.view().in_flight <= 4);
