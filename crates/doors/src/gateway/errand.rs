@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
+use tidegate_overload::{Admission, Category, Entering, Pass, Screened, SteadyClock};
 use tokio::time::{Instant, sleep};
 
 use super::answers::{self, Answer, Cause, Fault};
@@ -245,7 +245,11 @@ where
         else {
             return Ok((None, None));
         };
-        match protection.enter(screened).await {
+        let admission = match protection.try_enter(screened) {
+            Entering::Done(admission) => admission,
+            Entering::Waits(waiting) => waiting.wait().await,
+        };
+        match admission {
             Admission::Admitted(pass) => Ok((Some(pass), Some(category))),
             Admission::Refused(refusal) => Err(refusal),
         }
