@@ -99,7 +99,11 @@ impl SlotsState {
 
     /// Where the slots of a holder are, if it has a name and any.
     fn find(&self, holder: Holder) -> Option<usize> {
-        if holder == Holder::default() {
+        let last = self.slots.back().filter(|_| holder != Holder::default())?;
+        if last.holder == holder {
+            return Some(self.slots.len() - 1);
+        }
+        if last.place() < (HELD, holder) {
             return None;
         }
         let place = self.slots.partition_point(|slots| slots.place() < (HELD, holder));
@@ -113,9 +117,11 @@ impl SlotsState {
     }
 
     fn insert(&mut self, new: Slots) {
-        let before = |slots: &Slots| slots.place() <= new.place();
-        let behind = self.slots.iter().rev().take_while(|slots| !before(slots)).count();
-        self.slots.insert(self.slots.len() - behind, new);
+        let behind = self.slots.iter().rev().take_while(|slots| slots.place() > new.place());
+        match behind.count() {
+            0 => self.slots.push_back(new),
+            behind => self.slots.insert(self.slots.len() - behind, new),
+        }
         self.taken = self.taken.saturating_add(new.count);
     }
 
