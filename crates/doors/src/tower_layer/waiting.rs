@@ -3,91 +3,39 @@
 //! A request waits in two ways. Over a limit with `when_over: delay` it stands in line, has been
 //! charged nothing, and asks again when it is in front. A leaky bucket admits it for later: it has
 //! been charged, and waits for its turn. Whoever goes away gives up its place, and what it was
-//! charged. Lines are those of the gateway (`line`); what becomes of turns is told in `turns`.
+//! charged. Lines and turns are those of the gateway (`line`, `turns`).
 
-use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tidegate_engine::{Clock, CounterStore, Deposit, Nanos, Permit, Retry, Verb, Verdict};
-use tokio::runtime::Handle;
+use tidegate_engine::{Clock, CounterStore, Nanos, Permit, Retry, Verb, Verdict};
 use tokio::time::Instant;
 
 use super::answer::refuse;
 use super::body::Held;
 use super::future::{Passage, Settled};
 use super::settings::Settings;
-use super::turns::{NoTurn, Turn};
 use crate::described::Described;
 use crate::headers::{Fields, HeadersOn};
-use crate::line::{Later, LineKey, Said};
+use crate::line::{DelaySettings, Later, LineKey, Said};
 use crate::notice::Notice;
+use crate::turns::{NoTurn, Patience, Waiting};
 
 /// After how long to ask again when a line is full that would let others pass.
 const FULL_LINE_WAIT: Nanos = Nanos::from_secs(1);
 
 /// What a verdict comes to.
-pub(super) enum Ruled<T: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> {
+pub(super) enum Ruled {
     Refused(Response<Bytes>),
     Passed(Passage),
     /// It passes when its turn has come.
-    Turn(Box<Waiting<T, C>>, Passage),
+    Turn(Box<Waiting>, Passage),
     /// It waits in line, and may ask again after this long. The answer is for when nothing comes
     /// of it.
     Over(LineKey, Duration, Response<Bytes>),
-}
-
-/// A request that waits for its turn. Dropping it gives back what it was charged, unless its turn has come.
-pub(super) struct Waiting<T: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static>
-{
-    turn: Turn,
-    deposit: Option<Deposit<T, C>>,
-}
-
-impl<T, C> Waiting<T, C>
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    async fn come(mut self: Box<Self>) {
-        self.turn.come().await;
-        self.deposit = None;
-    }
-}
-
-impl<T, C> Drop for Waiting<T, C>
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    fn drop(&mut self) {
-        if let Some(deposit) = self.deposit.take()
-            && !self.turn.has_come()
-        {
-            give_back(deposit);
-        }
-    }
-}
-
-/// Gives a deposit back: at once to the embedded store, in the background to another.
-fn give_back<T, C>(deposit: Deposit<T, C>)
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    // Who waited did so on a runtime; when that is gone, the charge stays.
-    let Ok(runtime) = Handle::try_current() else { return };
-    if deposit.is_empty() {
-        return;
-    }
-    let mut giving = Box::pin(deposit.give_back());
-    if giving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-        runtime.spawn(giving);
-    }
 }
 
 impl<T, C> Settings<T, C>
@@ -103,7 +51,7 @@ where
         verdict: &mut Verdict,
         permit: Permit<T, C>,
         patience: Duration,
-    ) -> Ruled<T, C> {
+    ) -> Ruled {
         let notice = Notice::of(verdict);
         let now = self.engine.clock().now();
         if notice.is_refusal() {
@@ -122,34 +70,17 @@ where
             HeadersOn::Refusal => Fields::default(),
         };
         drop(notice);
-        let after = verdict.delay();
-        if after == Nanos::ZERO || !self.wait_for_turn {
+        if verdict.delay() == Nanos::ZERO || !self.wait_for_turn {
             return Ruled::Passed(Passage::new(Held::new(permit), fields));
         }
-        match self.turn_of(described, verdict, after.into(), patience) {
+        let DelaySettings { waiting_max, .. } = self.delay;
+        let patience = Patience { later: Later::Delay, wait_max: patience, waiting_max };
+        let asked = (&self.engine, &*self.domain);
+        match self.turns.take(described, verdict, asked, patience) {
             Ok(waiting) => Ruled::Turn(Box::new(waiting), Passage::new(Held::new(permit), fields)),
             Err(NoTurn(retry)) => {
                 drop(permit);
                 Ruled::Refused(self.refuse_to_wait(request, verdict, retry))
-            }
-        }
-    }
-
-    fn turn_of(
-        &self,
-        described: &Described,
-        verdict: &Verdict,
-        after: Duration,
-        patience: Duration,
-    ) -> Result<Waiting<T, C>, NoTurn> {
-        let kind = self.turns.kind(described, verdict);
-        let bounds = crate::DelaySettings { wait_max: patience, ..self.delay };
-        let deposit = described.ask(&self.domain, |request| self.engine.deposit(request, verdict));
-        match self.turns.take(kind, after, &bounds) {
-            Ok(turn) => Ok(Waiting { turn, deposit: Some(deposit) }),
-            Err(no_turn) => {
-                give_back(deposit);
-                Err(no_turn)
             }
         }
     }
@@ -185,7 +116,7 @@ where
     /// Waits for what a verdict came to.
     pub(super) async fn settle(
         self: &Arc<Self>,
-        ruled: Ruled<T, C>,
+        ruled: Ruled,
         request: &Parts,
         described: &Described,
     ) -> Settled {
@@ -231,7 +162,7 @@ where
         request: &Parts,
         described: &Described,
         began: Instant,
-    ) -> Said<(Option<Box<Waiting<T, C>>>, Passage), Response<Bytes>> {
+    ) -> Said<(Option<Box<Waiting>>, Passage), Response<Bytes>> {
         let (mut verdict, permit) = described.admit(&self.domain, &self.engine).await;
         let patience = self.delay.wait_max.saturating_sub(began.elapsed());
         match self.rule_on(request, described, &mut verdict, permit, patience) {
