@@ -25,7 +25,7 @@ use crate::notice::Notice;
 /// The one in front of a line asks no more often than this.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// How requests wait for limits that say `when_over: delay`, and in the tower layer also in leaky
+/// How requests wait: for limits that say `when_over: delay`, and for their turn in leaky
 /// buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaySettings {

@@ -96,8 +96,8 @@ impl Turns {
     }
 
     /// How many requests wait for their turn.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
+    #[cfg(any(feature = "gateway", test))]
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
