@@ -134,7 +134,10 @@ where
         NoTurn(retry): NoTurn,
         asking: Asking<'_>,
     ) -> Judged {
-        verdict.refuse_to_wait(retry.into());
+        let Shared { lasting, settings, .. } = self;
+        asking.description.described.ask(&settings.domain, |request| {
+            lasting.engine.turn_away(request, verdict, retry.into());
+        });
         match (self.judge_refusal(&Notice::of(verdict), asking), asking.waits) {
             (Judged::Over(over), Waits::Client(_)) if over.later == Later::Queue => {
                 Judged::Over(over)

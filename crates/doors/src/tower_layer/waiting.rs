@@ -80,18 +80,15 @@ where
             Ok(waiting) => Ruled::Turn(Box::new(waiting), Passage::new(Held::new(permit), fields)),
             Err(NoTurn(retry)) => {
                 drop(permit);
-                Ruled::Refused(self.refuse_to_wait(request, verdict, retry))
+                described.ask(&self.domain, |asked| {
+                    self.engine.turn_away(asked, verdict, retry.into());
+                });
+                Ruled::Refused(self.refuse(request, verdict))
             }
         }
     }
 
-    fn refuse_to_wait(
-        &self,
-        request: &Parts,
-        verdict: &mut Verdict,
-        retry: Duration,
-    ) -> Response<Bytes> {
-        verdict.refuse_to_wait(retry.into());
+    fn refuse(&self, request: &Parts, verdict: &Verdict) -> Response<Bytes> {
         refuse(self, request, &Notice::of(verdict), self.engine.clock().now())
     }
 
@@ -178,8 +175,8 @@ where
         let mut verdict = described.apply(Verb::Peek, &self.domain, &self.engine).await;
         if verdict.is_admitted() {
             // It would pass by now, but others are before it.
-            return self.refuse_to_wait(request, &mut verdict, FULL_LINE_WAIT.into());
+            verdict.refuse_to_wait(FULL_LINE_WAIT);
         }
-        refuse(self, request, &Notice::of(&verdict), self.engine.clock().now())
+        self.refuse(request, &verdict)
     }
 }

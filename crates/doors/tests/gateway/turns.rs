@@ -1,13 +1,16 @@
 //! Turns in a leaky bucket: their pace, how far off they may be, and who takes those that are
 //! given up.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Request;
-use tidegate_doors::gateway::{DelaySettings, GatewaySettings, QueueSettings};
+use tidegate_doors::gateway::{DelaySettings, GatewayParts, GatewaySettings, QueueSettings};
+use tidegate_engine::{ManualClock, Observer, Verb, Verdict};
 use tokio::task::JoinHandle;
 
-use crate::bench::{Bench, Told, by_user, to, until};
+use crate::bench::{Bench, START, Told, by_user, engine, to, until};
 use crate::by_hand::ByHand;
 use crate::upstream::Upstream;
 
@@ -196,6 +199,33 @@ async fn a_turn_that_is_too_far_off_is_refused_and_charges_nothing() {
     assert_eq!(remaining(&bench, 1), 998);
     assert_eq!((bench.count("rate_limited"), bench.count("served")), (4, 1));
     assert_eq!((upstream.seen().len(), bench.gateway.read().waiting), (1, 1));
+}
+
+/// Counts who is turned away.
+#[derive(Default)]
+struct TurnedAway(AtomicU64);
+
+impl Observer for TurnedAway {
+    fn observe(&self, _: Verb, _: &tidegate_engine::Request<'_>, _: &Verdict) {}
+
+    fn observe_turned_away(&self, _: &tidegate_engine::Request<'_>, verdict: &Verdict) {
+        self.0.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_is_told_of_those_who_may_not_wait() {
+    let upstream = Upstream::start().await;
+    let turned_away = Arc::new(TurnedAway::default());
+    let rules = format!("- {{key: user, limits: [{HOURLY}]}}");
+    let engine = Arc::into_inner(engine(&rules, ManualClock::at(START))).unwrap();
+    let engine = Arc::new(engine.with_observer(Arc::clone(&turned_away) as Arc<dyn Observer>));
+    // Ten seconds, unless said otherwise.
+    let settings = by_user(to(&[upstream.url()]));
+    let bench = Bench::with(engine, settings, GatewayParts::default(), |endpoint| endpoint);
+    let told = [bench.get_as("7").await.status, bench.get_as("7").await.status];
+    assert_eq!(told, [200, 429]);
+    assert_eq!(turned_away.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
