@@ -37,6 +37,13 @@ pub struct DelaySettings {
     pub wait_max: Duration,
 }
 
+impl DelaySettings {
+    /// The bounds of lines while as many wait for their turn.
+    pub(crate) fn beside(self, for_turns: usize) -> Self {
+        DelaySettings { waiting_max: self.waiting_max.saturating_sub(for_turns), ..self }
+    }
+}
+
 impl Default for DelaySettings {
     fn default() -> Self {
         DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }

@@ -26,7 +26,7 @@ use tidegate_engine::{Clock, CounterStore, Engine, Nanos, Role, Verdict};
 use tokio::time::{Instant, sleep_until};
 
 use crate::described::Described;
-use crate::line::Later;
+use crate::line::{DelaySettings, Later};
 use waiting::give_back;
 
 pub(crate) use waiting::Waiting;
@@ -57,8 +57,23 @@ pub(crate) struct Patience {
     /// Who waits: the client, or nobody but us.
     pub(crate) later: Later,
     pub(crate) wait_max: Duration,
-    /// The most clients that wait, and the most turns that are kept for others.
+    /// The most clients that wait for their turn.
     pub(crate) waiting_max: usize,
+    /// The most turns that are kept for others.
+    pub(crate) spares_max: usize,
+}
+
+impl Patience {
+    /// Of a request that waits no longer than this, while as many others stand in line.
+    pub(crate) const fn new(
+        later: Later,
+        wait_max: Duration,
+        bounds: &DelaySettings,
+        in_line: usize,
+    ) -> Self {
+        let waiting_max = bounds.waiting_max.saturating_sub(in_line);
+        Patience { later, wait_max, waiting_max, spares_max: bounds.waiting_max }
+    }
 }
 
 /// Who does not get a turn may ask again after this long.
@@ -96,7 +111,6 @@ impl Turns {
     }
 
     /// How many requests wait for their turn.
-    #[cfg(any(feature = "gateway", test))]
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -130,7 +144,7 @@ impl Turns {
         let too_long = wait.saturating_sub(patience.wait_max);
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         // From here on, dropping it gives it up.
-        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: patience.waiting_max };
+        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: patience.spares_max };
         if !too_long.is_zero() {
             return Err(NoTurn(too_long));
         }

@@ -116,11 +116,9 @@ where
 
     /// Takes the turn that a leaky bucket gave, if it is near enough.
     fn take_turn(&self, verdict: &Verdict, asking: Asking<'_>) -> Result<Box<Waiting>, NoTurn> {
-        let patience = Patience {
-            later: asking.waits.later(),
-            wait_max: self.patience(asking),
-            waiting_max: self.settings.delay.waiting_max,
-        };
+        let (later, in_line) = (asking.waits.later(), self.lasting.lines.waiting());
+        let bounds = &self.settings.delay;
+        let patience = Patience::new(later, self.patience(asking), bounds, in_line);
         let asked = (&self.lasting.engine, &*self.settings.domain);
         let described = &asking.description.described;
         self.lasting.turns.take(described, verdict, asked, patience).map(Box::new)
@@ -207,7 +205,8 @@ where
         asking: Asking<'_>,
     ) -> Result<Passage, (Answer, Cause)> {
         let told = over.map(|over| (over.wait, (over.answer, over.cause)));
-        let bounds = (&self.settings.delay, self.patience(asking));
+        let bounds = self.settings.delay.beside(self.lasting.turns.waiting());
+        let bounds = (&bounds, self.patience(asking));
         let ask = || self.asked(asking);
         match self.lasting.lines.stand(line, bounds, told, ask).await {
             Ok(passage) => Ok(passage),

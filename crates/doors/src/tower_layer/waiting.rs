@@ -20,7 +20,7 @@ use super::future::{Passage, Settled};
 use super::settings::Settings;
 use crate::described::Described;
 use crate::headers::{Fields, HeadersOn};
-use crate::line::{DelaySettings, Later, LineKey, Said};
+use crate::line::{Later, LineKey, Said};
 use crate::notice::Notice;
 use crate::turns::{NoTurn, Patience, Waiting};
 
@@ -73,8 +73,8 @@ where
         if verdict.delay() == Nanos::ZERO || !self.wait_for_turn {
             return Ruled::Passed(Passage::new(Held::new(permit), fields));
         }
-        let DelaySettings { waiting_max, .. } = self.delay;
-        let patience = Patience { later: Later::Delay, wait_max: patience, waiting_max };
+        let in_line = self.lines.waiting();
+        let patience = Patience::new(Later::Delay, patience, &self.delay, in_line);
         let asked = (&self.engine, &*self.domain);
         match self.turns.take(described, verdict, asked, patience) {
             Ok(waiting) => Ruled::Turn(Box::new(waiting), Passage::new(Held::new(permit), fields)),
@@ -139,7 +139,8 @@ where
         described: &Described,
     ) -> Settled {
         let began = Instant::now();
-        let bounds = (&self.delay, self.delay.wait_max);
+        let bounds = self.delay.beside(self.turns.waiting());
+        let bounds = (&bounds, self.delay.wait_max);
         let ask = || self.asked(request, described, began);
         match self.lines.stand((line, Later::Delay), bounds, told, ask).await {
             Ok((waiting, passage)) => {

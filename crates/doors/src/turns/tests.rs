@@ -20,7 +20,8 @@ struct Bench {
 
 impl Bench {
     fn new(waiting_max: usize, wait_max: Duration) -> Self {
-        let patience = Patience { later: Later::Delay, wait_max, waiting_max };
+        let bounds = DelaySettings { waiting_max, ..DelaySettings::default() };
+        let patience = Patience::new(Later::Delay, wait_max, &bounds, 0);
         Bench { turns: Arc::new(Turns::new()), patience, began: Instant::now() }
     }
 

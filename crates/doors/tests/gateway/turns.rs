@@ -35,11 +35,13 @@ fn hourly(upstream: &Upstream, limits: &str) -> Bench {
     Bench::limited(settings, &format!("- {{key: user, limits: [{limits}]}}"))
 }
 
-/// Sends a request that waits for its turn. Aborting it is the client's leaving.
-async fn waits(bench: &Bench, request: http::request::Builder) -> JoinHandle<Told> {
+/// Sends a request of a user that waits. Aborting it is the client's leaving.
+async fn waits(bench: &Bench, user: &str) -> JoinHandle<Told> {
+    // More than the hour that it waits at the most.
+    let request = Request::get("/").header("x-user", user).header("x-timeout-ms", "4000000");
     let before = bench.gateway.read().waiting;
     let mut client = bench.one().await;
-    let sent = tokio::spawn(async move { client.send(request.header("x-user", "7"), "").await });
+    let sent = tokio::spawn(async move { client.send(request, "").await });
     until("a request that waits", || bench.gateway.read().waiting == before + 1).await;
     sent
 }
@@ -186,7 +188,7 @@ async fn a_turn_that_is_too_far_off_is_refused_and_charges_nothing() {
     let upstream = Upstream::start().await;
     let bench = hourly(&upstream, &format!("{HOURLY}, {DAILY}"));
     assert_eq!(bench.get_as("7").await.status, 200);
-    let _waiting = waits(&bench, Request::get("/")).await;
+    let _waiting = waits(&bench, "7").await;
     assert_eq!(remaining(&bench, 1), 998);
     // Two hours are half an hour more than anybody waits.
     let refused = bench.get_as("7").await;
@@ -237,7 +239,7 @@ async fn a_client_that_goes_gives_its_turn_to_the_next_and_its_slot_back() {
     until("its slot", || remaining(&bench, 2) == 1).await;
     for gone in 1..=3 {
         // Each has the turn of the one before, or it would be refused.
-        let waiting = waits(&bench, Request::get("/")).await;
+        let waiting = waits(&bench, "7").await;
         assert_eq!((remaining(&bench, 1), remaining(&bench, 2)), (998, 0));
         let refused = bench.get_as("7").await;
         assert_eq!(refused.json()["code"], "concurrency_limited");
@@ -263,7 +265,7 @@ async fn nobody_waits_longer_than_its_client_or_its_route_has_time() {
     let refused = bench.send(hurried()).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "1800"));
     // Who has the time takes the turn that was left.
-    waits(&bench, Request::get("/").header("x-timeout-ms", "4000000")).await.abort();
+    waits(&bench, "7").await.abort();
 
     settings.upstreams[0].timeouts.total = Some(HOUR / 2);
     let bench = Bench::limited(settings, &rules);
@@ -277,20 +279,28 @@ async fn clients_that_wait_in_line_and_go_are_counted_as_gone() {
     let paced = "{algorithm: token_bucket, unit: hour, requests_per_unit: 1, when_over: delay}";
     let bench = hourly(&upstream, paced);
     assert_eq!(bench.get_as("7").await.status, 200);
-    let waiting = waits(&bench, Request::get("/")).await;
+    let waiting = waits(&bench, "7").await;
     waiting.abort();
     until("its end", || bench.count("gone") == 1).await;
     until("its place", || bench.gateway.read().waiting == 0).await;
 }
 
 #[tokio::test]
-async fn too_many_who_wait_for_their_turn_are_refused() {
+async fn those_who_wait_in_line_and_for_their_turn_are_bounded_together() {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
-    settings.delay = DelaySettings { waiting_max: 1, line_max: 100, wait_max: HOUR * 100 };
-    let bench = Bench::limited(settings, &format!("- {{key: user, limits: [{HOURLY}]}}"));
-    assert_eq!(bench.get_as("7").await.status, 200);
-    let _waiting = waits(&bench, Request::get("/")).await;
-    assert_eq!(bench.get_as("7").await.status, 429);
-    assert_eq!(bench.gateway.read().waiting, 1);
+    settings.delay = DelaySettings { waiting_max: 2, line_max: 100, wait_max: HOUR * 100 };
+    let paced = "{algorithm: token_bucket, unit: hour, requests_per_unit: 1, when_over: delay}";
+    let rules = format!(
+        "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{paced}]}}"
+    );
+    let bench = Bench::limited(settings, &rules);
+    for user in ["7", "8"] {
+        assert_eq!(bench.get_as(user).await.status, 200);
+    }
+    let _waiting = [waits(&bench, "7").await, waits(&bench, "8").await];
+    for user in ["7", "8"] {
+        assert_eq!(bench.get_as(user).await.status, 429);
+    }
+    assert_eq!(bench.gateway.read().waiting, 2);
 }
