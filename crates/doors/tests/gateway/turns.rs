@@ -21,6 +21,9 @@ const DAILY: &str = "{name: daily, unit: day, requests_per_unit: 1000}";
 const HOURLY: &str =
     "{name: drip, algorithm: leaky_bucket, unit: hour, requests_per_unit: 1, queue: 10}";
 
+/// The same pace, in a line.
+const PACED: &str = "{algorithm: token_bucket, unit: hour, requests_per_unit: 1, when_over: delay}";
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn waiting_at_most(wait_max: Duration) -> impl FnOnce(&mut GatewaySettings) {
@@ -258,26 +261,32 @@ async fn nobody_waits_longer_than_its_client_or_its_route_has_time() {
     let mut settings = by_user(to(&[upstream.url()]));
     settings.categories.timeout_field = Some("x-timeout-ms".parse().unwrap());
     waiting_at_most(HOUR * 3 / 2)(&mut settings);
-    let rules = format!("- {{key: user, limits: [{HOURLY}]}}");
+    let rules = format!(
+        "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{PACED}]}}"
+    );
     let bench = Bench::limited(settings.clone(), &rules);
-    assert_eq!(bench.get_as("7").await.status, 200);
-    let hurried = || Request::get("/").header("x-user", "7").header("x-timeout-ms", "1800000");
-    let refused = bench.send(hurried()).await;
-    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "1800"));
+    // For its turn, and in line. The bucket says when the turn is near enough.
+    for (user, retry) in [("7", "1800"), ("8", "3600")] {
+        assert_eq!(bench.get_as(user).await.status, 200);
+        let hurried = Request::get("/").header("x-user", user).header("x-timeout-ms", "1800000");
+        let refused = bench.send(hurried).await;
+        assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, retry));
+    }
     // Who has the time takes the turn that was left.
     waits(&bench, "7").await.abort();
 
     settings.upstreams[0].timeouts.total = Some(HOUR / 2);
     let bench = Bench::limited(settings, &rules);
-    assert_eq!(bench.get_as("7").await.status, 200);
-    assert_eq!(bench.get_as("7").await.header("retry-after"), "1800");
+    for (user, retry) in [("7", "1800"), ("8", "3600")] {
+        assert_eq!(bench.get_as(user).await.status, 200);
+        assert_eq!(bench.get_as(user).await.header("retry-after"), retry);
+    }
 }
 
 #[tokio::test]
 async fn clients_that_wait_in_line_and_go_are_counted_as_gone() {
     let upstream = Upstream::start().await;
-    let paced = "{algorithm: token_bucket, unit: hour, requests_per_unit: 1, when_over: delay}";
-    let bench = hourly(&upstream, paced);
+    let bench = hourly(&upstream, PACED);
     assert_eq!(bench.get_as("7").await.status, 200);
     let waiting = waits(&bench, "7").await;
     waiting.abort();
@@ -290,9 +299,8 @@ async fn those_who_wait_in_line_and_for_their_turn_are_bounded_together() {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
     settings.delay = DelaySettings { waiting_max: 2, line_max: 100, wait_max: HOUR * 100 };
-    let paced = "{algorithm: token_bucket, unit: hour, requests_per_unit: 1, when_over: delay}";
     let rules = format!(
-        "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{paced}]}}"
+        "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{PACED}]}}"
     );
     let bench = Bench::limited(settings, &rules);
     for user in ["7", "8"] {
