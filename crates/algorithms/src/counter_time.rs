@@ -2,13 +2,13 @@
 //!
 //! Asking the operating system for the time costs more than most decisions do, and reading the
 //! processor's counter a fraction of that. A counter alone is no clock: its frequency is known
-//! with an error, and it drifts. So ten times a second one reader compares, and the others go on with
-//! what they have. A reading is off by no more than the counter drifts in that time, some microseconds, and
-//! a comparison moves it by as much, forward or back.
+//! with an error, and it drifts. So ten times a second one reader compares, and the others go on
+//! with what they have. A reading is off by no more than the counter drifts in that time, some
+//! microseconds, and a comparison moves it by as much, forward or back.
 //!
-//! Here because the engine's clock and that of overload protection do the same with different clocks,
-//! and no other crate is below both. It is arithmetic like the rest: whoever reads brings the
-//! counter's steps and says how to compare. No clock is read in here.
+//! Here because the engine's clock and that of overload protection do the same with different
+//! clocks, and no other crate is below both. It is arithmetic like the rest: whoever reads
+//! brings the counter's steps and says how to compare. No clock is read in here.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,7 +21,8 @@ const COMPARE_EVERY: Nanos = Nanos::from_millis(100);
 const ATTEMPTS: usize = 4;
 
 /// Steps between both readings of the counter that are few enough to compare only once: a
-/// microsecond of most counters. A reader that the system stops in between takes thousands of times as long.
+/// microsecond of most counters. A reader that the system stops in between takes thousands of
+/// times as long.
 const STEPS_ENOUGH: u64 = 4_096;
 
 /// Nanoseconds by a counter, in agreement with a clock.

@@ -2,7 +2,8 @@
 //!
 //! One shape for everything that is measured in time. What the ends of the buckets are is said
 //! beside what is measured; the last has none. Under a lock a plain one will do, elsewhere
-//! [`HistogramCopies`] take times in, each thread in its own, and give a plain one to whoever reads.
+//! [`HistogramCopies`] take times in, each thread in its own, and give a plain one to whoever
+//! reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

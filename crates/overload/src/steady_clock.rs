@@ -1,11 +1,10 @@
 //! A clock that nobody sets: it starts at an instant and counts from there.
 //!
-//! Leases and waits are spans, and a span must not change when somebody sets the
-//! system's clock. Every request is told the time three times, so the processor's counter is read, and
-//! compared with the system's steady clock a few times a second: [`CounterTime`] says how. It
-//! keeps pace with tokio's timers within the drift of a tenth of a second, some
-//! microseconds, and may step back by as much. Nothing here minds: readings
-//! of several threads come out of order anyway.
+//! Leases and waits are spans, and a span must not change when somebody sets the system's clock.
+//! Every request is told the time three times, so the processor's counter is read, and compared
+//! with the system's steady clock a few times a second: [`CounterTime`] says how. It keeps pace
+//! with tokio's timers within the drift of a tenth of a second, some microseconds, and may step
+//! back by as much. Nothing here minds: readings of several threads come out of order anyway.
 //!
 //! Tests that pause tokio's time want a [`TokioClock`](crate::TokioClock).
 

@@ -58,8 +58,8 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The rows that compare proxies: all of them run, one at a time is asked. Returns how many requests
-/// a second ours does without limiters.
+/// The rows that compare proxies: all of them run, one at a time is asked. Returns how many
+/// requests a second ours does without limiters.
 fn side_by_side(
     table: &mut Table,
     proxies: &Proxies,

@@ -1,7 +1,7 @@
 //! The way in: what holds something.
 //!
-//! Where nobody has to wait it is one call and no future, since that is so for nearly all requests: a
-//! future is made, moved and polled, and costs as much as a limiter does.
+//! Where nobody has to wait it is one call and no future, since that is so for nearly all
+//! requests: a future is made, moved and polled, and costs as much as a limiter does.
 
 use tidegate_algorithms::{Clock, Timestamp};
 

@@ -1,8 +1,8 @@
 //! What an admitted request holds.
 //!
-//! One reference to the node, and notes of what is held there. Passes travel with requests, from one
-//! future into the next, so they are small; and each reference more would be counted up and down
-//! at every request, which costs as much as a limiter does.
+//! One reference to the node, and notes of what is held there. Passes travel with requests, from
+//! one future into the next, so they are small; and each reference more would be counted up and
+//! down at every request, which costs as much as a limiter does.
 
 use std::sync::Arc;
 

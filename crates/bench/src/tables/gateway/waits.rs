@@ -1,11 +1,12 @@
 //! How long callers wait at gateways that have half of what they can do to do.
 //!
-//! The generator's thread is the upstream as well, and never sleeps. In two processes on
-//! one processor each would wait until the system gives it its turn, which takes longer than a gateway takes,
-//! and differs more from time to time than gateways do from each other.
+//! The generator's thread is the upstream as well, and never sleeps. In two processes on one
+//! processor each would wait until the system gives it its turn, which takes longer than a
+//! gateway takes, and differs more from time to time than gateways do from each other.
 //!
-//! Visits are short and many, so that what the machine does meanwhile meets all contenders alike. One of them
-//! is there twice: what those two differ by is no gateway's doing, and says how far the figures can be trusted.
+//! Visits are short and many, so that what the machine does meanwhile meets all contenders
+//! alike. One of them is there twice: what those two differ by is no gateway's doing, and says
+//! how far the figures can be trusted.
 
 use std::time::Duration;
 
