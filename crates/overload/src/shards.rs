@@ -2,9 +2,9 @@
 //!
 //! Threads that count in one word take it from each other at every request. Here the first
 //! sixteen have a copy each, and readers add them up. Nobody else writes to a copy that has an
-//! owner, so counting is a load and a store: an addition that nobody can get in between of costs
-//! several times as much. All other threads share one copy and add in that dearer way. A thread
-//! that ends leaves its copy, with what it counted, to the next.
+//! owner, so counting is a load and a store, at a fraction of what an atomic addition costs. All
+//! other threads share one copy, and add atomically. A thread that ends leaves its copy, with
+//! what it counted, to the next.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
