@@ -10,6 +10,7 @@
 //! Stores keep a [`State`] per key and call [`Limit`]; everything above speaks
 //! of [`Decision`]s.
 
+mod counter_time;
 mod time;
 
 mod ask;
@@ -35,6 +36,7 @@ mod bench;
 
 pub use ask::{Ask, Holder};
 pub use concurrency::{CONCURRENCY_MAX, Concurrency, SlotsState};
+pub use counter_time::{Comparison, CounterTime};
 pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;

@@ -31,6 +31,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("http", &["doors", "bench", "fuzz"]),
     ("tonic", &["doors", "control", "bench", "fuzz"]),
     ("redis", &["stores"]),
+    ("quanta", &["engine", "overload"]),
     ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),

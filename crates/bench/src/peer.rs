@@ -16,6 +16,7 @@ mod upstream;
 pub(crate) use bare_tonic::service as bare_tonic_service;
 pub(crate) use gateway::{RULES as GATEWAY_RULES, Setting};
 pub(crate) use slow_api::Capacity;
+pub(crate) use upstream::Upstream;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -40,7 +40,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
     pub(crate) fn run<C>(
         contenders: impl IntoIterator<Item = (W, C)>,
         wanted: usize,
-        visit: impl Fn(&C) -> anyhow::Result<Visit<F>>,
+        mut visit: impl FnMut(&C) -> anyhow::Result<Visit<F>>,
     ) -> anyhow::Result<Self> {
         let contenders: Vec<(W, C)> = contenders.into_iter().collect();
         Rounds::collect(wanted, || {

@@ -17,11 +17,11 @@ use tidegate_doors::{Arriving, ProtectionLayer};
 use tidegate_engine::{Clock, Timestamp};
 use tidegate_overload::{
     Answer as Said, Category, Ending, Limiter, Mode, Pass, Protection, ProtectionSettings,
-    SteadyClock,
+    TokioClock,
 };
 use tower::{Layer, Service, ServiceExt};
 
-type Guard = Arc<Protection<SteadyClock>>;
+type Guard = Arc<Protection<TokioClock>>;
 type Hello = Full<Bytes>;
 
 /// Works on four requests at once, of which one is critical, and lets two wait.
@@ -32,7 +32,7 @@ fn guard(mode: Mode) -> Guard {
         worker_mode: mode,
         ..ProtectionSettings::new(4)
     };
-    let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+    let clock = TokioClock::starting_at(Timestamp::from_secs(1_800_000_000));
     Arc::new(Protection::new(settings, clock))
 }
 
@@ -45,12 +45,12 @@ fn arriving(request: &Parts) -> Option<Arriving> {
     }
 }
 
-fn protect(guard: &Guard) -> ProtectionLayer {
+fn protect(guard: &Guard) -> ProtectionLayer<TokioClock> {
     ProtectionLayer::new(Arc::clone(guard), arriving)
 }
 
 /// Requests that are inside and stay there.
-async fn fill(guard: &Guard, count: u64) -> Vec<Pass<SteadyClock>> {
+async fn fill(guard: &Guard, count: u64) -> Vec<Pass<TokioClock>> {
     let mut inside = Vec::new();
     for _ in 0..count {
         let arrival = tidegate_overload::Arrival::Counted {
@@ -270,7 +270,7 @@ async fn an_answer_of_ones_own_keeps_its_words_and_gets_the_fields() {
 #[tokio::test(start_paused = true)]
 async fn a_saturated_fleet_is_told() {
     let settings = ProtectionSettings { worker_mode: Mode::Off, ..ProtectionSettings::new(10) };
-    let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+    let clock = TokioClock::starting_at(Timestamp::from_secs(1_800_000_000));
     let guard = Arc::new(Protection::new(settings, clock));
     let now = guard.clock().now();
     let credits: Vec<_> =

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_algorithms::Nanos;
 
 use crate::category::Category;
-use crate::histogram::{Histogram, HistogramCell};
+use crate::histogram::{Histogram, HistogramCopies};
 use crate::mode::Limiter;
-use crate::shards::{SHARDS, shard};
+use crate::shards::{SHARDS, Shard};
 use crate::worker_shedder::Acting;
 
 const COUNTS: usize = 3 * 2 * 4 * 4;
@@ -71,7 +71,7 @@ pub struct DecisionCount {
 /// The counts of all decisions.
 #[derive(Debug)]
 pub(crate) struct Decisions {
-    shards: Box<[Counts]>,
+    copies: Box<[Counts; SHARDS]>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ struct Counts([AtomicU64; COUNTS]);
 impl Decisions {
     pub(crate) fn new() -> Self {
         let counts = |_| Counts(std::array::from_fn(|_| AtomicU64::new(0)));
-        Decisions { shards: (0..SHARDS).map(counts).collect() }
+        Decisions { copies: Box::new(std::array::from_fn(counts)) }
     }
 
     #[inline]
@@ -92,9 +92,8 @@ impl Decisions {
         category: Category,
         answer: Answer,
     ) {
-        if let Some(counts) = self.shards.get(shard()) {
-            counts.0[index(limiter, acting, category, answer)].fetch_add(1, Relaxed);
-        }
+        let shard = Shard::of_thread();
+        shard.add(&shard.of(&self.copies).0[index(limiter, acting, category, answer)], 1);
     }
 
     /// All that were ever made.
@@ -120,7 +119,7 @@ impl Decisions {
     }
 
     fn sum(&self, index: usize) -> u64 {
-        self.shards.iter().map(|counts| counts.0[index].load(Relaxed)).sum()
+        self.copies.iter().map(|counts| counts.0[index].load(Relaxed)).sum()
     }
 }
 
@@ -154,7 +153,7 @@ pub const LATENCY_BUCKETS: [Nanos; 12] = [
 pub type Latency = Histogram<12>;
 
 /// Counts latencies of one category.
-pub(crate) type LatencyCell = HistogramCell<12>;
+pub(crate) type LatencyCopies = HistogramCopies<12>;
 
 #[cfg(test)]
 mod tests {

@@ -90,16 +90,20 @@ impl<C: Clock> Gate<C> {
         level: Level,
         deadline: Option<Timestamp>,
     ) -> Entrance<C> {
-        match self.arrive(now, level, deadline) {
-            Arrived::Done(entrance) => entrance,
+        let outcome = match self.arrive(now, level, deadline) {
+            Arrived::Done(outcome) => outcome,
             Arrived::Waits(place) => place.wait(now).await,
+        };
+        match outcome {
+            Outcome::Enter(id) => Entrance::Entered(self.slot(id)),
+            Outcome::Refuse(cause) => Entrance::Refused(cause),
         }
     }
 
     /// Goes in, whatever the gate would say. The slot is none when there are more
     /// inside than can be counted. Also says whether an enforcing gate would have refused.
     pub fn enter_anyway(self: &Arc<Self>, now: Timestamp, level: Level) -> (Option<Slot<C>>, bool) {
-        let anyway = self.guarded.lock().state.arrive_anyway(now, level);
+        let anyway = self.arrive_anyway(now, level);
         (anyway.slot.map(|id| self.slot(id)), anyway.would_refuse)
     }
 
@@ -144,6 +148,13 @@ impl<C: Clock> Gate<C> {
         }
     }
 
+    /// The clock that tells when slots are given back.
+    pub(crate) const fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// What [`Gate::enter`] does at once. Whoever gets a slot has to [leave](Gate::leave).
+    #[inline]
     pub(crate) fn arrive(
         self: &Arc<Self>,
         now: Timestamp,
@@ -155,8 +166,8 @@ impl<C: Clock> Gate<C> {
         // First those who made way: the newcomer may have the number of one of them.
         guarded.deliver(now);
         match turn {
-            Turn::Enter(id) => Arrived::Done(Entrance::Entered(self.slot(id))),
-            Turn::Refuse(cause) => Arrived::Done(Entrance::Refused(cause)),
+            Turn::Enter(id) => Arrived::Done(Outcome::Enter(id)),
+            Turn::Refuse(cause) => Arrived::Done(Outcome::Refuse(cause)),
             Turn::Wait { ticket, until } => {
                 let outcome = guarded.expect(ticket);
                 let gate = Arc::clone(self);
@@ -165,11 +176,18 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    fn slot(self: &Arc<Self>, id: SlotId) -> Slot<C> {
-        Slot { gate: Arc::clone(self), id, end: None }
+    /// What [`Gate::enter_anyway`] does. Whoever gets a slot has to [leave](Gate::leave).
+    pub(crate) fn arrive_anyway(&self, now: Timestamp, level: Level) -> Anyway {
+        self.guarded.lock().state.arrive_anyway(now, level)
     }
 
-    fn leave(&self, now: Timestamp, id: SlotId, ending: Ending) {
+    fn slot(self: &Arc<Self>, id: SlotId) -> Slot<C> {
+        Slot { gate: Arc::clone(self), id, ending: Ending::Abandoned }
+    }
+
+    /// Gives a slot back.
+    #[inline]
+    pub(crate) fn leave(&self, now: Timestamp, id: SlotId, ending: Ending) {
         let mut guarded = self.guarded.lock();
         guarded.state.leave(now, id, ending);
         guarded.deliver(now);
@@ -214,29 +232,21 @@ impl Guarded {
 pub struct Slot<C: Clock> {
     gate: Arc<Gate<C>>,
     id: SlotId,
-    /// When and how the work ended, if it was said.
-    end: Option<(Timestamp, Ending)>,
+    /// How the work ended; nobody knows until it is said.
+    ending: Ending,
 }
 
 impl<C: Clock> Slot<C> {
     /// Gives the slot back and says how the work ended. Without it, the gate learns
     /// nothing of how long work takes.
-    pub fn finish(self, ending: Ending) {
-        let now = self.gate.clock.now();
-        self.finish_at(now, ending);
-    }
-
-    /// The same for those who know what time it is.
-    pub(crate) fn finish_at(mut self, now: Timestamp, ending: Ending) {
-        self.end = Some((now, ending));
+    pub fn finish(mut self, ending: Ending) {
+        self.ending = ending;
     }
 }
 
 impl<C: Clock> Drop for Slot<C> {
     fn drop(&mut self) {
-        let abandoned = || (self.gate.clock.now(), Ending::Abandoned);
-        let (now, ending) = self.end.unwrap_or_else(abandoned);
-        self.gate.leave(now, self.id, ending);
+        self.gate.leave(self.gate.clock.now(), self.id, self.ending);
     }
 }
 
@@ -248,7 +258,7 @@ impl<C: Clock> std::fmt::Debug for Slot<C> {
 
 /// What [`Gate::arrive`] came to.
 pub(crate) enum Arrived<C: Clock> {
-    Done(Entrance<C>),
+    Done(Outcome),
     Waits(Place<C>),
 }
 
@@ -261,10 +271,17 @@ pub(crate) struct Place<C: Clock> {
     outcome: Option<oneshot::Receiver<Outcome>>,
 }
 
+impl<C: Clock> std::fmt::Debug for Place<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
 impl<C: Clock> Place<C> {
-    pub(crate) async fn wait(mut self, now: Timestamp) -> Entrance<C> {
+    /// Waits for its turn. Whoever gets a slot has to [leave](Gate::leave).
+    pub(crate) async fn wait(mut self, now: Timestamp) -> Outcome {
         let Some(outcome) = &mut self.outcome else {
-            return Entrance::Refused(Cause::QueueTimeout);
+            return Outcome::Refuse(Cause::QueueTimeout);
         };
         let patience = self.until.since(now).into();
         let told = tokio::time::timeout(patience, outcome).await;
@@ -274,7 +291,7 @@ impl<C: Clock> Place<C> {
         }
     }
 
-    fn time_out(mut self) -> Entrance<C> {
+    fn time_out(mut self) -> Outcome {
         let now = self.gate.clock.now();
         let mut guarded = self.gate.guarded.lock();
         let timed_out = guarded.state.time_out(now, self.ticket);
@@ -284,18 +301,15 @@ impl<C: Clock> Place<C> {
         drop(guarded);
         let told = self.outcome.take().and_then(|mut outcome| outcome.try_recv().ok());
         match (timed_out, told) {
-            (Some(cause), _) => Entrance::Refused(cause),
+            (Some(cause), _) => Outcome::Refuse(cause),
             (None, Some(outcome)) => self.settle(outcome),
-            (None, None) => Entrance::Refused(Cause::QueueTimeout),
+            (None, None) => Outcome::Refuse(Cause::QueueTimeout),
         }
     }
 
-    fn settle(mut self, outcome: Outcome) -> Entrance<C> {
+    fn settle(mut self, outcome: Outcome) -> Outcome {
         self.outcome = None;
-        match outcome {
-            Outcome::Enter(id) => Entrance::Entered(self.gate.slot(id)),
-            Outcome::Refuse(cause) => Entrance::Refused(cause),
-        }
+        outcome
     }
 }
 

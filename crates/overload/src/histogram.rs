@@ -1,12 +1,15 @@
 //! How times are spread: counts in buckets, and their sum.
 //!
 //! One shape for everything that is measured in time. What the ends of the buckets are is said
-//! beside what is measured; the last has none. Under a lock a plain one will do, elsewhere a
-//! [`HistogramCell`] takes times in and gives a plain one to whoever reads.
+//! beside what is measured; the last has none. Under a lock a plain one will do, elsewhere
+//! [`HistogramCopies`] take times in, each thread in its own, and give a plain one to whoever
+//! reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_algorithms::Nanos;
+
+use crate::shards::{SHARDS, Shard};
 
 /// How many times fell into each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,33 +42,55 @@ impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
 
 /// A histogram that many threads write.
 #[derive(Debug)]
-pub(crate) struct HistogramCell<const BUCKETS: usize> {
+pub(crate) struct HistogramCopies<const BUCKETS: usize>(Box<[Copy<BUCKETS>; SHARDS]>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Copy<const BUCKETS: usize> {
     counts: [AtomicU64; BUCKETS],
     sum: AtomicU64,
 }
 
-impl<const BUCKETS: usize> HistogramCell<BUCKETS> {
+impl<const BUCKETS: usize> HistogramCopies<BUCKETS> {
+    #[inline]
     pub(crate) fn take_in(&self, ends: &[Nanos; BUCKETS], time: Nanos) {
-        if let Some(count) = self.counts.get(bucket(ends, time)) {
-            count.fetch_add(1, Relaxed);
+        let shard = Shard::of_thread();
+        let copy = shard.of(&self.0);
+        if let Some(count) = copy.counts.get(bucket(ends, time)) {
+            shard.add(count, 1);
         }
-        self.sum.fetch_add(time.get(), Relaxed);
+        shard.add(&copy.sum, time.get());
     }
 
     pub(crate) fn read(&self) -> Histogram<BUCKETS> {
-        let counts = std::array::from_fn(|bucket| self.counts[bucket].load(Relaxed));
-        Histogram { counts, sum: Nanos::new(self.sum.load(Relaxed)) }
+        let mut all = Histogram::default();
+        for copy in self.0.iter() {
+            for (sum, count) in all.counts.iter_mut().zip(&copy.counts) {
+                *sum += count.load(Relaxed);
+            }
+            all.sum = Nanos::new(all.sum.get().wrapping_add(copy.sum.load(Relaxed)));
+        }
+        all
     }
 }
 
-impl<const BUCKETS: usize> Default for HistogramCell<BUCKETS> {
+impl<const BUCKETS: usize> Default for HistogramCopies<BUCKETS> {
     fn default() -> Self {
-        HistogramCell { counts: std::array::from_fn(|_| AtomicU64::new(0)), sum: AtomicU64::new(0) }
+        let none = || AtomicU64::new(0);
+        HistogramCopies(Box::new(std::array::from_fn(|_| Copy {
+            counts: std::array::from_fn(|_| none()),
+            sum: none(),
+        })))
     }
 }
 
 /// The first bucket that ends at this time or later.
+#[inline]
 fn bucket<const BUCKETS: usize>(ends: &[Nanos; BUCKETS], time: Nanos) -> usize {
+    // Where most are.
+    if ends.first().is_some_and(|end| time <= *end) {
+        return 0;
+    }
     ends.partition_point(|end| *end < time).min(BUCKETS.saturating_sub(1))
 }
 
@@ -78,7 +103,7 @@ mod tests {
 
     #[test]
     fn times_fall_into_their_buckets_whoever_writes() {
-        let (mut plain, cell) = (Histogram::default(), HistogramCell::default());
+        let (mut plain, cell) = (Histogram::default(), HistogramCopies::default());
         let times =
             [Nanos::ZERO, Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_secs(9)];
         for time in times {

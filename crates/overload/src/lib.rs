@@ -20,7 +20,8 @@
 //! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
 //! | `histogram` | times in buckets: [`Histogram`] |
 //! | `protection` | all of them in order: [`Protection`] |
-//! | `run`, `steady_clock` | at the edge: who calls the loops on tokio, a clock that never steps |
+//! | `run` | at the edge: who calls the loops on tokio |
+//! | `steady_clock`, `tokio_clock` | clocks that nobody sets: one to run by, one for tests |
 //!
 //! A node is protected like this; `examples/protect.rs` shows it under ten times too much.
 //!
@@ -81,6 +82,7 @@ mod refusal;
 mod run;
 
 mod steady_clock;
+mod tokio_clock;
 
 pub use adaptive_limit::{AdaptiveLimit, AdaptiveSettings, Seen};
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
@@ -100,11 +102,13 @@ pub use mode::{Limiter, Mode, Percent};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
 pub use protection::{
-    Admission, Arrival, Gauges, Pass, Protection, ProtectionSettings, Screened, Screening,
+    Admission, Arrival, Entering, Gauges, Pass, Protection, ProtectionSettings, Screened,
+    Screening, Waiting,
 };
 pub use refusal::{Refusal, retry_after};
 pub use run::{run, run_beats};
 pub use steady_clock::SteadyClock;
 pub use threshold::Threshold;
+pub use tokio_clock::TokioClock;
 pub use utilization::{SignalSettings, Signals};
 pub use worker_shedder::{Acting, WorkerSettings, WorkerShedder, WorkerView};

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::category::{Category, LEVELS, Level};
-use crate::shards::{SHARDS, shard};
+use crate::shards::{SHARDS, Shard};
 
 /// What is left of the memory after one tick.
 const DECAY: f64 = 0.8;
@@ -21,25 +21,37 @@ const FORGOTTEN: f64 = 1e-6;
 /// Counts of offered requests, one for each level.
 #[derive(Debug)]
 pub struct Offered {
-    shards: Box<[Counts]>,
+    copies: Box<[Counts; SHARDS]>,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Counts([AtomicU32; LEVELS]);
+struct Counts([Count; LEVELS]);
+
+/// Two words, because a thread that counts must be the only one that writes to its own.
+#[derive(Debug)]
+struct Count {
+    /// How many ever came.
+    came: AtomicU32,
+    /// How many of them were folded.
+    folded: AtomicU32,
+}
 
 impl Offered {
     /// Nothing has come yet.
     pub fn new() -> Self {
-        let counts = |_| Counts(std::array::from_fn(|_| AtomicU32::new(0)));
-        Offered { shards: (0..SHARDS).map(counts).collect() }
+        let none = |_| Count { came: AtomicU32::new(0), folded: AtomicU32::new(0) };
+        let counts = |_| Counts(std::array::from_fn(none));
+        Offered { copies: Box::new(std::array::from_fn(counts)) }
     }
 
-    /// Counts a request. The number tells it apart from the others of its level.
+    /// Counts a request. The number tells it apart from the others of its level since they were
+    /// last folded.
     #[inline]
     pub fn count(&self, level: Level) -> u64 {
-        let Some(counts) = self.shards.get(shard()) else { return 0 };
-        let before = counts.0[level.index()].fetch_add(1, Ordering::Relaxed);
+        let shard = Shard::of_thread();
+        let Count { came, folded } = &shard.of(&self.copies).0[level.index()];
+        let before = shard.add_one(came).wrapping_sub(folded.load(Ordering::Relaxed));
         // Which copy it was is left out: a replay may run on another thread.
         u64::from(before) << 16 | u64::from(level.number())
     }
@@ -48,7 +60,7 @@ impl Offered {
     pub fn fold(&self, memory: &mut Memory) -> u64 {
         let mut arrivals = 0u64;
         for (level, weight) in memory.0.iter_mut().enumerate() {
-            let here: u64 = self.shards.iter().map(|counts| take(&counts.0[level])).sum();
+            let here: u64 = self.copies.iter().map(|counts| counts.0[level].fold()).sum();
             arrivals = arrivals.saturating_add(here);
             let faded = *weight * DECAY;
             *weight = here as f64 + if faded < FORGOTTEN { 0.0 } else { faded };
@@ -63,12 +75,19 @@ impl Default for Offered {
     }
 }
 
-/// Reading first keeps the line shared where nothing has come.
-fn take(count: &AtomicU32) -> u64 {
-    if count.load(Ordering::Relaxed) == 0 {
-        return 0;
+impl Count {
+    /// How many came since the last time.
+    fn fold(&self) -> u64 {
+        let (came, folded) =
+            (self.came.load(Ordering::Relaxed), self.folded.load(Ordering::Relaxed));
+        // Where nothing has come nothing is written, so the line stays shared.
+        if came == folded {
+            return 0;
+        }
+        // Whoever folds at the same time has these.
+        let mine = self.folded.compare_exchange(folded, came, Ordering::Relaxed, Ordering::Relaxed);
+        mine.map_or(0, |_| u64::from(came.wrapping_sub(folded)))
     }
-    u64::from(count.swap(0, Ordering::Relaxed))
 }
 
 /// What was offered lately, at each level.

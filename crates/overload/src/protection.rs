@@ -14,6 +14,7 @@
 //! A limiter that fails lets the request through and is counted. Nothing here waits
 //! but the gate.
 
+mod entering;
 mod pass;
 mod switches;
 mod view;
@@ -27,9 +28,9 @@ use tidegate_algorithms::{Clock, Timestamp};
 
 use crate::category::{Caller, Category, Level};
 use crate::cause::Cause;
-use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCell};
-use crate::fleet::{Credit, FleetSettings, FleetShedder};
-use crate::gate::{Arrived, Entrance, Gate, GateSettings, Slot};
+use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCopies};
+use crate::fleet::{FleetSettings, FleetShedder};
+use crate::gate::{Gate, GateSettings};
 use crate::mix::mix;
 use crate::mode::{KillSwitch, Limiter, Mode, ModeCell};
 use crate::probe::SchedulerProbe;
@@ -37,6 +38,7 @@ use crate::refusal::{Refusal, retry_after};
 use crate::utilization::Signals;
 use crate::worker_shedder::{Acting, WorkerSettings, WorkerShedder};
 
+pub use entering::{Entering, Waiting};
 pub use pass::Pass;
 pub use view::Gauges;
 
@@ -125,17 +127,24 @@ pub enum Admission<C: Clock> {
 pub struct Protection<C> {
     clock: C,
     seed: u64,
-    worker: Arc<WorkerShedder>,
-    fleet: Arc<FleetShedder>,
-    gate: Arc<Gate<C>>,
+    node: Arc<Node<C>>,
     modes: [ModeCell; 3],
     kills: [KillSwitch; 3],
     kill_all: KillSwitch,
     probe: SchedulerProbe,
     decisions: Decisions,
-    latencies: Arc<[LatencyCell; 4]>,
     refusals: AtomicU64,
     demand: Mutex<view::Demand>,
+}
+
+/// What passes come back to.
+#[derive(Debug)]
+struct Node<C> {
+    worker: Arc<WorkerShedder>,
+    fleet: Arc<FleetShedder>,
+    gate: Arc<Gate<C>>,
+    /// By the rank of the category.
+    latencies: [LatencyCopies; 4],
 }
 
 impl<C: Clock + Clone> Protection<C> {
@@ -144,18 +153,21 @@ impl<C: Clock + Clone> Protection<C> {
     pub fn new(settings: ProtectionSettings, clock: C) -> Self {
         let gate = Arc::new(Gate::new(settings.gate, clock.clone()));
         let modes = [settings.worker_mode, settings.fleet_mode, settings.gate_mode];
-        Protection {
-            clock,
-            seed: settings.seed,
+        let node = Node {
             worker: Arc::new(WorkerShedder::new(settings.worker)),
             fleet: Arc::new(FleetShedder::new(settings.fleet, gate.view().limit)),
             gate,
+            latencies: Default::default(),
+        };
+        Protection {
+            clock,
+            seed: settings.seed,
+            node: Arc::new(node),
             modes: modes.map(ModeCell::new),
             kills: Default::default(),
             kill_all: KillSwitch::default(),
             probe: SchedulerProbe::new(),
             decisions: Decisions::new(),
-            latencies: Arc::default(),
             refusals: AtomicU64::new(0),
             demand: Mutex::default(),
         }
@@ -177,41 +189,13 @@ impl<C: Clock> Protection<C> {
         })
     }
 
-    /// What holds something: the fleet's grant and the gate. May wait at the gate, for no
-    /// longer than its settings say; dropping the future gives everything up.
-    pub async fn enter(&self, screened: Screened) -> Admission<C> {
-        let Some(request) = screened.0 else { return Admission::Admitted(Pass::free()) };
-        let category = request.level.category();
-        let Some(now) = contain(|| self.clock.now()) else {
-            let acting = Acting::Enforcing;
-            self.decisions.count(Limiter::Gate, acting, category, Answer::ErrorOpen);
-            return Admission::Admitted(Pass::free());
-        };
-        if self.kill_all.is_killed(now) {
-            return Admission::Admitted(Pass::free());
-        }
-        let mut pass = Pass::new(now, request.deadline, category, &self.latencies);
-        if self.watched() {
-            pass.count_as_present(&self.worker, request.level);
-        }
-        match self.fleet_credit(now, &request) {
-            Ok(credit) => pass.credit = credit,
-            Err(cause) => return Admission::Refused(self.refusal(cause, category)),
-        }
-        match self.gate_slot(now, &request).await {
-            Ok(slot) => pass.slot = slot,
-            Err(cause) => return Admission::Refused(self.refusal(cause, category)),
-        }
-        Admission::Admitted(pass)
-    }
-
     /// One step of all loops. Constant work; call it every
     /// [period](crate::ControlLaw::period) of the worker shedder's law.
     pub fn tick(&self) {
         let ticked = contain(|| {
             let now = self.clock.now();
-            let window = self.gate.tick(now);
-            let gate = self.gate.view();
+            let window = self.node.gate.tick(now);
+            let gate = self.node.gate.view();
             let signals = Signals {
                 in_flight: window.in_flight,
                 queued: window.queued,
@@ -221,31 +205,31 @@ impl<C: Clock> Protection<C> {
                 scheduler_delay: self.probe.median(),
             };
             let acting = if self.watched() { Acting::Watching } else { Acting::Enforcing };
-            self.worker.tick(now, &signals, acting);
+            self.node.worker.tick(now, &signals, acting);
             if !self.is_active(Limiter::Worker, now) {
-                self.worker.reset();
+                self.node.worker.reset();
             }
-            self.fleet.set_capacity(gate.limit);
+            self.node.fleet.set_capacity(gate.limit);
             self.demand.lock().tick(now, &window, self.decisions.rejected());
         });
         if ticked.is_none() {
-            self.worker.reset();
+            self.node.worker.reset();
         }
     }
 
     /// The gate.
-    pub const fn gate(&self) -> &Arc<Gate<C>> {
-        &self.gate
+    pub fn gate(&self) -> &Arc<Gate<C>> {
+        &self.node.gate
     }
 
     /// The worker shedder.
-    pub const fn worker(&self) -> &Arc<WorkerShedder> {
-        &self.worker
+    pub fn worker(&self) -> &Arc<WorkerShedder> {
+        &self.node.worker
     }
 
     /// The fleet shedder: reports for a board, and takes its grants.
-    pub const fn fleet(&self) -> &Arc<FleetShedder> {
-        &self.fleet
+    pub fn fleet(&self) -> &Arc<FleetShedder> {
+        &self.node.fleet
     }
 
     /// Takes readings of the runtime's delay.
@@ -281,56 +265,18 @@ impl<C: Clock> Protection<C> {
         }
         let level = Level::of(category, caller, now);
         // Counted also when the shedder is off: it may be switched on.
-        let sequence = self.worker.offer(level);
+        let sequence = self.node.worker.offer(level);
         let acting = self.acting(Limiter::Worker, now, caller);
-        let refuses = acting.is_some() && !self.worker.judge(level, sequence);
+        let refuses = acting.is_some() && !self.node.worker.judge(level, sequence);
         if self.decide(Limiter::Worker, acting, category, Some(refuses)) {
             return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
         }
-        let hopeless = self.gate.is_hopeless(now, deadline);
+        let hopeless = self.node.gate.is_hopeless(now, deadline);
         if hopeless && self.acting(Limiter::Gate, now, caller) == Some(Acting::Enforcing) {
             self.decisions.count(Limiter::Gate, Acting::Enforcing, category, Answer::Reject);
             return Screening::Refuse(self.refusal(Cause::Deadline, category));
         }
         Screening::GoOn(Screened(Some(Request { level, caller, deadline })))
-    }
-
-    fn fleet_credit(&self, now: Timestamp, request: &Request) -> Result<Option<Credit>, Cause> {
-        let Some(acting) = self.acting(Limiter::Fleet, now, request.caller) else {
-            return Ok(None);
-        };
-        let category = request.level.category();
-        let credit = contain(|| self.fleet.try_enter(now, category));
-        let refuses = credit.as_ref().map(Option::is_none);
-        if self.decide(Limiter::Fleet, Some(acting), category, refuses) {
-            return Err(Cause::ShedFleet);
-        }
-        Ok(credit.flatten())
-    }
-
-    async fn gate_slot(&self, now: Timestamp, request: &Request) -> Result<Option<Slot<C>>, Cause> {
-        let acting = self.acting(Limiter::Gate, now, request.caller);
-        let (level, category) = (request.level, request.level.category());
-        if acting != Some(Acting::Enforcing) {
-            // Counted also when the gate is off: it is the worker shedder's signal.
-            let entered = contain(|| self.gate.enter_anyway(now, level));
-            let hopeless = self.gate.is_hopeless(now, request.deadline);
-            let refuses = entered.as_ref().map(|(_, would_refuse)| *would_refuse || hopeless);
-            self.decide(Limiter::Gate, acting, category, refuses);
-            return Ok(entered.and_then(|(slot, _)| slot));
-        }
-        let entrance = match contain(|| self.gate.arrive(now, level, request.deadline)) {
-            None => None,
-            Some(Arrived::Done(entrance)) => Some(entrance),
-            Some(Arrived::Waits(place)) => contain_future(place.wait(now)).await,
-        };
-        let refuses = entrance.as_ref().map(|entrance| matches!(entrance, Entrance::Refused(_)));
-        self.decide(Limiter::Gate, acting, category, refuses);
-        match entrance {
-            None => Ok(None),
-            Some(Entrance::Entered(slot)) => Ok(Some(slot)),
-            Some(Entrance::Refused(cause)) => Err(cause),
-        }
     }
 
     /// Counts what a limiter said and says whether the request is refused. `None` is a
@@ -356,12 +302,12 @@ impl<C: Clock> Protection<C> {
 
     #[cold]
     fn refusal(&self, cause: Cause, category: Category) -> Refusal {
-        let admitted = self.worker.admitted();
+        let admitted = self.node.worker.admitted();
         Refusal {
             cause,
             category,
             retry_after: retry_after(cause, category, admitted, self.draw()),
-            fleet_saturated: self.fleet.is_saturated(),
+            fleet_saturated: self.node.fleet.is_saturated(),
         }
     }
 }
@@ -371,15 +317,6 @@ impl<C: Clock> Protection<C> {
 #[inline]
 fn contain<T>(limiter: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(limiter)).ok()
-}
-
-async fn contain_future<T>(limiter: impl Future<Output = T>) -> Option<T> {
-    let mut limiter = std::pin::pin!(limiter);
-    std::future::poll_fn(|context| match contain(|| limiter.as_mut().poll(context)) {
-        None => std::task::Poll::Ready(None),
-        Some(polled) => polled.map(Some),
-    })
-    .await
 }
 
 #[cfg(test)]

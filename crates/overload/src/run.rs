@@ -77,10 +77,10 @@ mod tests {
     use crate::category::Category;
     use crate::fleet::{BoardError, FleetSettings, Grant, Report, SharedBoard};
     use crate::protection::ProtectionSettings;
-    use crate::steady_clock::SteadyClock;
+    use crate::tokio_clock::TokioClock;
 
-    fn protection(limit: u64) -> Arc<Protection<SteadyClock>> {
-        let clock = SteadyClock::starting_at(Timestamp::from_secs(1_000));
+    fn protection(limit: u64) -> Arc<Protection<TokioClock>> {
+        let clock = TokioClock::starting_at(Timestamp::from_secs(1_000));
         Arc::new(Protection::new(ProtectionSettings::new(limit), clock))
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nodes_share_a_board_and_the_idle_one_leaves_its_part_to_the_busy_one() {
-        let clock = SteadyClock::starting_at(Timestamp::from_secs(1_000));
+        let clock = TokioClock::starting_at(Timestamp::from_secs(1_000));
         let board = Arc::new(SharedBoard::new(FleetSettings::default(), clock));
         let (busy, idle) = (protection(100), protection(100));
         for (node, protection) in (0..).zip([&busy, &idle]) {

@@ -1,30 +1,96 @@
-//! A clock that never steps: it starts at an instant and counts from there.
+//! A clock that nobody sets: it starts at an instant and counts from there.
 //!
-//! Leases and waits are spans, and a span must not change when somebody sets the
-//! system's clock. It counts by tokio's clock, so timers and spans agree, also
-//! when a test pauses it.
+//! Leases and waits are spans, and a span must not change when somebody sets the system's clock.
+//! Every request is told the time three times, so the processor's counter is read, and compared
+//! with the system's steady clock a few times a second: [`CounterTime`] says how. It keeps pace
+//! with tokio's timers within the drift of a tenth of a second, some microseconds, and may step
+//! back by as much. Nothing here minds: readings of several threads come out of order anyway.
+//!
+//! Tests that pause tokio's time want a [`TokioClock`](crate::TokioClock).
 
-use tidegate_algorithms::{Clock, Nanos, Timestamp};
-use tokio::time::Instant;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use tidegate_algorithms::{Clock, Comparison, CounterTime, Timestamp};
+
+/// One for the process: clocks differ in where they start only, and stay small enough to copy.
+static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
 /// Counts from a given instant, steadily.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     start: Timestamp,
-    began: Instant,
+    /// When it was made, by the counter.
+    began: Timestamp,
 }
 
 impl SteadyClock {
     /// A clock that shows `start` now. The hour of cohorts comes from it, so nodes should
     /// start from the time of day.
     pub fn starting_at(start: Timestamp) -> Self {
-        SteadyClock { start, began: Instant::now() }
+        SteadyClock { start, began: COUNTER.now() }
     }
 }
 
 impl Clock for SteadyClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        self.start.after(Nanos::from(self.began.elapsed()))
+        self.start.after(COUNTER.now().since(self.began))
+    }
+}
+
+/// The processor's counter, beside the system's steady clock.
+#[derive(Debug)]
+struct Counter {
+    counter: quanta::Clock,
+    /// The system's steady clock has no zero.
+    zero: Instant,
+    time: CounterTime,
+}
+
+impl Counter {
+    #[expect(clippy::disallowed_methods, reason = "what the counter is compared with")]
+    fn new() -> Self {
+        let counter = quanta::Clock::new();
+        let scale = counter.delta_as_nanos(0, 1 << 32);
+        let zero = Instant::now();
+        let time = CounterTime::new(scale, compare(&counter, zero));
+        Counter { counter, zero, time }
+    }
+
+    #[inline]
+    fn now(&self) -> Timestamp {
+        self.time.at(self.counter.raw(), || compare(&self.counter, self.zero))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what the counter is compared with")]
+fn compare(counter: &quanta::Clock, zero: Instant) -> Comparison {
+    let passed = || u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Comparison::of(|| counter.raw(), passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_what_it_was_told_and_goes_on_from_there() {
+        let start = Timestamp::from_secs(1_000);
+        let clock = SteadyClock::starting_at(start);
+        let first = clock.now();
+        assert!(first >= start && first < Timestamp::from_secs(2_000));
+        assert!((0..u32::MAX).any(|_| clock.now() != first), "however coarse, it moves");
+    }
+
+    #[test]
+    fn clocks_that_start_apart_stay_apart() {
+        let early = SteadyClock::starting_at(Timestamp::from_secs(1_000));
+        let late = SteadyClock { start: Timestamp::from_secs(5_000), ..early };
+        for _ in 0..1_000 {
+            let (before, after) = (early.now(), late.now());
+            let apart = after.since(before);
+            assert!(apart.get() > 3_999_000_000_000, "{apart:?}");
+        }
     }
 }

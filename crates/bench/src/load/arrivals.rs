@@ -36,11 +36,6 @@ impl Arrivals {
         Some(due)
     }
 
-    /// When somebody arrives next, if anybody does.
-    pub(super) fn next(&self) -> Option<Duration> {
-        (!self.is_over()).then_some(self.next)
-    }
-
     /// Whether nothing arrives any more.
     pub(super) fn is_over(&self) -> bool {
         self.next >= self.end

@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::arrivals::Arrivals;
 use super::link::Link;
@@ -36,17 +35,6 @@ impl Enough {
             Enough::Replies(wanted) => replies >= wanted,
         }
     }
-}
-
-/// How callers that arrive look for answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
-    /// Without pause: the system wakes a sleeper some microseconds late. For a
-    /// generator that has its processor to itself.
-    Always,
-    /// Only when there is something, or somebody arrives: others on the same
-    /// processor would otherwise get their turn milliseconds late.
-    Dozing,
 }
 
 /// Waits that were counted apart, by when the caller arrived: a machine that
@@ -121,13 +109,17 @@ impl<P: Protocol> Generator<P> {
     /// last answers; returns how long callers waited, in nanoseconds, for each
     /// [`STRETCH`] in which they arrived.
     ///
+    /// It looks for answers without pause, because the system wakes a sleeper some
+    /// microseconds late. What else has to be done on this processor is done `meanwhile`, each time
+    /// that it looks: anybody else there would get their turn milliseconds late.
+    ///
     /// # Errors
-    /// When a call fails or is refused.
+    /// When a call fails or is refused, or when `meanwhile` fails.
     pub(crate) fn arrive(
         &mut self,
         per_second: f64,
         time: Duration,
-        watch: Watch,
+        mut meanwhile: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<Histogram<u64>>> {
         let stretches = time.as_nanos().div_ceil(STRETCH.as_nanos()).max(1);
         let mut waits =
@@ -146,10 +138,7 @@ impl<P: Protocol> Generator<P> {
             for link in &mut self.links {
                 link.send()?;
             }
-            if watch == Watch::Dozing {
-                let somebody_can_go = self.next_with_room(turn).is_some();
-                self.doze(arrivals.next().filter(|_| somebody_can_go))?;
-            }
+            meanwhile()?;
             self.listen(Some(Duration::ZERO))?;
             let now = self.clock.elapsed();
             for reply in &self.replies {
@@ -163,18 +152,6 @@ impl<P: Protocol> Generator<P> {
             self.check(now)?;
         }
         Ok(waits)
-    }
-
-    /// Sleeps until there is news, or until the next caller arrives.
-    fn doze(&self, next: Option<Duration>) -> anyhow::Result<()> {
-        let now = self.clock.elapsed();
-        let wait = next.map_or(SILENCE_MAX, |next| next.saturating_sub(now));
-        let wait = Timespec::try_from(wait)?;
-        let mut news = [PollFd::new(self.poll.registry(), PollFlags::IN)];
-        match poll(&mut news, Some(&wait)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn in_flight(&self) -> usize {
@@ -252,15 +229,34 @@ mod tests {
     #[test]
     fn callers_that_arrive_are_all_answered() {
         let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
-        for watch in [Watch::Always, Watch::Dozing] {
-            let time = Duration::from_millis(150);
-            let waits = generator.arrive(10_000.0, time, watch).unwrap();
-            let [all, half] = &waits[..] else { panic!("{} stretches", waits.len()) };
-            assert!((800..1_200).contains(&all.len()), "{}", all.len());
-            assert!((350..650).contains(&half.len()), "{}", half.len());
-            assert!(all.min() > 0);
-            assert_eq!(generator.in_flight(), 0);
-        }
+        let waits = generator.arrive(10_000.0, Duration::from_millis(150), || Ok(())).unwrap();
+        let [all, half] = &waits[..] else { panic!("{} stretches", waits.len()) };
+        assert!((800..1_200).contains(&all.len()), "{}", all.len());
+        assert!((350..650).contains(&half.len()), "{}", half.len());
+        assert!(all.min() > 0);
+        assert_eq!(generator.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_generator_can_be_the_server_that_answers_it() {
+        let mut upstream = peer::Upstream::listen().unwrap();
+        let questions = Questions::each(Wire::Page, 1).unwrap();
+        let address = upstream.address().unwrap();
+        let mut generator =
+            Generator::connect(address, 4, questions, |_| Ok(Http1::plain())).unwrap();
+        let time = Duration::from_millis(100);
+        let waits = generator.arrive(1_000.0, time, || upstream.answer()).unwrap();
+        let [all] = &waits[..] else { panic!("{} stretches", waits.len()) };
+        assert!((50..150).contains(&all.len()), "{}", all.len());
+        assert_eq!(generator.in_flight(), 0);
+    }
+
+    #[test]
+    fn what_fails_meanwhile_ends_the_arrivals() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let time = Duration::from_secs(3_600);
+        let error = generator.arrive(1.0, time, || bail!("no more")).unwrap_err();
+        assert_eq!(error.to_string(), "no more");
     }
 
     #[test]

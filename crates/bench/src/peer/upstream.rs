@@ -3,9 +3,14 @@
 //! On the bare event queue and one thread, because what it takes is not available to the
 //! generator, which shares its processor: an answer costs one read, one write and a search for
 //! where heads end. It reads no more of a request than that.
+//!
+//! It serves in a process of its own, or whenever its owner has a moment: a generator that
+//! measures waits is the upstream as well, so that neither waits for the other's turn on the
+//! processor.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Context;
 use mio::net::{TcpListener, TcpStream};
@@ -21,6 +26,16 @@ const INPUT_BYTES: usize = 16 * 1024;
 const CONNECTIONS_MAX: usize = 4096;
 const LISTENER: Token = Token(CONNECTIONS_MAX);
 
+/// The server: whoever owns it says when it answers.
+pub(crate) struct Upstream {
+    poll: Poll,
+    events: Events,
+    listener: TcpListener,
+    links: Vec<Option<Link>>,
+    input: Box<[u8]>,
+    answer: Vec<u8>,
+}
+
 /// One connection. What is left of a head that has not ended is kept in front.
 struct Link {
     socket: TcpStream,
@@ -28,30 +43,65 @@ struct Link {
 }
 
 pub(super) fn serve(announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {
-    let mut poll = Poll::new()?;
-    let mut listener = TcpListener::bind(ANYWHERE)?;
-    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    announce("http", listener.local_addr()?);
-    let answer = answer();
-    let mut input = vec![0; INPUT_BYTES].into_boxed_slice();
-    let mut links: Vec<Option<Link>> = Vec::new();
-    let mut events = Events::with_capacity(1024);
+    let mut upstream = Upstream::listen()?;
+    announce("http", upstream.address()?);
     loop {
-        match poll.poll(&mut events, None) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+        upstream.wait(None)?;
+    }
+}
+
+impl Upstream {
+    /// # Errors
+    /// When the system gives no port.
+    pub(crate) fn listen() -> anyhow::Result<Self> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(ANYWHERE)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Upstream {
+            poll,
+            events: Events::with_capacity(1024),
+            listener,
+            links: Vec::new(),
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            answer: answer(),
+        })
+    }
+
+    /// Where it is.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Answers what has come, without waiting for more.
+    ///
+    /// # Errors
+    /// When nothing can be accepted any more.
+    pub(crate) fn answer(&mut self) -> anyhow::Result<()> {
+        self.wait(Some(Duration::ZERO))
+    }
+
+    /// Waits until something comes, or for so long, and answers it.
+    fn wait(&mut self, timeout: Option<Duration>) -> anyhow::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             polled => polled.context("cannot wait for requests")?,
         }
-        for event in &events {
+        for event in &self.events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, &mut links)?;
+                accept(&self.listener, &self.poll, &mut self.links)?;
                 continue;
             }
-            let Some(place) = links.get_mut(event.token().0) else { continue };
+            let Some(place) = self.links.get_mut(event.token().0) else { continue };
+            let answered = place.as_mut().map(|link| link.answer(&mut self.input, &self.answer));
             // Who breaks the connection has left.
-            if place.as_mut().is_none_or(|link| link.answer(&mut input, &answer).is_err()) {
+            if !matches!(answered, Some(Ok(()))) {
                 *place = None;
             }
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod check;
 mod proxies;
+mod waits;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::questions::{Questions, Wire};
 use crate::rounds::{Rounds, Visit};
 use crate::scale::Scale;
 use crate::server::{Door, Server};
+use crate::spread::Spread;
 use crate::table::Table;
 
 use super::column::{Column, micros, thousands, whole_micros};
@@ -45,8 +47,9 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     let mut table = Table::new("10. The gateway (`gateway`)", &columns);
     let pins = Pins::new()?;
     let proxies = Proxies::start(tools, &pins)?;
-    side_by_side(&mut table, &proxies, &pins, scale)?;
+    let most = side_by_side(&mut table, &proxies, &pins, scale)?;
     drop(proxies);
+    waiting(&mut table, &pins, scale, most / 2.0)?;
     refusing(&mut table, &pins, scale)?;
     checking(&mut table)?;
     if !pins.are_apart() {
@@ -55,13 +58,14 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The rows that compare proxies: all of them run, one at a time is asked.
+/// The rows that compare proxies: all of them run, one at a time is asked. Returns how many
+/// requests a second ours does without limiters.
 fn side_by_side(
     table: &mut Table,
     proxies: &Proxies,
     pins: &Pins,
     scale: Scale,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<f64> {
     let servers = proxies.servers();
     eprintln!("gateway: {} proxies take turns", servers.len());
     let helpers = [proxies.upstream()];
@@ -79,30 +83,45 @@ fn side_by_side(
     let what = "requests/s with all limiters";
     rate.row(table, what, &calls, [Who::Tidegate, Who::Unlimited], LIMITERS_COST);
 
-    let half = calls.median(Who::Unlimited, rate.of) / 2.0;
+    table.note(format!(
+        "{CONNECTIONS} connections, one request at a time on each, answers of 1 KiB. Requests: {}.",
+        calls.quality()
+    ));
+    for missing in proxies.missing() {
+        table.note(format!("Not measured: {missing:#}."));
+    }
+    Ok(calls.median(Who::Unlimited, rate.of))
+}
+
+/// The row about how much longer callers wait for the limiters.
+fn waiting(table: &mut Table, pins: &Pins, scale: Scale, half: f64) -> anyhow::Result<()> {
     eprintln!("gateway: callers arrive {half:.0} times a second");
-    let ours = servers.iter().filter(|(who, _)| [Who::Tidegate, Who::Unlimited].contains(who));
-    let waits = Rounds::run(ours.copied(), scale.visits, |server| {
-        pins.on_generator(|| arrive(server, &helpers, half, scale.visit))
-    })?;
+    let waits = waits::measure(pins, scale, half)?;
     let p99 = |waits: &Waits| waits.p99_micros;
+    let shown =
+        |more: Spread| format!("{:+.0} µs ({:+.0}–{:+.0})", more.median, more.low, more.high);
     let more = waits.difference(Who::Tidegate, Who::Unlimited, p99);
     table.row([
         "p99 at half load with all limiters".to_owned(),
         whole_micros(waits.median(Who::Tidegate, p99)),
         Who::Unlimited.to_string(),
         whole_micros(waits.median(Who::Unlimited, p99)),
-        format!("{:+.0} µs ({:+.0}–{:+.0})", more.median, more.low, more.high),
+        shown(more),
         LIMITERS_WAIT.judge(more.median),
     ]);
+    let noise = waits.difference(Who::UnlimitedToo, Who::Unlimited, p99);
+    let busy = |who| waits.median(who, |waits| waits.busy_percent);
+    let answered = |who| waits.median(who, |waits| waits.per_second);
     table.note(format!(
-        "{CONNECTIONS} connections, one request at a time on each, answers of 1 KiB. Arrivals: {half:.0} a second, \
-         waits counted from when a caller arrived."
+        "Arrivals: {half:.0} a second, of which {:.0} and {:.0} were answered; waits counted from when a caller arrived. \
+         The gateways were busy for {:.0} % and {:.0} % of the time. Two without limiters differ by {}. Waits: {}.",
+        answered(Who::Tidegate),
+        answered(Who::Unlimited),
+        busy(Who::Tidegate),
+        busy(Who::Unlimited),
+        shown(noise),
+        waits.quality()
     ));
-    table.note(format!("Requests: {}. Waits: {}.", calls.quality(), waits.quality()));
-    for missing in proxies.missing() {
-        table.note(format!("Not measured: {missing:#}."));
-    }
     Ok(())
 }
 
@@ -150,15 +169,6 @@ fn checking(table: &mut Table) -> anyhow::Result<()> {
 
 fn saturate(server: &Server, helpers: &[u32], time: Duration) -> anyhow::Result<Visit<Saturated>> {
     visiting::saturate(&mut generator(server)?, watched(server, helpers), time)
-}
-
-fn arrive(
-    server: &Server,
-    helpers: &[u32],
-    per_second: f64,
-    time: Duration,
-) -> anyhow::Result<Visit<Waits>> {
-    visiting::arrive(&mut generator(server)?, watched(server, helpers), per_second, time)
 }
 
 fn watched<'a>(server: &Server, helpers: &'a [u32]) -> Watched<'a> {

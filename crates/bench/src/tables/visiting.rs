@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::load::{Enough, Generator, Protocol, Watch};
+use crate::load::{Enough, Generator, Protocol};
 use crate::processor::spent;
 use crate::rounds::Visit;
 use crate::spread::Spread;
@@ -22,6 +22,10 @@ pub(super) struct Saturated {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     pub(super) p99_micros: f64,
+    /// How many were answered.
+    pub(super) per_second: f64,
+    /// The share of the time in which the server was on a processor, in percent.
+    pub(super) busy_percent: f64,
 }
 
 /// The processes that are watched: the server, and what is needed beside it.
@@ -51,22 +55,28 @@ pub(super) fn saturate(
     Ok(Visit { figures: saturated, others: spent.others() })
 }
 
-/// Lets callers arrive for a time.
+/// Lets callers arrive for a time. What is needed beside the server on the generator's processor
+/// runs `meanwhile`.
 ///
 /// # Errors
-/// When a call fails or is refused.
+/// When a call fails or is refused, or when `meanwhile` fails.
 pub(super) fn arrive(
     generator: &mut Generator<impl Protocol>,
-    watched: Watched<'_>,
+    server: u32,
     per_second: f64,
     time: Duration,
+    mut meanwhile: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<Visit<Waits>> {
-    // What is needed beside the server runs where the generator does.
-    let watch = if watched.helpers.is_empty() { Watch::Always } else { Watch::Dozing };
-    generator.arrive(per_second, WARM_UP, watch)?;
-    let arrive = || generator.arrive(per_second, time, watch);
-    let (stretches, spent) = spent(watched.server, watched.helpers, arrive)?;
+    generator.arrive(per_second, WARM_UP, &mut meanwhile)?;
+    let arrive = || generator.arrive(per_second, time, &mut meanwhile);
+    let (stretches, spent) = spent(server, &[], arrive)?;
     let p99 = stretches.iter().map(|waits| waits.value_at_quantile(0.99) as f64 / 1e3);
-    let p99_micros = Spread::of(p99.collect()).median;
-    Ok(Visit { figures: Waits { p99_micros }, others: spent.others() })
+    let replies: u64 = stretches.iter().map(|waits| waits.len()).sum();
+    let seconds = spent.time.as_secs_f64();
+    let waits = Waits {
+        p99_micros: Spread::of(p99.collect()).median,
+        per_second: replies as f64 / seconds,
+        busy_percent: 100.0 * spent.usage.server.as_secs_f64() / seconds,
+    };
+    Ok(Visit { figures: waits, others: spent.others() })
 }

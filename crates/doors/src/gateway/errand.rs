@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
+use tidegate_overload::{Admission, Category, Entering, Pass, Screened, SteadyClock};
 use tokio::time::Instant;
 
 use super::answers::{self, Answer, Cause, Fault};
@@ -262,9 +262,15 @@ where
         else {
             return Ok((None, None));
         };
-        let wait = Wait::begin(self, passport);
-        let admission = protection.enter(screened).await;
-        wait.end(passport);
+        let admission = match protection.try_enter(screened) {
+            Entering::Done(admission) => admission,
+            Entering::Waits(waiting) => {
+                let wait = Wait::begin(self, passport);
+                let admission = waiting.wait().await;
+                wait.end(passport);
+                admission
+            }
+        };
         match admission {
             Admission::Admitted(pass) => Ok((Some(pass), Some(category))),
             Admission::Refused(refusal) => Err(refusal),

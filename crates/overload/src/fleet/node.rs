@@ -85,8 +85,16 @@ impl FleetShedder {
     /// never refused, and not counted.
     #[inline]
     pub fn try_enter(self: &Arc<Self>, now: Timestamp, category: Category) -> Option<Credit> {
+        let counted = self.try_count(now, category)?;
+        Some(Credit { shedder: counted.then(|| Arc::clone(self)) })
+    }
+
+    /// The same without a credit: says whether it was counted. Whoever is has to be
+    /// [uncounted](FleetShedder::uncount).
+    #[inline]
+    pub(crate) fn try_count(&self, now: Timestamp, category: Category) -> Option<bool> {
         if category == Category::Critical {
-            return Some(Credit { shedder: None });
+            return Some(false);
         }
         let limit = ladder(category, self.admit_below(now));
         let entered = self.in_flight.fetch_update(Relaxed, Relaxed, |count| {
@@ -98,13 +106,19 @@ impl FleetShedder {
                 if before >= self.peak.load(Relaxed) {
                     self.peak.fetch_max(before + 1, Relaxed);
                 }
-                Some(Credit { shedder: Some(Arc::clone(self)) })
+                Some(true)
             }
             Err(_) => {
                 self.refused.fetch_add(1, Relaxed);
                 None
             }
         }
+    }
+
+    /// A request that was counted has ended.
+    #[inline]
+    pub(crate) fn uncount(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
     }
 
     /// Below how many in flight requests are admitted.
@@ -211,7 +225,7 @@ pub struct Credit {
 impl Drop for Credit {
     fn drop(&mut self) {
         if let Some(shedder) = &self.shedder {
-            shedder.in_flight.fetch_sub(1, Relaxed);
+            shedder.uncount();
         }
     }
 }

@@ -5,22 +5,22 @@ use tokio::task::yield_now;
 
 use super::*;
 use crate::category::{Category, Cohort};
-use crate::steady_clock::SteadyClock;
+use crate::tokio_clock::TokioClock;
 
 const LOW: Level = Level::new(Category::Get, Cohort::numbered(1));
 const HIGH: Level = Level::new(Category::Critical, Cohort::numbered(1));
 
-fn gate(limit: u64) -> Arc<Gate<SteadyClock>> {
-    Arc::new(Gate::new(GateSettings::new(limit), SteadyClock::starting_at(Timestamp::from_secs(9))))
+fn gate(limit: u64) -> Arc<Gate<TokioClock>> {
+    Arc::new(Gate::new(GateSettings::new(limit), TokioClock::starting_at(Timestamp::from_secs(9))))
 }
 
-impl Gate<SteadyClock> {
+impl Gate<TokioClock> {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 }
 
-async fn inside(gate: &Arc<Gate<SteadyClock>>, level: Level) -> Slot<SteadyClock> {
+async fn inside(gate: &Arc<Gate<TokioClock>>, level: Level) -> Slot<TokioClock> {
     match gate.enter(gate.now(), level, None).await {
         Entrance::Entered(slot) => slot,
         Entrance::Refused(cause) => panic!("refused: {cause:?}"),
@@ -29,9 +29,9 @@ async fn inside(gate: &Arc<Gate<SteadyClock>>, level: Level) -> Slot<SteadyClock
 
 /// A task that waits at the gate, once it does.
 async fn waiting(
-    gate: &Arc<Gate<SteadyClock>>,
+    gate: &Arc<Gate<TokioClock>>,
     level: Level,
-) -> tokio::task::JoinHandle<Entrance<SteadyClock>> {
+) -> tokio::task::JoinHandle<Entrance<TokioClock>> {
     let before = gate.view().queued;
     let mine = Arc::clone(gate);
     let task = tokio::spawn(async move { mine.enter(mine.now(), level, None).await });
@@ -166,7 +166,10 @@ fn threads_that_come_and_go_leave_nothing_behind() {
             scope.spawn(|| {
                 for _ in 0..500 {
                     match gate.arrive(clock.now(), HIGH, None) {
-                        Arrived::Done(entrance) => drop(entrance),
+                        Arrived::Done(Outcome::Enter(id)) => {
+                            gate.leave(clock.now(), id, Ending::Abandoned);
+                        }
+                        Arrived::Done(Outcome::Refuse(_)) => {}
                         Arrived::Waits(place) => drop(place),
                     }
                     assert!(gate.view().in_flight <= 4);

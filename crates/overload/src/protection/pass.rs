@@ -1,89 +1,132 @@
 //! What an admitted request holds.
+//!
+//! One reference to the node, and notes of what is held there. Passes travel with requests, from
+//! one future into the next, so they are small; and each reference more would be counted up and
+//! down at every request, which costs as much as a limiter does.
 
 use std::sync::Arc;
 
 use tidegate_algorithms::{Clock, Timestamp};
 
-use crate::category::{Category, Level};
-use crate::decisions::{LATENCY_BUCKETS, LatencyCell};
-use crate::fleet::Credit;
-use crate::gate::{Ending, Slot};
-use crate::worker_shedder::WorkerShedder;
+use super::Node;
+use crate::category::Level;
+use crate::decisions::LATENCY_BUCKETS;
+use crate::gate::{Ending, SlotId};
 
 /// An admitted request: its slot and its credit. Dropping it gives both back, whatever the
 /// reason.
 #[must_use = "the request is over when the pass is dropped"]
-#[derive(Debug)]
 pub struct Pass<C: Clock> {
-    pub(super) slot: Option<Slot<C>>,
-    pub(super) credit: Option<Credit>,
-    present: Option<Present>,
-    work: Option<Work>,
+    held: Option<Held<C>>,
 }
 
-#[derive(Debug)]
-struct Work {
+struct Held<C: Clock> {
+    node: Arc<Node<C>>,
     since: Timestamp,
     deadline: Option<Timestamp>,
-    category: Category,
-    latencies: Arc<[LatencyCell; 4]>,
-}
-
-/// Work that a watching worker shedder knows of.
-#[derive(Debug)]
-struct Present {
-    worker: Arc<WorkerShedder>,
     level: Level,
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.worker.end(self.level);
-    }
+    slot: Option<SlotId>,
+    /// Whether the fleet shedder counts it.
+    credit: bool,
+    /// Whether a watching worker shedder knows of it.
+    present: bool,
 }
 
 impl<C: Clock> Pass<C> {
     /// A pass that holds nothing.
     pub(super) const fn free() -> Self {
-        Pass { slot: None, credit: None, present: None, work: None }
+        Pass { held: None }
     }
 
+    /// A pass that holds nothing yet.
+    #[inline]
     pub(super) fn new(
+        node: &Arc<Node<C>>,
         since: Timestamp,
         deadline: Option<Timestamp>,
-        category: Category,
-        latencies: &Arc<[LatencyCell; 4]>,
+        level: Level,
     ) -> Self {
-        let latencies = Arc::clone(latencies);
-        let work = Some(Work { since, deadline, category, latencies });
-        Pass { slot: None, credit: None, present: None, work }
+        let node = Arc::clone(node);
+        let (slot, credit, present) = (None, false, false);
+        Pass { held: Some(Held { node, since, deadline, level, slot, credit, present }) }
     }
 
-    pub(super) fn count_as_present(&mut self, worker: &Arc<WorkerShedder>, level: Level) {
-        worker.begin(level);
-        self.present = Some(Present { worker: Arc::clone(worker), level });
+    /// The worker shedder has to know of the request.
+    pub(super) fn count_as_present(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.node.worker.begin(held.level);
+            held.present = true;
+        }
+    }
+
+    /// The fleet shedder has counted the request.
+    #[inline]
+    pub(super) const fn hold_credit(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.credit = true;
+        }
+    }
+
+    /// The gate has given it a slot.
+    #[inline]
+    pub(super) const fn hold_slot(&mut self, slot: SlotId) {
+        if let Some(held) = &mut self.held {
+            held.slot = Some(slot);
+        }
     }
 
     /// Whether a slot of the gate is held. Not so when the request is exempt, or a limiter
     /// failed.
     pub const fn holds_slot(&self) -> bool {
-        self.slot.is_some()
+        matches!(&self.held, Some(held) if held.slot.is_some())
     }
 
     /// Ends the request at `now` and says how. What succeeded after its deadline has failed:
     /// nobody was waiting for it any more.
+    #[inline]
     pub fn finish(mut self, now: Timestamp, ending: Ending) {
-        let Some(work) = self.work.take() else { return };
-        let late = work.deadline.is_some_and(|deadline| now > deadline);
+        let Some(held) = self.held.take() else { return };
+        let late = held.deadline.is_some_and(|deadline| now > deadline);
         let ending = match ending {
             Ending::Succeeded if late => Ending::Failed,
             other => other,
         };
         if ending == Ending::Succeeded {
-            work.latencies[work.category.rank()].take_in(&LATENCY_BUCKETS, now.since(work.since));
+            let latencies = &held.node.latencies[held.level.category().rank()];
+            latencies.take_in(&LATENCY_BUCKETS, now.since(held.since));
         }
-        if let Some(slot) = self.slot.take() {
-            slot.finish_at(now, ending);
+        held.give_back(now, ending);
+    }
+}
+
+impl<C: Clock> Drop for Pass<C> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            // Only the gate has to be told the time.
+            let now = held.slot.map_or(held.since, |_| held.node.gate.clock().now());
+            held.give_back(now, Ending::Abandoned);
+        }
+    }
+}
+
+impl<C: Clock> std::fmt::Debug for Pass<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slot = self.held.as_ref().and_then(|held| held.slot);
+        f.debug_struct("Pass").field("slot", &slot).finish_non_exhaustive()
+    }
+}
+
+impl<C: Clock> Held<C> {
+    #[inline]
+    fn give_back(&self, now: Timestamp, ending: Ending) {
+        if self.credit {
+            self.node.fleet.uncount();
+        }
+        if self.present {
+            self.node.worker.end(self.level);
+        }
+        if let Some(slot) = self.slot {
+            self.node.gate.leave(now, slot, ending);
         }
     }
 }

@@ -14,7 +14,7 @@ impl<C: Clock> Protection<C> {
         let before = self.modes[limiter.index()].set(mode);
         let same = std::mem::discriminant(&before) == std::mem::discriminant(&mode);
         if limiter == Limiter::Worker && !same {
-            self.worker.reset();
+            self.node.worker.reset();
         }
     }
 
@@ -28,7 +28,7 @@ impl<C: Clock> Protection<C> {
     pub fn kill(&self, limiter: Limiter, until: Option<Timestamp>) {
         self.kills[limiter.index()].kill(until);
         if limiter == Limiter::Worker {
-            self.worker.reset();
+            self.node.worker.reset();
         }
     }
 
@@ -40,7 +40,7 @@ impl<C: Clock> Protection<C> {
     /// Kills all limiters at once.
     pub fn kill_all(&self, until: Option<Timestamp>) {
         self.kill_all.kill(until);
-        self.worker.reset();
+        self.node.worker.reset();
     }
 
     /// Ends [`Protection::kill_all`]; those killed one by one stay so.

@@ -3,6 +3,7 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 use tidegate_algorithms::{ManualClock, Nanos};
 
+use super::entering::contain_future;
 use super::*;
 use crate::gate::Ending;
 use crate::mode::Percent;
@@ -49,6 +50,13 @@ impl Bench {
         match self.protection.screen(arrival) {
             Screening::GoOn(screened) => self.protection.enter(screened).await,
             Screening::Refuse(refusal) => Admission::Refused(refusal),
+        }
+    }
+
+    fn screened(&self, category: Category) -> Screened {
+        match self.protection.screen(from("ada", category)) {
+            Screening::GoOn(screened) => screened,
+            Screening::Refuse(refusal) => panic!("{refusal:?}"),
         }
     }
 
@@ -434,4 +442,42 @@ proptest! {
             assert_eq!(bench.held(), (0, 0, 0));
         });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_must_wait_is_told_so_and_gives_everything_up_when_dropped() {
+    let bench = Bench::new(4);
+    let mut inside = Vec::new();
+    for _ in 0..4 {
+        inside.push(bench.admits(Category::Critical).await);
+    }
+    let screened = bench.screened(Category::Post);
+    let entering = bench.protection.try_enter(screened);
+    assert!(matches!(entering, Entering::Waits(_)), "{entering:?}");
+    assert_eq!(bench.held(), (4, 1, 1));
+    drop(entering);
+    assert_eq!(bench.held(), (4, 0, 0));
+    drop(inside);
+    let entering = bench.protection.try_enter(screened);
+    assert!(matches!(entering, Entering::Done(Admission::Admitted(_))), "{entering:?}");
+    assert_eq!(bench.held(), (1, 0, 1));
+    drop(entering);
+    assert_eq!(bench.held(), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_goes_in_when_somebody_leaves() {
+    let bench = Bench::new(4);
+    let mut inside = Vec::new();
+    for _ in 0..4 {
+        inside.push(bench.admits(Category::Critical).await);
+    }
+    let Entering::Waits(waiting) = bench.protection.try_enter(bench.screened(Category::Critical))
+    else {
+        panic!("there is no room")
+    };
+    inside.pop();
+    let Admission::Admitted(pass) = waiting.wait().await else { panic!("there is room") };
+    assert!(pass.holds_slot());
+    assert_eq!((bench.held(), bench.count(Limiter::Gate, Answer::Allow)), ((4, 0, 0), 5));
 }

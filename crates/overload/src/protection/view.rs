@@ -33,12 +33,12 @@ impl<C: Clock> Protection<C> {
     pub fn gauges(&self) -> Gauges {
         let now = self.clock.now();
         Gauges {
-            gate: self.gate.view(),
-            worker: self.worker.view(),
-            fleet: self.fleet.view(now),
+            gate: self.node.gate.view(),
+            worker: self.node.worker.view(),
+            fleet: self.node.fleet.view(now),
             offered_demand: self.demand.lock().offered,
             scheduler_delay: self.probe.median(),
-            latencies: Category::ALL.map(|category| self.latencies[category.rank()].read()),
+            latencies: Category::ALL.map(|category| self.node.latencies[category.rank()].read()),
         }
     }
 }

@@ -1,17 +1,15 @@
 //! What asking the limiters costs a request, without the gateway around them.
 
 use std::hint::black_box;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use anyhow::Context as _;
 use tidegate_engine::{
     Clock, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Permit, Request, SystemClock,
 };
 use tidegate_overload::{
-    Admission, Arrival, Caller, Category, Ending, Pass, Protection, ProtectionSettings, Screening,
-    SteadyClock,
+    Admission, Arrival, Caller, Category, Ending, Entering, Pass, Protection, ProtectionSettings,
+    Screening, SteadyClock,
 };
 
 use crate::peer::GATEWAY_RULES;
@@ -97,10 +95,9 @@ impl Limiters {
         if !black_box(&verdict).is_admitted() {
             return None;
         }
-        let entering = pin!(self.protection.enter(screened));
-        match entering.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Admission::Admitted(pass)) => Some((permit, pass)),
-            Poll::Ready(Admission::Refused(_)) | Poll::Pending => None,
+        match self.protection.try_enter(screened) {
+            Entering::Done(Admission::Admitted(pass)) => Some((permit, pass)),
+            Entering::Done(Admission::Refused(_)) | Entering::Waits(_) => None,
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) enum Who {
     Tidegate,
     /// The same without limiters.
     Unlimited,
+    /// Another like that.
+    UnlimitedToo,
     Nginx,
     Envoy,
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Who {
         out.pad(match self {
             Who::Tidegate => "all limiters",
             Who::Unlimited => "no limiters",
+            Who::UnlimitedToo => "no limiters, too",
             Who::Nginx => "nginx",
             Who::Envoy => "Envoy",
         })

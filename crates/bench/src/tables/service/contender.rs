@@ -94,7 +94,8 @@ impl<'a> Contender<'a> {
     /// # Errors
     /// When a call fails or is refused.
     pub(super) fn arrive(&self, per_second: f64, time: Duration) -> anyhow::Result<Visit<Waits>> {
-        let visit = visiting::arrive(&mut self.grpc()?, self.watched(), per_second, time);
+        let (mut generator, server) = (self.grpc()?, self.server.process());
+        let visit = visiting::arrive(&mut generator, server, per_second, time, || Ok(()));
         visit.with_context(|| self.who.to_string())
     }
 

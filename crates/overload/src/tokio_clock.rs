@@ -1,0 +1,27 @@
+//! A clock that follows tokio's time, also when a test pauses it.
+//!
+//! Timers and spans agree to the nanosecond then. Where time is not paused a
+//! [`SteadyClock`](crate::SteadyClock) is cheaper to read.
+
+use tidegate_algorithms::{Clock, Nanos, Timestamp};
+use tokio::time::Instant;
+
+/// Counts from a given instant, by tokio's time.
+#[derive(Clone, Copy, Debug)]
+pub struct TokioClock {
+    start: Timestamp,
+    began: Instant,
+}
+
+impl TokioClock {
+    /// A clock that shows `start` now.
+    pub fn starting_at(start: Timestamp) -> Self {
+        TokioClock { start, began: Instant::now() }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        self.start.after(Nanos::from(self.began.elapsed()))
+    }
+}
