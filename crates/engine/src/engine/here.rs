@@ -1,0 +1,151 @@
+//! Deciding on the calling thread, for the store that is in this process.
+//!
+//! Nothing waits here but for the lock of a shard, so a request costs no future and nothing has
+//! to be kept while it is decided.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tidegate_algorithms::Clock;
+use tidegate_stores::{Batch, CounterStore, MemoryStore, Verb};
+
+use super::{Engine, check_size};
+use crate::failure_mode::Undecided;
+use crate::gather::{Checks, Gathered, Listed, Refunded, giving_back};
+use crate::loaded::Loaded;
+use crate::permit::Permit;
+use crate::request::Request;
+use crate::verdict::{HeldSlots, Ruling, Rulings, Verdict};
+
+impl<C: Clock> Engine<MemoryStore, C> {
+    /// Decides a request, and charges what it uses if it is admitted.
+    #[inline]
+    pub fn check_now(&self, request: &Request<'_>) -> Verdict {
+        self.apply_now(Verb::Check, request)
+    }
+
+    /// Applies a verb to every limit that the request meets.
+    #[inline]
+    pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
+        // Filled where it is returned: a verdict is large enough for its moves to cost.
+        let mut verdict = Verdict::admitting(self.loaded.load());
+        self.answer_now(&mut verdict, verb, request);
+        verdict
+    }
+
+    fn answer_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
+        if self.is_switched_off() {
+            verdict.switched_off = true;
+        } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
+            self.give_up(verdict, request, undecided);
+        }
+        self.tell(verb, request, verdict);
+    }
+
+    /// Decides a request; the permit holds the slots of concurrency limits, however long that
+    /// takes, and gives them back when it is dropped.
+    pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
+        let mut verdict = self.check_and_hold(request);
+        let permit = Permit::of(self, &mut verdict);
+        (verdict, permit)
+    }
+
+    /// Decides a request for whoever gives its slots back.
+    #[inline]
+    fn check_and_hold(&self, request: &Request<'_>) -> Verdict {
+        let verdict = self.check_now(request);
+        // Only now that there is somebody to give them back: what goes wrong before costs a
+        // slot its time to live, and no more.
+        for slot in &verdict.held {
+            self.store.hold_slots(slot.key, slot.holder);
+        }
+        verdict
+    }
+
+    #[inline]
+    fn try_fill_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Result<(), Undecided> {
+        check_size(request)?;
+        catch_unwind(AssertUnwindSafe(|| self.fill_now(verdict, verb, request)))
+            .map_err(|payload| Undecided::panicked(&*payload))
+    }
+
+    #[inline]
+    fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
+        let given_back = self.fill_rulings_now(verdict, verb, request);
+        verdict.settle_outcome(given_back);
+    }
+
+    /// Fills all but the outcome; the rulings of descriptors that give back are returned.
+    #[inline]
+    fn fill_rulings_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+    ) -> Option<Box<Rulings>> {
+        let Verdict { loaded, domain_known, met, rulings, held, .. } = verdict;
+        let mut charged = Checks::new();
+        let mut gathered = Gathered::new(&mut charged);
+        let mut listed = Listed { domain_known, met, rulings };
+        self.gather(loaded, request, &mut listed, &mut gathered);
+        if gathered.is_empty() {
+            return None;
+        }
+        let now = self.clock.now();
+        let charge = gathered.charge;
+        // What is given back makes room for what is charged.
+        let given_back = gathered.refunded.take().map(|refunded| {
+            let Refunded { checks, mut rulings } = *refunded;
+            let batch = Batch::new(giving_back(verb), charge, now, &checks);
+            self.settle_now(&batch, loaded, &mut rulings, held);
+            rulings
+        });
+        self.settle_now(&Batch::new(verb, charge, now, gathered.charged), loaded, rulings, held);
+        given_back
+    }
+
+    /// Decides checks and finishes their rulings.
+    #[inline]
+    fn settle_now(
+        &self,
+        batch: &Batch<'_>,
+        loaded: &Loaded,
+        rulings: &mut [Ruling],
+        held: &mut HeldSlots,
+    ) {
+        self.store.answer_now(batch, rulings);
+        self.conclude(batch, loaded, rulings, held);
+    }
+}
+
+impl<S: CounterStore, C: Clock> Engine<S, C> {
+    /// [`Engine::admit`] without a future, if the store decides on the calling thread.
+    #[inline]
+    pub fn admit_here(self: &Arc<Self>, request: &Request<'_>) -> Option<(Verdict, Permit<S, C>)>
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let mut verdict = self.here()?.check_and_hold(request);
+        let permit = Permit::of(self, &mut verdict);
+        Some((verdict, permit))
+    }
+
+    /// This engine, if its store decides on the calling thread: then nothing
+    /// has to be kept while it decides, and a request costs no future.
+    #[inline]
+    pub fn here(&self) -> Option<&Engine<MemoryStore, C>>
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let engine: &dyn Any = self;
+        engine.downcast_ref()
+    }
+}
