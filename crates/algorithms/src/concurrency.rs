@@ -9,9 +9,9 @@
 //! the state.
 //!
 //! A holder that cannot be gone without the state being gone too needs no expiry:
-//! once it is said to hold its slots, they are taken until it gives them back.
+//! it takes its slots as held, until it gives them back.
 
-use crate::ask::{Ask, Holder};
+use crate::ask::{Ask, Holder, Tenure};
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
@@ -39,6 +39,8 @@ pub struct SlotsState {
     /// Those that are held, then the first to expire first; of those that expire together, the
     /// lowest holder.
     slots: Vec<Slots>,
+    /// The sum of their counts, which saturates.
+    taken: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +59,9 @@ impl SlotsState {
             count,
             expires: expires.max(EARLIEST),
         });
-        SlotsState { slots: slots.collect() }
+        let mut state = SlotsState { slots: slots.collect(), taken: 0 };
+        state.recount();
+        state
     }
 
     /// When the state stops mattering: the last slot has expired. At no instant while one is held.
@@ -80,19 +84,38 @@ impl SlotsState {
         if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Slots>()) }
     }
 
-    /// Slots of the holder are taken until it gives them back, however long that takes.
-    pub(crate) fn hold(&mut self, holder: Holder) {
-        // Taken lately, so it is near the end.
-        let place = self.slots.iter().rposition(|slots| slots.holder == holder);
-        if let Some(place) = place
-            && holder != Holder::default()
-        {
-            let held = Slots { expires: HELD, ..self.slots.remove(place) };
-            self.insert(held);
+    /// Gives back up to `count` slots of a holder; what it does not hold (any more) is ignored, so
+    /// giving back twice frees nobody else's slots.
+    pub(crate) fn release(&mut self, holder: Holder, count: u64) {
+        let Some(place) = self.place_of(holder) else { return };
+        let Some(slots) = self.slots.get_mut(place) else { return };
+        let back = count.min(slots.count);
+        slots.count -= back;
+        if slots.count == 0 {
+            self.slots.remove(place);
         }
+        self.uncount(back);
+    }
+
+    /// Where the slots of a holder are: whoever says its name has one entry, and nobody else any.
+    fn place_of(&self, holder: Holder) -> Option<usize> {
+        if holder == Holder::default() {
+            return None;
+        }
+        let last = self.slots.last()?;
+        if last.expires != HELD {
+            return self.slots.iter().position(|slots| slots.holder == holder);
+        }
+        // All are held, which is common, and so in the order of their holders. Most that are not
+        // there are new, and higher than all.
+        if last.holder < holder {
+            return None;
+        }
+        self.slots.binary_search_by_key(&holder, |slots| slots.holder).ok()
     }
 
     fn insert(&mut self, new: Slots) {
+        self.taken = self.taken.saturating_add(new.count);
         let place = (new.expires, new.holder);
         let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
         let behind = self.slots.iter().rev().take_while(|slots| !before(slots)).count();
@@ -109,8 +132,16 @@ impl SlotsState {
         self.slots.get(begin..).unwrap_or_default()
     }
 
-    fn held(&self) -> u64 {
-        self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count))
+    /// So many fewer are taken.
+    fn uncount(&mut self, count: u64) {
+        match self.taken {
+            u64::MAX => self.recount(),
+            taken => self.taken = taken.saturating_sub(count),
+        }
+    }
+
+    fn recount(&mut self) {
+        self.taken = self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count));
     }
 }
 
@@ -157,6 +188,7 @@ impl Concurrency {
             slots.expires = slots.expires.min(latest);
             slots.expires == HELD || !slots.expires.has_come(now)
         });
+        state.recount();
         if cut {
             state.slots.sort_by_key(|slots| (slots.expires, slots.holder));
         }
@@ -183,53 +215,48 @@ impl Concurrency {
         if ask.cost == 0 {
             return;
         }
-        let expires = ask.now.after(self.life(ask)).max(EARLIEST);
+        let expires = match ask.tenure {
+            Tenure::Held if ask.holder != Holder::default() => HELD,
+            _ => ask.now.after(self.life(ask)).max(EARLIEST),
+        };
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
-        if ask.holder != Holder::default()
-            && let Some(held) = state.slots.iter().position(|slots| slots.holder == ask.holder)
-        {
-            let held = state.slots.remove(held);
-            taken.count = taken.count.saturating_add(held.count);
-            taken.expires = match held.expires {
-                HELD => HELD,
-                expires => taken.expires.max(expires),
+        if let Some(place) = state.place_of(ask.holder) {
+            let before = state.slots.remove(place);
+            state.uncount(before.count);
+            taken.count = taken.count.saturating_add(before.count);
+            taken.expires = match (before.expires, taken.expires) {
+                (HELD, _) | (_, HELD) => HELD,
+                (one, other) => one.max(other),
             };
         }
         state.insert(taken);
     }
 
-    /// Takes up to `cost` slots back from the holder; what it does not hold
-    /// (any more) is ignored, so giving back twice frees nobody else's slots.
-    /// Who does not say which holder gives back those that would expire first, and none that are held.
+    /// Takes up to `cost` slots back from the holder. Who does not say which holder gives back
+    /// those that would expire first, and none that are held.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
+        if ask.holder != Holder::default() {
+            return state.release(ask.holder, ask.cost);
+        }
         let mut left = ask.cost;
-        let mut give_back = |slots: &mut Slots| {
-            let back = left.min(slots.count);
+        state.slots.retain_mut(|slots| {
+            let back = if slots.expires == HELD { 0 } else { left.min(slots.count) };
             slots.count -= back;
             left -= back;
             slots.count > 0
-        };
-        if ask.holder == Holder::default() {
-            return state.slots.retain_mut(|slots| slots.expires == HELD || give_back(slots));
-        }
-        // Whoever says its name has one entry.
-        let held = state.slots.iter().position(|slots| slots.holder == ask.holder);
-        if let Some(held) = held
-            && !state.slots.get_mut(held).is_some_and(&mut give_back)
-        {
-            state.slots.remove(held);
-        }
+        });
+        state.recount();
     }
 
     /// How many slots are free.
     pub(crate) fn available(&self, state: &SlotsState) -> u64 {
-        self.limit.saturating_sub(state.held())
+        self.limit.saturating_sub(state.taken)
     }
 
     /// For how long slots are taken.
     fn life(&self, ask: Ask) -> Nanos {
         let longest = self.time_to_live;
-        ask.lease.map_or(longest, |lease| lease.min(longest)).as_span()
+        ask.tenure.lease().map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
     /// Until all slots have expired, if nobody gives any back. Of those that are held nobody
@@ -243,7 +270,7 @@ impl Concurrency {
 
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
-        let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
+        let mut excess = state.taken.saturating_add(ask.cost).saturating_sub(self.limit);
         for slots in state.expiring() {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {

@@ -33,7 +33,7 @@ mod window;
 #[cfg(test)]
 mod bench;
 
-pub use ask::{Ask, Holder};
+pub use ask::{Ask, Holder, Tenure};
 pub use concurrency::{CONCURRENCY_MAX, Concurrency, SlotsState};
 pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};

@@ -23,7 +23,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
-use tidegate_stores::{Batch, Check, Fingerprinter, MemoryStore, Role, Verb};
+use tidegate_stores::{Fingerprinter, MemoryStore, Role, Verb};
 
 use crate::clock::SystemClock;
 use crate::failure_mode::{FailureMode, Undecided};
@@ -33,7 +33,7 @@ use crate::observer::Observer;
 use crate::request::Request;
 use crate::switch::Switches;
 use crate::tally::{NearLimit, Tally};
-use crate::verdict::{Held, HeldSlots, Met, Ruling, Rulings, Verdict};
+use crate::verdict::{Met, Ruling, Rulings, Verdict};
 
 /// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
 const SWITCHES_MAX: usize = 100_000;
@@ -215,24 +215,14 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
         verdict.rulings.clear();
         verdict.met.clear();
-        verdict.held.clear();
         verdict.undecided = Some(undecided);
     }
 
-    /// Counts what was decided, and notes the slots that are held now.
+    /// Counts what was decided, if anybody wants to know.
     #[inline]
-    fn conclude(
-        &self,
-        batch: &Batch<'_>,
-        loaded: &Loaded,
-        rulings: &[Ruling],
-        held: &mut HeldSlots,
-    ) {
+    fn count(&self, verb: Verb, loaded: &Loaded, rulings: &[Ruling]) {
         if let Some(near) = self.tallied {
-            count(batch.verb, near, loaded, rulings);
-        }
-        if batch.checks.iter().any(|check| check.holder != Holder::default()) {
-            hold(batch.checks, rulings, held);
+            count(verb, near, loaded, rulings);
         }
     }
 
@@ -259,19 +249,6 @@ fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
     for ruling in rulings {
         if let Some(tally) = ruling.limit.and_then(|limit| loaded.tally(limit)) {
             tally.count(verb, near, ruling.role, ruling.cost, &ruling.decision);
-        }
-    }
-}
-
-/// Notes the slots that checks have taken.
-fn hold(checks: &[Check<'_>], rulings: &[Ruling], held: &mut HeldSlots) {
-    for (check, ruling) in checks.iter().zip(rulings) {
-        let cost = ruling.decision.taken;
-        if let Some(limit) = ruling.limit
-            && check.holder != Holder::default()
-            && cost > 0
-        {
-            held.push(Held { limit, key: check.key, holder: check.holder, cost });
         }
     }
 }

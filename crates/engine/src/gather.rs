@@ -1,7 +1,7 @@
 //! From a request to the checks that it needs.
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Holder, Limit, Period};
+use tidegate_algorithms::{Holder, Limit, Period, Tenure};
 use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
@@ -155,7 +155,7 @@ impl<'s> MetLimit<'s> {
             limit: &self.limit.limit,
             cost: self.cost(),
             holder,
-            lease: None,
+            tenure: Tenure::TimeToLive,
             role: self.role,
             policy: self.limit.policy,
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
+use tidegate_algorithms::{Decision, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
-use tidegate_stores::{Answer, Answered, Basis, Key, Role, passes};
+use tidegate_stores::{Answer, Answered, Basis, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -19,8 +19,6 @@ pub struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) rulings: Rulings,
     pub(crate) met: Met,
-    /// The slots of concurrency limits that the request holds.
-    pub(crate) held: HeldSlots,
     pub(crate) undecided: Option<Undecided>,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
@@ -30,18 +28,6 @@ pub struct Verdict {
 pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
 /// The rule that each descriptor met.
 pub(crate) type Met = SmallVec<[Option<RuleId>; 4]>;
-
-/// What a request holds; one limit of requests in flight is common.
-pub(crate) type HeldSlots = SmallVec<[Held; 1]>;
-
-/// Slots of a concurrency limit that must be given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    pub(crate) limit: LimitId,
-    pub(crate) key: Key,
-    pub(crate) holder: Holder,
-    pub(crate) cost: u64,
-}
 
 /// One limit's decision within a verdict.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +90,6 @@ impl Verdict {
             outcome: Outcome::Admitted,
             rulings: SmallVec::new(),
             met: SmallVec::new(),
-            held: SmallVec::new(),
             undecided: None,
             switched_off: false,
             domain_known: false,

@@ -226,7 +226,7 @@ fn slots_that_are_held_and_slots_that_expire_keep_to_their_own_ways() {
 fn nobody_can_hold_what_has_no_holder_or_was_never_taken() {
     let mut t = for_a_minute(2);
     t.hold_on(0, 1);
-    t.state.hold(Holder(9));
+    t.state.release(Holder(9), 1);
     assert_eq!(t.left(), 1);
     t.advance(secs(60));
     assert_eq!(t.left(), 2);
@@ -370,5 +370,43 @@ proptest! {
                 t.assert_honest(turn.cost, &decision);
             }
         }
+    }
+
+    #[test]
+    fn slots_that_are_held_come_back_one_by_one_and_others_when_their_time_is_over(
+        turns in prop::collection::vec((1..20_u64, 1..=3_u64, 0..3_u8), 1..60),
+    ) {
+        let mut t = for_a_minute(1_000);
+        // Of each holder: how many slots, and whether they are held.
+        let mut taken = std::collections::BTreeMap::<u64, (u64, bool)>::new();
+        let left = |taken: &std::collections::BTreeMap<u64, (u64, bool)>| {
+            1_000 - taken.values().map(|(count, _)| count).sum::<u64>()
+        };
+        for (holder, count, what) in turns {
+            match what {
+                0 => {
+                    t.give_back(holder, count);
+                    if let Some((own, _)) = taken.get_mut(&holder) {
+                        *own = own.saturating_sub(count);
+                    }
+                    taken.retain(|_, (own, _)| *own > 0);
+                }
+                _ => {
+                    let holds = what == 1;
+                    let decision = if holds { t.hold_on(holder, count) } else { t.hold(holder, count) };
+                    prop_assert!(decision.is_admitted());
+                    let own = taken.entry(holder).or_default();
+                    *own = (own.0 + count, own.1 || holds);
+                }
+            }
+            prop_assert_eq!(t.left(), left(&taken));
+        }
+        t.advance(secs(60));
+        taken.retain(|_, (_, held)| *held);
+        prop_assert_eq!(t.left(), left(&taken));
+        for (holder, (count, _)) in &taken {
+            t.state.release(Holder(*holder), *count);
+        }
+        prop_assert_eq!(t.left(), 1_000);
     }
 }

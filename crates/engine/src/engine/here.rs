@@ -7,16 +7,16 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidegate_algorithms::Clock;
+use tidegate_algorithms::{Clock, Tenure};
 use tidegate_stores::{Batch, CounterStore, MemoryStore, Verb};
 
 use super::{Engine, check_size};
 use crate::failure_mode::Undecided;
 use crate::gather::{Checks, Gathered, Listed, Refunded, giving_back};
 use crate::loaded::Loaded;
-use crate::permit::Permit;
+use crate::permit::{Permit, Taking, keep_taken, list_slots};
 use crate::request::Request;
-use crate::verdict::{HeldSlots, Ruling, Rulings, Verdict};
+use crate::verdict::{Ruling, Rulings, Verdict};
 
 impl<C: Clock> Engine<MemoryStore, C> {
     /// Decides a request, and charges what it uses if it is admitted.
@@ -30,37 +30,39 @@ impl<C: Clock> Engine<MemoryStore, C> {
     pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
         // Filled where it is returned: a verdict is large enough for its moves to cost.
         let mut verdict = Verdict::admitting(self.loaded.load());
-        self.answer_now(&mut verdict, verb, request);
+        self.answer_now(&mut verdict, verb, request, None);
         verdict
-    }
-
-    fn answer_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
-        if self.is_switched_off() {
-            verdict.switched_off = true;
-        } else if let Err(undecided) = self.try_fill_now(verdict, verb, request) {
-            self.give_up(verdict, request, undecided);
-        }
-        self.tell(verb, request, verdict);
     }
 
     /// Decides a request; the permit holds the slots of concurrency limits, however long that
     /// takes, and gives them back when it is dropped.
     pub fn admit_now(self: &Arc<Self>, request: &Request<'_>) -> (Verdict, Permit<MemoryStore, C>) {
-        let mut verdict = self.check_and_hold(request);
-        let permit = Permit::of(self, &mut verdict);
+        let mut permit = Permit::empty(self);
+        let verdict = self.check_for(request, permit.taking(Tenure::Held));
         (verdict, permit)
     }
 
     /// Decides a request for whoever gives its slots back.
     #[inline]
-    fn check_and_hold(&self, request: &Request<'_>) -> Verdict {
-        let verdict = self.check_now(request);
-        // Only now that there is somebody to give them back: what goes wrong before costs a
-        // slot its time to live, and no more.
-        for slot in &verdict.held {
-            self.store.hold_slots(slot.key, slot.holder);
-        }
+    pub(super) fn check_for(&self, request: &Request<'_>, taking: Taking<'_>) -> Verdict {
+        let mut verdict = Verdict::admitting(self.loaded.load());
+        self.answer_now(&mut verdict, Verb::Check, request, Some(taking));
         verdict
+    }
+
+    fn answer_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+        taking: Option<Taking<'_>>,
+    ) {
+        if self.is_switched_off() {
+            verdict.switched_off = true;
+        } else if let Err(undecided) = self.try_fill_now(verdict, verb, request, taking) {
+            self.give_up(verdict, request, undecided);
+        }
+        self.tell(verb, request, verdict);
     }
 
     #[inline]
@@ -69,15 +71,22 @@ impl<C: Clock> Engine<MemoryStore, C> {
         verdict: &mut Verdict,
         verb: Verb,
         request: &Request<'_>,
+        taking: Option<Taking<'_>>,
     ) -> Result<(), Undecided> {
         check_size(request)?;
-        catch_unwind(AssertUnwindSafe(|| self.fill_now(verdict, verb, request)))
+        catch_unwind(AssertUnwindSafe(|| self.fill_now(verdict, verb, request, taking)))
             .map_err(|payload| Undecided::panicked(&*payload))
     }
 
     #[inline]
-    fn fill_now(&self, verdict: &mut Verdict, verb: Verb, request: &Request<'_>) {
-        let given_back = self.fill_rulings_now(verdict, verb, request);
+    fn fill_now(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'_>,
+        taking: Option<Taking<'_>>,
+    ) {
+        let given_back = self.fill_rulings_now(verdict, verb, request, taking);
         verdict.settle_outcome(given_back);
     }
 
@@ -88,8 +97,9 @@ impl<C: Clock> Engine<MemoryStore, C> {
         verdict: &mut Verdict,
         verb: Verb,
         request: &Request<'_>,
+        taking: Option<Taking<'_>>,
     ) -> Option<Box<Rulings>> {
-        let Verdict { loaded, domain_known, met, rulings, held, .. } = verdict;
+        let Verdict { loaded, domain_known, met, rulings, .. } = verdict;
         let mut charged = Checks::new();
         let mut gathered = Gathered::new(&mut charged);
         let mut listed = Listed { domain_known, met, rulings };
@@ -103,24 +113,30 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let given_back = gathered.refunded.take().map(|refunded| {
             let Refunded { checks, mut rulings } = *refunded;
             let batch = Batch::new(giving_back(verb), charge, now, &checks);
-            self.settle_now(&batch, loaded, &mut rulings, held);
+            self.settle_now(&batch, loaded, &mut rulings);
             rulings
         });
-        self.settle_now(&Batch::new(verb, charge, now, gathered.charged), loaded, rulings, held);
+        match taking {
+            Some(Taking { tenure, slots }) => {
+                let checks = &mut **gathered.charged;
+                checks.iter_mut().for_each(|check| check.tenure = tenure);
+                list_slots(slots, checks, rulings);
+                self.settle_now(&Batch::new(verb, charge, now, checks), loaded, rulings);
+                keep_taken(slots, checks, rulings);
+            }
+            None => {
+                let batch = Batch::new(verb, charge, now, gathered.charged);
+                self.settle_now(&batch, loaded, rulings);
+            }
+        }
         given_back
     }
 
     /// Decides checks and finishes their rulings.
     #[inline]
-    fn settle_now(
-        &self,
-        batch: &Batch<'_>,
-        loaded: &Loaded,
-        rulings: &mut [Ruling],
-        held: &mut HeldSlots,
-    ) {
+    fn settle_now(&self, batch: &Batch<'_>, loaded: &Loaded, rulings: &mut [Ruling]) {
         self.store.answer_now(batch, rulings);
-        self.conclude(batch, loaded, rulings, held);
+        self.count(batch.verb, loaded, rulings);
     }
 }
 
@@ -132,8 +148,9 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let mut verdict = self.here()?.check_and_hold(request);
-        let permit = Permit::of(self, &mut verdict);
+        let engine = self.here()?;
+        let mut permit = Permit::empty(self);
+        let verdict = engine.check_for(request, permit.taking(Tenure::Held));
         Some((verdict, permit))
     }
 

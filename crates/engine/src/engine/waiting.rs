@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tidegate_algorithms::{Clock, Holder, Period};
+use tidegate_algorithms::{Clock, Holder, Period, Tenure};
 use tidegate_stores::{Answered, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
 
 use super::{Engine, check_size};
@@ -16,9 +16,9 @@ use crate::failure_mode::Undecided;
 use crate::gather::{Checks, Gathered, Listed, Refunded, giving_back};
 use crate::loaded::Loaded;
 use crate::names;
-use crate::permit::Permit;
+use crate::permit::{HeldSlots, Permit, keep_taken};
 use crate::request::Request;
-use crate::verdict::{HeldSlots, Met, Ruling, Rulings, Verdict};
+use crate::verdict::{Met, Ruling, Rulings, Verdict};
 
 impl<S: CounterStore, C: Clock> Engine<S, C> {
     /// Decides a request, and charges what it uses if it is admitted.
@@ -39,8 +39,10 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             return admitted;
         }
         let lease = self.store.slot_lease();
-        let mut verdict = self.apply_on(lease, Verb::Check, request).await;
-        let permit = Permit::held(self, &mut verdict, lease);
+        let mut slots = HeldSlots::new();
+        let verdict = self.apply_on(lease, Verb::Check, request, &mut slots).await;
+        let permit = Permit::of(self, &verdict.loaded, slots);
+        permit.hold(lease);
         (verdict, permit)
     }
 
@@ -52,27 +54,40 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         S: 'static,
         C: 'static,
     {
-        let mut verdict = match self.here() {
-            Some(engine) => engine.check_now(request),
-            None => self.check(request).await,
-        };
-        let permit = Permit::of(self, &mut verdict);
+        if let Some(engine) = self.here() {
+            let mut permit = Permit::empty(self);
+            let verdict = engine.check_for(request, permit.taking(Tenure::TimeToLive));
+            return (verdict, permit);
+        }
+        let mut slots = HeldSlots::new();
+        let verdict = self.apply_on(None, Verb::Check, request, &mut slots).await;
+        let permit = Permit::of(self, &verdict.loaded, slots);
         (verdict, permit)
     }
 
     /// Applies a verb to every limit that the request meets.
     pub async fn apply(&self, verb: Verb, request: &Request<'_>) -> Verdict {
-        self.apply_on(None, verb, request).await
+        self.apply_on(None, verb, request, &mut HeldSlots::new()).await
     }
 
-    /// The same, taking slots on a lease if there is one.
-    async fn apply_on(&self, lease: Option<Period>, verb: Verb, request: &Request<'_>) -> Verdict {
+    /// The same, taking slots on a lease if there is one. They are listed once they are taken:
+    /// one that is lost on the way comes back when its time is over.
+    async fn apply_on(
+        &self,
+        lease: Option<Period>,
+        verb: Verb,
+        request: &Request<'_>,
+        slots: &mut HeldSlots,
+    ) -> Verdict {
         // Held over an await, so counted as a holder rather than guarded.
         let mut verdict = Verdict::admitting(Guard::from_inner(self.loaded.load_full()));
         if self.is_switched_off() {
             verdict.switched_off = true;
-        } else if let Err(undecided) = self.try_fill(&mut verdict, lease, verb, request).await {
-            self.give_up(&mut verdict, request, undecided);
+        } else {
+            let filling = self.try_fill(&mut verdict, lease, verb, request, slots);
+            if let Err(undecided) = filling.await {
+                self.give_up(&mut verdict, request, undecided);
+            }
         }
         self.tell(verb, request, &verdict);
         verdict
@@ -85,9 +100,10 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
+        slots: &mut HeldSlots,
     ) -> Result<(), Undecided> {
         check_size(request)?;
-        let mut filling = pin!(self.fill(verdict, lease, verb, request));
+        let mut filling = pin!(self.fill(verdict, lease, verb, request, slots));
         let caught = std::future::poll_fn(|context| {
             match catch_unwind(AssertUnwindSafe(|| filling.as_mut().poll(context))) {
                 Ok(polled) => polled,
@@ -103,8 +119,9 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
+        slots: &mut HeldSlots,
     ) -> Result<(), Undecided> {
-        let given_back = self.fill_rulings(verdict, lease, verb, request).await?;
+        let given_back = self.fill_rulings(verdict, lease, verb, request, slots).await?;
         verdict.settle_outcome(given_back);
         Ok(())
     }
@@ -116,8 +133,9 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         lease: Option<Period>,
         verb: Verb,
         request: &Request<'_>,
+        slots: &mut HeldSlots,
     ) -> Result<Option<Box<Rulings>>, Undecided> {
-        let Verdict { loaded, domain_known, met, rulings, held, .. } = verdict;
+        let Verdict { loaded, domain_known, met, rulings, .. } = verdict;
         let loaded: &Loaded = loaded;
         let mut charged = Checks::new();
         let mut gathered = Gathered::new(&mut charged);
@@ -135,17 +153,18 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             let batch = Batch::new(giving_back(verb), charge, now, &checks);
             let names = self.names(loaded, request, met, &rulings);
             let batch = Batch { within, names: &names, ..batch };
-            self.settle(&batch, loaded, &mut rulings, held).await?;
+            self.settle(&batch, loaded, &mut rulings).await?;
             given_back = Some(rulings);
         }
         if !charged.is_empty() {
             // Nobody renews what nobody holds.
-            let slots = charged.iter_mut().filter(|check| check.holder != Holder::default());
-            slots.for_each(|check| check.lease = lease);
+            let held = charged.iter_mut().filter(|check| check.holder != Holder::default());
+            held.for_each(|check| check.tenure = lease.into());
             let names = self.names(loaded, request, met, rulings);
             let batch = Batch::new(verb, charge, now, charged);
             let batch = Batch { within, names: &names, ..batch };
-            self.settle(&batch, loaded, rulings, held).await?;
+            self.settle(&batch, loaded, rulings).await?;
+            keep_taken(slots, charged, rulings);
         }
         Ok(given_back)
     }
@@ -167,7 +186,6 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         batch: &Batch<'_>,
         loaded: &Loaded,
         rulings: &mut [Ruling],
-        held: &mut HeldSlots,
     ) -> Result<(), Undecided> {
         let mut answers = Answers::new();
         self.store.apply(batch, &mut answers).await?;
@@ -178,7 +196,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         for (ruling, answer) in rulings.iter_mut().zip(answers) {
             ruling.put(answer);
         }
-        self.conclude(batch, loaded, rulings, held);
+        self.count(batch.verb, loaded, rulings);
         Ok(())
     }
 }

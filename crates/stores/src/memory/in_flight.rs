@@ -60,13 +60,11 @@ impl MemoryStore {
         true
     }
 
-    /// The holder has these slots until it gives them back, however long that takes: it cannot be
-    /// gone while the store is there. Slots of a counter that several keys share keep their time
-    /// to live, because nobody gives them back.
-    pub fn hold_slots(&self, key: Key, holder: Holder) {
+    /// Gives slots back, whatever is known of their limit.
+    pub(super) fn release_slots(&self, key: Key, holder: Holder, count: u64) {
         let mut shard = self.lock(key.fingerprint);
         if let Some(state) = shard.shelved(key.fingerprint) {
-            state.hold(holder);
+            state.release(holder, count);
         }
     }
 

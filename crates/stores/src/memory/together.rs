@@ -289,7 +289,6 @@ fn settle_up(
     batch: &Batch<'_>,
     charged: bool,
 ) -> Decision {
-    let ask = ask(check, batch.now);
     let holder = judged[index].twin.unwrap_or(index);
     let first_verdict = judged[index].decision;
     let is_twin = judged[index].twin.is_some();
@@ -297,6 +296,7 @@ fn settle_up(
     else {
         return first_verdict;
     };
+    let ask = located.ask(check, batch.now);
     let state = &mut located.loaded.state;
     if is_twin {
         check.limit.settle(state, batch.now);
