@@ -9,7 +9,11 @@
 //! the state.
 //!
 //! A holder that cannot be gone without the state being gone too needs no expiry:
-//! it takes its slots as held, until it gives them back.
+//! it takes its slots as held, until it gives them back. There may be
+//! many of these at once, and they are numbered in the order in which they come: they are
+//! found by their number, and no step of a decision goes through all of them.
+
+use std::collections::{VecDeque, vec_deque};
 
 use crate::ask::{Ask, Holder, Tenure};
 use crate::decision::{Decision, Retry};
@@ -38,8 +42,8 @@ const EARLIEST: Timestamp = Timestamp::from_nanos(1);
 pub struct SlotsState {
     /// Those that are held, then the first to expire first; of those that expire together, the
     /// lowest holder.
-    slots: Vec<Slots>,
-    /// The sum of their counts, which saturates.
+    slots: VecDeque<Slots>,
+    /// The sum of their counts.
     taken: u64,
 }
 
@@ -60,13 +64,13 @@ impl SlotsState {
             expires: expires.max(EARLIEST),
         });
         let mut state = SlotsState { slots: slots.collect(), taken: 0 };
-        state.recount();
+        state.count();
         state
     }
 
     /// When the state stops mattering: the last slot has expired. At no instant while one is held.
     pub fn idle_at(&self) -> Timestamp {
-        match (self.slots.first(), self.slots.last()) {
+        match (self.slots.front(), self.slots.back()) {
             (Some(first), _) if first.expires == HELD => Timestamp::MAX,
             (_, Some(last)) => last.expires,
             (_, None) => Timestamp::EPOCH,
@@ -87,61 +91,71 @@ impl SlotsState {
     /// Gives back up to `count` slots of a holder; what it does not hold (any more) is ignored, so
     /// giving back twice frees nobody else's slots.
     pub(crate) fn release(&mut self, holder: Holder, count: u64) {
-        let Some(place) = self.place_of(holder) else { return };
-        let Some(slots) = self.slots.get_mut(place) else { return };
-        let back = count.min(slots.count);
-        slots.count -= back;
-        if slots.count == 0 {
-            self.slots.remove(place);
+        // Whoever says its name has one entry.
+        if let Some(place) = self.find(holder)
+            && let Some(slots) = self.remove(place)
+            && slots.count > count
+        {
+            self.insert(Slots { count: slots.count - count, ..slots });
         }
-        self.uncount(back);
     }
 
-    /// Where the slots of a holder are: whoever says its name has one entry, and nobody else any.
-    fn place_of(&self, holder: Holder) -> Option<usize> {
-        if holder == Holder::default() {
+    /// Where the slots of a holder are, if it has a name and any.
+    fn find(&self, holder: Holder) -> Option<usize> {
+        let last = self.slots.back().filter(|_| holder != Holder::default())?;
+        if last.holder == holder {
+            return Some(self.slots.len() - 1);
+        }
+        if last.place() < (HELD, holder) {
             return None;
         }
-        let last = self.slots.last()?;
-        if last.expires != HELD {
-            return self.slots.iter().position(|slots| slots.holder == holder);
+        let place = self.slots.partition_point(|slots| slots.place() < (HELD, holder));
+        if self.slots.get(place).is_some_and(|slots| slots.place() == (HELD, holder)) {
+            return Some(place);
         }
-        // All are held, which is common, and so in the order of their holders. Most that are not
-        // there are new, and higher than all.
-        if last.holder < holder {
-            return None;
-        }
-        self.slots.binary_search_by_key(&holder, |slots| slots.holder).ok()
+        // The others are in the order of time; the last to come is asked for most.
+        let expiring = self.expiring();
+        let behind = expiring.rev().position(|slots| slots.holder == holder)?;
+        Some(self.slots.len() - 1 - behind)
     }
 
     fn insert(&mut self, new: Slots) {
+        let behind = self.slots.iter().rev().take_while(|slots| slots.place() > new.place());
+        match behind.count() {
+            0 => self.slots.push_back(new),
+            behind => self.slots.insert(self.slots.len() - behind, new),
+        }
         self.taken = self.taken.saturating_add(new.count);
-        let place = (new.expires, new.holder);
-        let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
-        let behind = self.slots.iter().rev().take_while(|slots| !before(slots)).count();
-        self.slots.insert(self.slots.len() - behind, new);
     }
 
-    /// Those that expire.
-    fn expiring(&self) -> &[Slots] {
+    fn remove(&mut self, place: usize) -> Option<Slots> {
+        let removed = self.slots.remove(place)?;
+        self.taken = self.taken.saturating_sub(removed.count);
+        Some(removed)
+    }
+
+    /// Those that expire, the first of them first.
+    fn expiring(&self) -> vec_deque::Iter<'_, Slots> {
         // Where all are held, which is common, the last says so.
-        if self.slots.last().is_none_or(|slots| slots.expires == HELD) {
-            return &[];
-        }
-        let begin = self.slots.partition_point(|slots| slots.expires == HELD);
-        self.slots.get(begin..).unwrap_or_default()
+        let begin = match self.slots.back() {
+            Some(last) if last.expires != HELD => {
+                self.slots.partition_point(|slots| slots.expires == HELD)
+            }
+            _ => self.slots.len(),
+        };
+        self.slots.range(begin..)
     }
 
-    /// So many fewer are taken.
-    fn uncount(&mut self, count: u64) {
-        match self.taken {
-            u64::MAX => self.recount(),
-            taken => self.taken = taken.saturating_sub(count),
-        }
-    }
-
-    fn recount(&mut self) {
+    /// Adds up what is taken, after all counts may have changed.
+    fn count(&mut self) {
         self.taken = self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count));
+    }
+}
+
+impl Slots {
+    /// What they are in order by.
+    const fn place(&self) -> (Timestamp, Holder) {
+        (self.expires, self.holder)
     }
 }
 
@@ -176,8 +190,9 @@ impl Concurrency {
     /// Drops expired slots. None may outlive the time to live as of now, unless it is held: a
     /// later expiry comes from a clock that stepped back or a limit that changed.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
-        let expiring = state.expiring();
-        let (Some(first), Some(last)) = (expiring.first(), expiring.last()) else { return };
+        let mut expiring = state.expiring();
+        let Some(first) = expiring.next() else { return };
+        let last = expiring.next_back().unwrap_or(first);
         let latest = now.after(self.time_to_live.as_span());
         let cut = last.expires > latest;
         // They are in order, so the first and the last speak for all.
@@ -188,10 +203,10 @@ impl Concurrency {
             slots.expires = slots.expires.min(latest);
             slots.expires == HELD || !slots.expires.has_come(now)
         });
-        state.recount();
         if cut {
-            state.slots.sort_by_key(|slots| (slots.expires, slots.holder));
+            state.slots.make_contiguous().sort_by_key(Slots::place);
         }
+        state.count();
     }
 
     /// Judges a settled state; takes nothing.
@@ -220,11 +235,11 @@ impl Concurrency {
             _ => ask.now.after(self.life(ask)).max(EARLIEST),
         };
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
-        if let Some(place) = state.place_of(ask.holder) {
-            let before = state.slots.remove(place);
-            state.uncount(before.count);
-            taken.count = taken.count.saturating_add(before.count);
-            taken.expires = match (before.expires, taken.expires) {
+        if let Some(place) = state.find(ask.holder)
+            && let Some(held) = state.remove(place)
+        {
+            taken.count = taken.count.saturating_add(held.count);
+            taken.expires = match (held.expires, taken.expires) {
                 (HELD, _) | (_, HELD) => HELD,
                 (one, other) => one.max(other),
             };
@@ -245,7 +260,7 @@ impl Concurrency {
             left -= back;
             slots.count > 0
         });
-        state.recount();
+        state.count();
     }
 
     /// How many slots are free.
