@@ -9,6 +9,7 @@
 
 mod alone;
 mod in_flight;
+mod in_place;
 mod shard;
 mod shelf;
 mod slot;
@@ -219,7 +220,7 @@ impl MemoryStore {
             if let ([check], [place]) = (batch.checks, &mut *places) {
                 return place.put(self.check_one(check, batch.now));
             }
-            if self.check_in_place(batch, places) {
+            if self.check_known(batch, places) {
                 return;
             }
         }

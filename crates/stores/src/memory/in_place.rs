@@ -1,0 +1,176 @@
+//! Several known keys of one shard, decided where their states are: the limits of one rule.
+//!
+//! A rule's limits lie in one shard for each key, so one lock is enough. Buckets and windows are
+//! judged in their slots, and requests in flight on the shelf, as long as their list has room for
+//! one more holder: taking states out and putting them back would cost more than deciding.
+//! Whatever is new, stands twice or would take more memory is left to `together`, which keeps to
+//! the budget.
+//!
+//! The checks come from an iterator and the answers go to a closure. So whoever has a rule at
+//! hand writes down neither.
+
+use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
+
+use super::in_flight::{charge_slots, judge_slots, refuse_slots};
+use super::shard::{Change, Shard};
+use super::slot::Pack;
+use super::{MemoryStore, ask};
+use crate::batch::{Answer, Basis, Charge, Check, passes};
+
+/// Checks that are decided in place at the most; longer requests take another way.
+pub(super) const IN_PLACE_MAX: usize = 4;
+
+/// The slots of a concurrency limit among the checks, and what was decided of them.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    place: usize,
+    decision: Decision,
+}
+
+impl MemoryStore {
+    /// Decides checks of one shard together, if each of them is of a key that is known, and up to one of
+    /// them of requests in flight. Says whether it could; if not, nothing is charged. `tell` is told the place of
+    /// a check and its answer; it may be told again, when another check refuses.
+    // A function of its own: one that does everything has no registers left for what is common.
+    #[inline(never)]
+    pub fn check_in_place<'c>(
+        &self,
+        charge: Charge,
+        now: Timestamp,
+        checks: impl Iterator<Item = Check<'c>> + Clone,
+        mut tell: impl FnMut(usize, &Check<'c>, Answer),
+    ) -> bool {
+        let Some(first) = checks.clone().next() else { return true };
+        let mut shard = self.lock(first.key.fingerprint);
+        let mut changes = [Change::default(); IN_PLACE_MAX];
+        let mut slots = None;
+        let (mut count, mut admitted) = (0, true);
+        for (place, check) in checks.clone().enumerate() {
+            let Some(change) = changes.get_mut(place) else { return false };
+            let judged = match check.limit.small() {
+                Some(limit) => judge(&shard, limit, &check, now, change),
+                None if slots.is_some() => None,
+                None => {
+                    let judged = judge_slots(&mut shard, &check, now, change);
+                    slots = judged.map(|decision| Slots { place, decision });
+                    judged
+                }
+            };
+            let Some(decision) = judged else { return false };
+            tell(place, &check, Answer { decision, basis: Basis::Exact });
+            admitted &= change.admitted;
+            count += 1;
+        }
+        let changes = changes.get(..count).unwrap_or_default();
+        if stand_twice(changes) {
+            return false;
+        }
+        if !admitted && !passes_anyway(charge, checks.clone(), changes) {
+            refuse_in_place(&mut shard, now, checks, changes, slots, tell);
+            return true;
+        }
+        for (place, change) in changes.iter().enumerate() {
+            if slots.is_none_or(|slots| slots.place != place) {
+                shard.set_in_place(change);
+            }
+        }
+        if let Some(Slots { place, decision }) = slots
+            && let Some(check) = checks.clone().nth(place)
+        {
+            charge_slots(&mut shard, &check, changes[place], decision, now);
+        }
+        true
+    }
+}
+
+/// Judges one of several known keys, if its state is in its slot.
+#[inline(always)]
+pub(super) fn judge(
+    shard: &Shard,
+    limit: Small<'_>,
+    check: &Check<'_>,
+    now: Timestamp,
+    change: &mut Change,
+) -> Option<Decision> {
+    match limit {
+        Small::TokenBucket(limit) => judge_by(shard, limit, check, now, change),
+        Small::LeakyBucket(limit) => judge_by(shard, limit, check, now, change),
+        Small::FixedWindow(limit) => judge_by(shard, limit, check, now, change),
+    }
+}
+
+#[inline(always)]
+fn judge_by<L: SmallLimit<State: Pack>>(
+    shard: &Shard,
+    limit: &L,
+    check: &Check<'_>,
+    now: Timestamp,
+    change: &mut Change,
+) -> Option<Decision> {
+    let ask = ask(check, now);
+    let (found, usage) = shard.judge_in_place(check.key.fingerprint, limit, ask)?;
+    *change = found;
+    Some(limit.tell(usage, ask))
+}
+
+/// Whether changes of one shard are of one key, two of them.
+#[inline(always)]
+fn stand_twice(changes: &[Change]) -> bool {
+    if let [one, other] = changes {
+        return one.slot == other.slot;
+    }
+    let twin = |(at, change): (usize, &Change)| {
+        changes[..at].iter().any(|other| other.slot == change.slot)
+    };
+    changes.iter().enumerate().any(twin)
+}
+
+/// Whether all are charged although one of them refuses.
+#[cold]
+fn passes_anyway<'c>(
+    charge: Charge,
+    checks: impl Iterator<Item = Check<'c>>,
+    changes: &[Change],
+) -> bool {
+    charge == Charge::Always
+        || passes(checks.zip(changes).map(|(check, change)| (check.role, change.admitted)))
+}
+
+/// Charges nobody, and says so to those who would have admitted.
+#[cold]
+fn refuse_in_place<'c>(
+    shard: &mut Shard,
+    now: Timestamp,
+    checks: impl Iterator<Item = Check<'c>>,
+    changes: &[Change],
+    slots: Option<Slots>,
+    mut tell: impl FnMut(usize, &Check<'c>, Answer),
+) {
+    for (place, (check, change)) in checks.zip(changes).enumerate() {
+        let held = slots.filter(|slots| slots.place == place);
+        let decision = match held {
+            Some(Slots { decision, .. }) => refuse_slots(shard, &check, *change, decision, now),
+            None if change.admitted => Some(uncharged(shard, &check, change, now)),
+            None => {
+                // A limit may count what it refuses.
+                shard.set_in_place(change);
+                None
+            }
+        };
+        if let Some(decision) = decision {
+            tell(place, &check, Answer { decision, basis: Basis::Exact });
+        }
+    }
+}
+
+/// What a check is told that would have been admitted and is not charged after all.
+#[cold]
+pub(super) fn uncharged(
+    shard: &Shard,
+    check: &Check<'_>,
+    change: &Change,
+    now: Timestamp,
+) -> Decision {
+    let mut state = shard.state_before(change);
+    check.limit.peek(&mut state, ask(check, now))
+}
