@@ -7,6 +7,7 @@
 //! this process and with one that has to be waited for; what both need is in
 //! this file.
 
+mod directly;
 mod here;
 mod switching;
 mod waiting;
@@ -27,7 +28,7 @@ use tidegate_stores::{Fingerprinter, MemoryStore, Role, Verb};
 
 use crate::clock::SystemClock;
 use crate::failure_mode::{FailureMode, Undecided};
-use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, Listed, gather};
+use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, Known, Listed, gather};
 use crate::loaded::Loaded;
 use crate::observer::Observer;
 use crate::request::Request;
@@ -184,12 +185,18 @@ impl<S, C: Clock> Engine<S, C> {
         &self,
         loaded: &'s Loaded,
         request: &Request<'s>,
+        known: Option<Known<'_, 's>>,
         listed: &mut Listed<'_>,
         gathered: &mut Gathered<'s, '_>,
     ) {
+        let holder = || self.next_holder();
+        gather(loaded, &self.fingerprinter, request, known, holder, listed, gathered);
+    }
+
+    #[inline]
+    fn next_holder(&self) -> Holder {
         // Zero is nobody.
-        let holder = || Holder(self.holders.fetch_add(1, Ordering::Relaxed).max(1));
-        gather(loaded, &self.fingerprinter, request, holder, listed, gathered);
+        Holder(self.holders.fetch_add(1, Ordering::Relaxed).max(1))
     }
 
     /// Makes it the verdict of a request that could not be decided.
@@ -204,7 +211,7 @@ impl<S, C: Clock> Engine<S, C> {
                 Listed { domain_known: &mut false, met: &mut met, rulings: &mut rulings };
             let mut charged = Checks::new();
             let mut gathered = Gathered::new(&mut charged);
-            self.gather(&verdict.loaded, &request, &mut listed, &mut gathered);
+            self.gather(&verdict.loaded, &request, None, &mut listed, &mut gathered);
             let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
             let said = |limit: Option<LimitId>| {
                 let limit = limit.and_then(|limit| verdict.loaded.snapshot().limit(limit));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tidegate_algorithms::{Algorithm, Limit};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Consistency, OnStoreError, Policy, Role};
+use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
 use crate::switch::{Switch, SwitchCell, Switches};
 use crate::tally::TallyCell;
@@ -35,6 +35,11 @@ pub(crate) struct BriefRule {
     count: u32,
     /// Whether it has an exemption, of which more is said in the rule itself.
     pub(crate) is_exempt: bool,
+    /// Whether it has limits that the store in memory can decide in place, and neither they nor
+    /// an exemption say anything of other rules.
+    pub(crate) is_plain: bool,
+    /// Whether one of its limits counts requests in flight.
+    pub(crate) counts_slots: bool,
 }
 
 /// What a request needs of a limit.
@@ -55,13 +60,17 @@ pub(crate) struct BriefLimit {
 }
 
 impl BriefRule {
-    fn of(rule: &Rule) -> Self {
+    fn of(rule: &Rule, limits: &[RuleLimit]) -> Self {
         let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let replaces = limits.iter().any(|limit| !limit.replaces.is_empty());
+        let in_place = MemoryStore::can_check_in_place(limits.iter().map(|limit| &*limit.limit));
         BriefRule {
             identity: rule.identity(),
             first: narrow(rule.limits().first().map_or(0, |id| id.index())),
             count: narrow(rule.limits().len()),
             is_exempt: rule.exemption().is_some(),
+            is_plain: !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place,
+            counts_slots: limits.iter().any(counts_slots),
         }
     }
 }
@@ -76,10 +85,14 @@ impl BriefLimit {
             switch: SwitchCell::new(switch),
             policy: policy_of(limit),
             role: if limit.quota { Role::Alternative } else { Role::Required },
-            counts_slots: matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)),
+            counts_slots: counts_slots(limit),
             replaces: !limit.replaces.is_empty(),
         }
     }
+}
+
+fn counts_slots(limit: &RuleLimit) -> bool {
+    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
 }
 
 /// The rules' words for how a limit is kept, as stores have them.
@@ -102,9 +115,10 @@ impl Loaded {
     /// The snapshot with the switches that its rules say, but for those that
     /// were set at run time.
     pub(crate) fn new(snapshot: Arc<Snapshot>, set: &Switches) -> Self {
+        let brief_rule = |rule: &Rule| BriefRule::of(rule, snapshot.limits_of(rule));
         let brief = |limit: &RuleLimit| BriefLimit::of(limit, set.of(limit));
         Loaded {
-            rules: snapshot.rules().iter().map(BriefRule::of).collect(),
+            rules: snapshot.rules().iter().map(brief_rule).collect(),
             limits: snapshot.limits().iter().map(brief).collect(),
             snapshot,
             tallies: Box::default(),

@@ -34,6 +34,8 @@ pub(crate) type HeldSlots = SmallVec<[Held; 1]>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     limit: LimitId,
+    /// The place of their check among those of the request.
+    place: u32,
     key: Key,
     holder: Holder,
     cost: u64,
@@ -46,31 +48,28 @@ pub(crate) struct Taking<'p> {
     pub(crate) slots: &'p mut HeldSlots,
 }
 
-impl Held {
-    /// What a check takes if it is admitted; nothing if it takes no slots.
-    fn by(check: &Check<'_>, ruling: &Ruling) -> Option<Self> {
-        let Check { key, holder, cost, .. } = *check;
-        let limit = ruling.limit.filter(|_| holder != Holder::default())?;
-        Some(Held { limit, key, holder, cost })
+/// Lists the slots that checks may take, each with its limit if it is a rule's.
+#[inline]
+pub(crate) fn list_slots<'c>(
+    slots: &mut HeldSlots,
+    checks: impl Iterator<Item = (Option<LimitId>, Check<'c>)>,
+) {
+    for (place, (limit, check)) in (0_u32..).zip(checks) {
+        let Check { key, holder, cost, .. } = check;
+        if let Some(limit) = limit.filter(|_| holder != Holder::default()) {
+            slots.push(Held { limit, place, key, holder, cost });
+        }
     }
 }
 
-/// The slots that checks may take, listed before they are asked for.
+/// Leaves of the listed slots those that were taken, by the rulings of all that was listed.
 #[inline]
-pub(crate) fn list_slots(slots: &mut HeldSlots, checks: &[Check<'_>], rulings: &[Ruling]) {
-    let each = checks.iter().zip(rulings);
-    slots.extend(each.filter_map(|(check, ruling)| Held::by(check, ruling)));
-}
-
-/// Leaves of the listed slots those that were taken.
-#[inline]
-pub(crate) fn keep_taken(slots: &mut HeldSlots, checks: &[Check<'_>], rulings: &[Ruling]) {
-    slots.clear();
-    for (check, ruling) in checks.iter().zip(rulings) {
-        let taken = ruling.decision.taken;
-        let held = Held::by(check, ruling).filter(|_| taken > 0);
-        slots.extend(held.map(|held| Held { cost: taken, ..held }));
-    }
+pub(crate) fn keep_taken(slots: &mut HeldSlots, rulings: &[Ruling]) {
+    slots.retain(|held| {
+        let ruling = usize::try_from(held.place).ok().and_then(|place| rulings.get(place));
+        held.cost = ruling.map_or(0, |ruling| ruling.decision.taken);
+        held.cost > 0
+    });
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {

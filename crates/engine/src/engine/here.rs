@@ -8,11 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidegate_algorithms::{Clock, Tenure};
+use tidegate_rules::Values;
 use tidegate_stores::{Batch, CounterStore, MemoryStore, Verb};
 
+use super::directly::Directly;
 use super::{Engine, check_size};
 use crate::failure_mode::Undecided;
-use crate::gather::{Checks, Gathered, Listed, Refunded, giving_back};
+use crate::gather::{Checks, Gathered, Known, Listed, Refunded, giving_back};
 use crate::loaded::Loaded;
 use crate::permit::{Permit, Taking, keep_taken, list_slots};
 use crate::request::Request;
@@ -97,13 +99,20 @@ impl<C: Clock> Engine<MemoryStore, C> {
         verdict: &mut Verdict,
         verb: Verb,
         request: &Request<'_>,
-        taking: Option<Taking<'_>>,
+        mut taking: Option<Taking<'_>>,
     ) -> Option<Box<Rulings>> {
+        let mut values = Values::new();
+        let found = match self.fill_directly(verdict, verb, request, &mut taking, &mut values) {
+            Directly::Decided => return None,
+            Directly::Met(found) => Some(found),
+            Directly::NotTried => None,
+        };
+        let known = found.map(|found| Known { found, values: &values });
         let Verdict { loaded, domain_known, met, rulings, .. } = verdict;
         let mut charged = Checks::new();
         let mut gathered = Gathered::new(&mut charged);
         let mut listed = Listed { domain_known, met, rulings };
-        self.gather(loaded, request, &mut listed, &mut gathered);
+        self.gather(loaded, request, known, &mut listed, &mut gathered);
         if gathered.is_empty() {
             return None;
         }
@@ -120,9 +129,10 @@ impl<C: Clock> Engine<MemoryStore, C> {
             Some(Taking { tenure, slots }) => {
                 let checks = &mut **gathered.charged;
                 checks.iter_mut().for_each(|check| check.tenure = tenure);
-                list_slots(slots, checks, rulings);
+                let listed = rulings.iter().zip(checks.iter());
+                list_slots(slots, listed.map(|(ruling, check)| (ruling.limit, *check)));
                 self.settle_now(&Batch::new(verb, charge, now, checks), loaded, rulings);
-                keep_taken(slots, checks, rulings);
+                keep_taken(slots, rulings);
             }
             None => {
                 let batch = Batch::new(verb, charge, now, gathered.charged);

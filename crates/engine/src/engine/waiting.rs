@@ -16,7 +16,7 @@ use crate::failure_mode::Undecided;
 use crate::gather::{Checks, Gathered, Listed, Refunded, giving_back};
 use crate::loaded::Loaded;
 use crate::names;
-use crate::permit::{HeldSlots, Permit, keep_taken};
+use crate::permit::{HeldSlots, Permit, keep_taken, list_slots};
 use crate::request::Request;
 use crate::verdict::{Met, Ruling, Rulings, Verdict};
 
@@ -140,7 +140,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let mut charged = Checks::new();
         let mut gathered = Gathered::new(&mut charged);
         let mut listed = Listed { domain_known, met, rulings };
-        self.gather(loaded, request, &mut listed, &mut gathered);
+        self.gather(loaded, request, None, &mut listed, &mut gathered);
         if gathered.is_empty() {
             return Ok(None);
         }
@@ -164,7 +164,9 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             let batch = Batch::new(verb, charge, now, charged);
             let batch = Batch { within, names: &names, ..batch };
             self.settle(&batch, loaded, rulings).await?;
-            keep_taken(slots, charged, rulings);
+            let taken = rulings.iter().zip(charged.iter());
+            list_slots(slots, taken.map(|(ruling, check)| (ruling.limit, *check)));
+            keep_taken(slots, rulings);
         }
         Ok(given_back)
     }

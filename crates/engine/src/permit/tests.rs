@@ -2,7 +2,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tidegate_algorithms::{ManualClock, Timestamp};
 use tidegate_rules::{Entry, Options, Source, compile};
-use tidegate_stores::{MemoryConfig, Role};
+use tidegate_stores::MemoryConfig;
 
 use super::*;
 use crate::request::{Descriptor, Request};
@@ -41,11 +41,10 @@ fn a_panic_before_anybody_knows_what_was_taken_keeps_no_slot() {
     let key = Key { fingerprint: engine.store().fingerprinter().of(1, b"ada"), group: 1 };
     let check = Check::new(key, &limit.limit, 1);
     let check = Check { holder: Holder(7), tenure: Tenure::Held, ..check };
-    let ruling = Ruling::begun(0, Some(limit.id), 1, Role::Required);
     let now = engine.clock().now();
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let mut permit = Permit::empty(&engine);
-        list_slots(permit.taking(Tenure::Held).slots, &[check], &[ruling]);
+        list_slots(permit.taking(Tenure::Held).slots, std::iter::once((Some(limit.id), check)));
         assert!(engine.store().check_one(&check, now).decision.is_admitted());
         assert!(!engine.store().check_one(&check, now).decision.is_admitted());
         panic!("between the store's answer and the verdict");

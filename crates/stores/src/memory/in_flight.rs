@@ -84,8 +84,11 @@ pub(super) fn refuse_slots(
     None
 }
 
-/// Whether they are slots of a limit that has nothing else, such as a soft allowance.
+/// Whether a limit has slots and nothing else, such as a soft allowance.
+pub(super) fn are_slots_of(limit: &Limit) -> bool {
+    matches!(limit.algorithm(), Algorithm::Concurrency(_)) && limit.soft().is_none()
+}
+
 fn are_slots(limit: &Limit, state: &State) -> bool {
-    let hard = matches!(limit.algorithm(), Algorithm::Concurrency(_)) && limit.soft().is_none();
-    hard && matches!(state, State::Slots(_))
+    are_slots_of(limit) && matches!(state, State::Slots(_))
 }

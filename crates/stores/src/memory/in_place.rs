@@ -9,9 +9,9 @@
 //! The checks come from an iterator and the answers go to a closure. So whoever has a rule at
 //! hand writes down neither.
 
-use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
+use tidegate_algorithms::{Decision, Limit, Small, SmallLimit, Timestamp};
 
-use super::in_flight::{charge_slots, judge_slots, refuse_slots};
+use super::in_flight::{are_slots_of, charge_slots, judge_slots, refuse_slots};
 use super::shard::{Change, Shard};
 use super::slot::Pack;
 use super::{MemoryStore, ask};
@@ -28,6 +28,12 @@ struct Slots {
 }
 
 impl MemoryStore {
+    /// Whether checks of these limits can be decided by [`MemoryStore::check_in_place`], once their keys are known.
+    pub fn can_check_in_place<'l>(limits: impl Iterator<Item = &'l Limit> + Clone) -> bool {
+        let large = || limits.clone().filter(|limit| limit.small().is_none());
+        limits.clone().count() <= IN_PLACE_MAX && large().count() <= 1 && large().all(are_slots_of)
+    }
+
     /// Decides checks of one shard together, if each of them is of a key that is known, and up to one of
     /// them of requests in flight. Says whether it could; if not, nothing is charged. `tell` is told the place of
     /// a check and its answer; it may be told again, when another check refuses.
