@@ -222,7 +222,7 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
         verdict.rulings.clear();
         verdict.met.clear();
-        verdict.undecided = Some(undecided);
+        verdict.undecided = Some(Box::new(undecided));
     }
 
     /// Counts what was decided, if anybody wants to know.

@@ -19,7 +19,8 @@ pub struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) rulings: Rulings,
     pub(crate) met: Met,
-    pub(crate) undecided: Option<Undecided>,
+    /// In a box, as what few verdicts have: a verdict is moved some times.
+    pub(crate) undecided: Option<Box<Undecided>>,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
 }
@@ -27,7 +28,7 @@ pub struct Verdict {
 /// The decisions of a verdict; two limits are common, more take an allocation.
 pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
 /// The rule that each descriptor met.
-pub(crate) type Met = SmallVec<[Option<RuleId>; 4]>;
+pub(crate) type Met = SmallVec<[Option<RuleId>; 2]>;
 
 /// One limit's decision within a verdict.
 #[derive(Clone, Copy, Debug)]
@@ -225,14 +226,14 @@ impl Verdict {
     }
 
     /// Why nothing could be decided, if so; the outcome is then the failure mode's.
-    pub const fn undecided(&self) -> Option<&Undecided> {
-        self.undecided.as_ref()
+    pub fn undecided(&self) -> Option<&Undecided> {
+        self.undecided.as_deref()
     }
 
     /// Whether the shared store could not be asked for a part of this verdict,
     /// so that something else decided instead.
     pub fn is_degraded(&self) -> bool {
-        matches!(self.undecided, Some(Undecided::Store(_)))
+        matches!(self.undecided(), Some(Undecided::Store(_)))
             || self.rulings.iter().any(|ruling| ruling.basis.is_degraded())
     }
 

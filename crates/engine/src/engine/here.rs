@@ -27,6 +27,14 @@ impl<C: Clock> Engine<MemoryStore, C> {
         self.apply_now(Verb::Check, request)
     }
 
+    /// The same, for those who need the verdict only to look at it: it is large, and not moved.
+    #[inline]
+    pub fn check_with<R>(&self, request: &Request<'_>, look: impl FnOnce(&mut Verdict) -> R) -> R {
+        let mut verdict = Verdict::admitting(self.loaded.load());
+        self.answer_now(&mut verdict, Verb::Check, request, None);
+        look(&mut verdict)
+    }
+
     /// Applies a verb to every limit that the request meets.
     #[inline]
     pub fn apply_now(&self, verb: Verb, request: &Request<'_>) -> Verdict {
@@ -162,6 +170,25 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let mut permit = Permit::empty(self);
         let verdict = engine.check_for(request, permit.taking(Tenure::Held));
         Some((verdict, permit))
+    }
+
+    /// The same, for those who need the verdict only to look at it: it is large, and not moved.
+    #[inline]
+    pub fn admit_here_with<R>(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        look: impl FnOnce(&mut Verdict, Permit<S, C>) -> R,
+    ) -> Option<R>
+    where
+        S: 'static,
+        C: 'static,
+    {
+        let engine = self.here()?;
+        let mut permit = Permit::empty(self);
+        let mut verdict = Verdict::admitting(engine.loaded.load());
+        let taking = permit.taking(Tenure::Held);
+        engine.answer_now(&mut verdict, Verb::Check, request, Some(taking));
+        Some(look(&mut verdict, permit))
     }
 
     /// This engine, if its store decides on the calling thread: then nothing

@@ -29,9 +29,16 @@ struct Slots {
 
 impl MemoryStore {
     /// Whether checks of these limits can be decided by [`MemoryStore::check_in_place`], once their keys are known.
-    pub fn can_check_in_place<'l>(limits: impl Iterator<Item = &'l Limit> + Clone) -> bool {
-        let large = || limits.clone().filter(|limit| limit.small().is_none());
-        limits.clone().count() <= IN_PLACE_MAX && large().count() <= 1 && large().all(are_slots_of)
+    pub fn can_check_in_place<'l>(limits: impl Iterator<Item = &'l Limit>) -> bool {
+        let (mut small, mut slots) = (0, 0);
+        for limit in limits {
+            match limit.small() {
+                Some(_) => small += 1,
+                None if are_slots_of(limit) => slots += 1,
+                None => return false,
+            }
+        }
+        slots <= 1 && small + slots <= IN_PLACE_MAX
     }
 
     /// Decides checks of one shard together, if each of them is of a key that is known, and up to one of
@@ -53,17 +60,19 @@ impl MemoryStore {
         let (mut count, mut admitted) = (0, true);
         for (place, check) in checks.clone().enumerate() {
             let Some(change) = changes.get_mut(place) else { return false };
+            let told = |answer| tell(place, &check, answer);
             let judged = match check.limit.small() {
-                Some(limit) => judge(&shard, limit, &check, now, change),
-                None if slots.is_some() => None,
+                Some(limit) => judge(&shard, limit, &check, now, change, told),
+                None if slots.is_some() => false,
                 None => {
                     let judged = judge_slots(&mut shard, &check, now, change);
                     slots = judged.map(|decision| Slots { place, decision });
-                    judged
+                    judged.map(exact).map(told).is_some()
                 }
             };
-            let Some(decision) = judged else { return false };
-            tell(place, &check, Answer { decision, basis: Basis::Exact });
+            if !judged {
+                return false;
+            }
             admitted &= change.admitted;
             count += 1;
         }
@@ -89,7 +98,8 @@ impl MemoryStore {
     }
 }
 
-/// Judges one of several known keys, if its state is in its slot.
+/// Judges one of several known keys, if its state is in its slot; says whether it is.
+// Told from here, where the decision is made: one that is handed on is copied.
 #[inline(always)]
 pub(super) fn judge(
     shard: &Shard,
@@ -97,11 +107,12 @@ pub(super) fn judge(
     check: &Check<'_>,
     now: Timestamp,
     change: &mut Change,
-) -> Option<Decision> {
+    tell: impl FnOnce(Answer),
+) -> bool {
     match limit {
-        Small::TokenBucket(limit) => judge_by(shard, limit, check, now, change),
-        Small::LeakyBucket(limit) => judge_by(shard, limit, check, now, change),
-        Small::FixedWindow(limit) => judge_by(shard, limit, check, now, change),
+        Small::TokenBucket(limit) => judge_by(shard, limit, check, now, change, tell),
+        Small::LeakyBucket(limit) => judge_by(shard, limit, check, now, change, tell),
+        Small::FixedWindow(limit) => judge_by(shard, limit, check, now, change, tell),
     }
 }
 
@@ -112,11 +123,20 @@ fn judge_by<L: SmallLimit<State: Pack>>(
     check: &Check<'_>,
     now: Timestamp,
     change: &mut Change,
-) -> Option<Decision> {
+    tell: impl FnOnce(Answer),
+) -> bool {
     let ask = ask(check, now);
-    let (found, usage) = shard.judge_in_place(check.key.fingerprint, limit, ask)?;
+    let judged = shard.judge_in_place(check.key.fingerprint, limit, ask);
+    let Some((found, usage)) = judged else { return false };
     *change = found;
-    Some(limit.tell(usage, ask))
+    tell(exact(limit.tell(usage, ask)));
+    true
+}
+
+/// The answer of the key's own counter.
+#[inline(always)]
+const fn exact(decision: Decision) -> Answer {
+    Answer { decision, basis: Basis::Exact }
 }
 
 /// Whether changes of one shard are of one key, two of them.
@@ -164,7 +184,7 @@ fn refuse_in_place<'c>(
             }
         };
         if let Some(decision) = decision {
-            tell(place, &check, Answer { decision, basis: Basis::Exact });
+            tell(place, &check, exact(decision));
         }
     }
 }

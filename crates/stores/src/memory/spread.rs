@@ -61,10 +61,11 @@ impl MemoryStore {
             for stop in group {
                 let place = stop.place();
                 let (check, change) = (&checks[place], &mut changes[place]);
-                let judged = check.limit.small();
-                let judged = judged.and_then(|limit| judge(&shard, limit, check, now, change));
-                let Some(decision) = judged else { return false };
-                places[place].put(Answer { decision, basis: Basis::Exact });
+                let Some(limit) = check.limit.small() else { return false };
+                let told = |answer| places[place].put(answer);
+                if !judge(&shard, limit, check, now, change, told) {
+                    return false;
+                }
             }
             shards.push(shard);
         }
