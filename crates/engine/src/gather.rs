@@ -84,7 +84,7 @@ pub(crate) fn gather<'s>(
         if rule.is_exempt {
             replace_by_exemption(loaded, found, &mut replaced);
         }
-        let limits = loaded.limits_of(rule);
+        let limits = &*rule.limits;
         if limits.is_empty() {
             continue;
         }

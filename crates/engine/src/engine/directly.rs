@@ -48,7 +48,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let found = domain.find_id(descriptor.entries, values);
         let rule = found.and_then(|found| loaded.rule(found));
         let Some(rule) = rule.filter(|rule| rule.is_plain) else { return Directly::Met(found) };
-        let limits = loaded.limits_of(rule);
+        let limits = &*rule.limits;
         if !limits.iter().all(|limit| limit.switch.is_full()) {
             return Directly::Met(found);
         }
