@@ -226,8 +226,11 @@ impl Verdict {
     }
 
     /// Why nothing could be decided, if so; the outcome is then the failure mode's.
-    pub fn undecided(&self) -> Option<&Undecided> {
-        self.undecided.as_deref()
+    pub const fn undecided(&self) -> Option<&Undecided> {
+        match &self.undecided {
+            Some(undecided) => Some(&**undecided),
+            None => None,
+        }
     }
 
     /// Whether the shared store could not be asked for a part of this verdict,

@@ -172,9 +172,10 @@ where
             let domain = &self.settings.domain;
             // Judged in there: a verdict is large, and nobody needs it afterwards.
             let judged = description.described.ask(domain, |ask| {
-                let (verdict, permit) = self.lasting.engine.admit_here(ask)?;
-                let held = HeldSlots::of(permit);
-                Some(self.judge(&verdict, held, &description, route, &passport.asker))
+                self.lasting.engine.admit_here_with(ask, |verdict, permit| {
+                    let held = HeldSlots::of(permit);
+                    self.judge(verdict, held, &description, route, &passport.asker)
+                })
             });
             match judged {
                 None => Stage::Ask,

@@ -93,10 +93,10 @@ impl Limiters {
         let Screening::GoOn(screened) = self.protection.screen(black_box(arrival())) else {
             return None;
         };
-        let (verdict, permit) = self.engine.admit_here(request)?;
-        if !black_box(&verdict).is_admitted() {
-            return None;
-        }
+        let admitted = self.engine.admit_here_with(request, |verdict, permit| {
+            black_box(&*verdict).is_admitted().then_some(permit)
+        });
+        let permit = admitted??;
         let entering = pin!(self.protection.enter(screened));
         match entering.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Admission::Admitted(pass)) => Some((permit, pass)),
