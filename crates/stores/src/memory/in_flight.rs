@@ -3,11 +3,12 @@
 //! They are a list, and so on the shelf of their shard. Whatever would make the list take more
 //! memory is left to `together`, which keeps to the budget.
 
-use tidegate_algorithms::{Algorithm, Decision, Holder, Limit, State, Timestamp};
+use tidegate_algorithms::{Algorithm, Ask, Decision, Holder, Limit, State, Timestamp};
 
 use super::shard::{Change, Shard};
 use super::{MemoryStore, ask};
 use crate::batch::{Check, Key};
+use crate::fingerprint::Fingerprint;
 
 impl MemoryStore {
     /// Gives slots back, whatever is known of their limit.
@@ -31,20 +32,22 @@ impl MemoryStore {
 }
 
 /// Judges the slots of a known key, if they are on the shelf and have room.
+// Not told of a whole check, which would have to be written down for it.
 #[inline(never)]
 pub(super) fn judge_slots(
     shard: &mut Shard,
-    check: &Check<'_>,
-    now: Timestamp,
+    key: Fingerprint,
+    limit: &Limit,
+    ask: Ask,
     change: &mut Change,
 ) -> Option<Decision> {
-    let slot = shard.find(check.key.fingerprint)?;
-    let state = shard.shelved_at(slot).filter(|state| are_slots(check.limit, state))?;
+    let slot = shard.find(key)?;
+    let state = shard.shelved_at(slot).filter(|state| are_slots(limit, state))?;
     if state.growth_bytes() > 0 {
         return None;
     }
-    check.limit.settle(state, now);
-    let decision = check.limit.decide(state, ask(check, now));
+    limit.settle(state, ask.now);
+    let decision = limit.decide(state, ask);
     *change = Change::on_shelf(slot, decision.is_admitted());
     Some(decision)
 }
@@ -53,16 +56,16 @@ pub(super) fn judge_slots(
 #[inline(never)]
 pub(super) fn charge_slots(
     shard: &mut Shard,
-    check: &Check<'_>,
-    change: Change,
-    decision: Decision,
-    now: Timestamp,
+    slot: usize,
+    limit: &Limit,
+    ask: Ask,
+    decision: &Decision,
 ) {
-    let Some(state) = shard.shelved_at(change.slot) else { return };
+    let Some(state) = shard.shelved_at(slot) else { return };
     if decision.is_admitted() {
-        check.limit.charge(state, ask(check, now), &decision);
+        limit.charge(state, ask, decision);
     } else {
-        check.limit.refuse(state, ask(check, now));
+        limit.refuse(state, ask);
     }
 }
 

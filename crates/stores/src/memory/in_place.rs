@@ -65,7 +65,8 @@ impl MemoryStore {
                 Some(limit) => judge(&shard, limit, &check, now, change, told),
                 None if slots.is_some() => false,
                 None => {
-                    let judged = judge_slots(&mut shard, &check, now, change);
+                    let (key, ask) = (check.key.fingerprint, ask(&check, now));
+                    let judged = judge_slots(&mut shard, key, check.limit, ask, change);
                     slots = judged.map(|decision| Slots { place, decision });
                     judged.map(exact).map(told).is_some()
                 }
@@ -92,7 +93,8 @@ impl MemoryStore {
         if let Some(Slots { place, decision }) = slots
             && let Some(check) = checks.clone().nth(place)
         {
-            charge_slots(&mut shard, &check, changes[place], decision, now);
+            let slot = changes[place].slot;
+            charge_slots(&mut shard, slot, check.limit, ask(&check, now), &decision);
         }
         true
     }
