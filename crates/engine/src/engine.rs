@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_algorithms::{Clock, Holder};
+use tidegate_algorithms::{Clock, Holder, Nanos};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{Fingerprinter, MemoryStore, Role, Verb};
 
@@ -230,6 +230,16 @@ impl<S, C: Clock> Engine<S, C> {
     fn count(&self, verb: Verb, loaded: &Loaded, rulings: &[Ruling]) {
         if let Some(near) = self.tallied {
             count(verb, near, loaded, rulings);
+        }
+    }
+
+    /// Makes the verdict of a request that was admitted for later a refusal, because it may not
+    /// wait for so long, and tells the observer; see [`Verdict::refuse_to_wait`].
+    pub fn turn_away(&self, request: &Request<'_>, verdict: &mut Verdict, retry: Nanos) {
+        verdict.refuse_to_wait(retry);
+        if let Some(observer) = &self.observer {
+            let told = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
+            let _ = catch_unwind(told);
         }
     }
 
