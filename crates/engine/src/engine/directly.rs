@@ -7,14 +7,14 @@
 
 use tidegate_algorithms::{Clock, Holder, Tenure};
 use tidegate_rules::{RuleId, Values};
-use tidegate_stores::{Answer, Answered, MemoryStore, Verb};
+use tidegate_stores::{Answer, Answered, Charge, Fingerprint, MemoryStore, Verb};
 
 use super::Engine;
 use crate::gather::{MetLimit, charge_of, fingerprint};
-use crate::loaded::BriefLimit;
+use crate::loaded::{BriefLimit, BriefRule};
 use crate::permit::{Taking, keep_taken, list_slots};
 use crate::request::Request;
-use crate::verdict::{Ruling, Verdict};
+use crate::verdict::{Ruling, Rulings, Verdict};
 
 /// How far the short way led.
 pub(super) enum Directly {
@@ -24,6 +24,14 @@ pub(super) enum Directly {
     Met(Option<RuleId>),
     /// Nowhere.
     NotTried,
+}
+
+/// What is asked of a rule.
+struct PlainRule<'s> {
+    rule: &'s BriefRule,
+    fingerprint: Fingerprint,
+    asked: u64,
+    charge: Charge,
 }
 
 impl<C: Clock> Engine<MemoryStore, C> {
@@ -48,28 +56,46 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let found = domain.find_id(descriptor.entries, values);
         let rule = found.and_then(|found| loaded.rule(found));
         let Some(rule) = rule.filter(|rule| rule.is_plain) else { return Directly::Met(found) };
-        let limits = &*rule.limits;
-        if !limits.iter().all(|limit| limit.switch.is_full()) {
+        if !rule.limits.iter().all(|limit| limit.switch.is_full()) {
             return Directly::Met(found);
         }
-
+        let asked = PlainRule {
+            rule,
+            fingerprint: fingerprint(&self.fingerprinter, rule.identity, values),
+            asked: descriptor.cost.unwrap_or(request.cost),
+            charge: charge_of(domain),
+        };
+        if !self.decide_plainly(asked, taking, rulings) {
+            return Directly::Met(found);
+        }
+        *domain_known = true;
+        met.push(found);
+        self.count(verb, loaded, rulings);
+        Directly::Decided
+    }
+    /// Asks the store for the limits of a rule. Says whether it could decide; if not, nothing is
+    /// left of the attempt.
+    #[inline(always)]
+    fn decide_plainly(
+        &self,
+        PlainRule { rule, fingerprint, asked, charge }: PlainRule<'_>,
+        taking: &mut Option<Taking<'_>>,
+        rulings: &mut Rulings,
+    ) -> bool {
+        let limits = &*rule.limits;
         let holder = if rule.counts_slots { self.next_holder() } else { Holder::default() };
         let tenure = taking.as_ref().map_or(Tenure::TimeToLive, |taking| taking.tenure);
-        let fingerprint = fingerprint(&self.fingerprinter, rule.identity, values);
-        let asked = descriptor.cost.unwrap_or(request.cost);
         let checks = limits.iter().map(|limit: &BriefLimit| {
             let holder = if limit.counts_slots { holder } else { Holder::default() };
             MetLimit { limit, fingerprint, asked, role: limit.role }.check(holder, tenure)
         });
-        if let Some(Taking { slots, .. }) = taking
-            && rule.counts_slots
-        {
+        let mut slots = taking.as_mut().map(|taking| &mut *taking.slots);
+        if let Some(slots) = slots.as_mut().filter(|_| rule.counts_slots) {
             let ids = limits.iter().map(|limit| Some(limit.id));
             list_slots(slots, ids.zip(checks.clone()));
         }
-        let now = self.clock.now();
-        let store = &self.store;
-        let decided = store.check_in_place(charge_of(domain), now, checks, |place, check, told| {
+        let (store, now) = (&self.store, self.clock.now());
+        let decided = store.check_in_place(charge, now, checks, |place, check, told| {
             if let Some(ruling) = rulings.get_mut(place) {
                 // Told again, because another limit refuses.
                 return ruling.put(told);
@@ -82,17 +108,9 @@ impl<C: Clock> Engine<MemoryStore, C> {
         if !decided {
             rulings.clear();
         }
-        if let Some(Taking { slots, .. }) = taking
-            && rule.counts_slots
-        {
+        if let Some(slots) = slots.filter(|_| rule.counts_slots) {
             keep_taken(slots, rulings);
         }
-        if !decided {
-            return Directly::Met(found);
-        }
-        *domain_known = true;
-        met.push(found);
-        self.count(verb, loaded, rulings);
-        Directly::Decided
+        decided
     }
 }
