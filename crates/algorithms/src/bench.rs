@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::ask::{Ask, Holder};
+use crate::ask::{Ask, Holder, Tenure};
 use crate::decision::{Decision, Retry};
 use crate::limit::Limit;
 use crate::period::Period;
@@ -102,15 +102,14 @@ impl Bench {
 
     /// Takes slots that their holder will renew.
     pub(crate) fn hold_on_lease(&mut self, holder: u64, cost: u64, lease: Period) -> Decision {
-        let ask = Ask { lease: Some(lease), ..self.held_by(holder, cost) };
+        let ask = Ask { tenure: Tenure::Lease(lease), ..self.held_by(holder, cost) };
         self.limit.check(&mut self.state, ask)
     }
 
     /// Takes slots, and holds them until they are given back.
     pub(crate) fn hold_on(&mut self, holder: u64, cost: u64) -> Decision {
-        let decision = self.hold(holder, cost);
-        self.state.hold(Holder(holder));
-        decision
+        let ask = Ask { tenure: Tenure::Held, ..self.held_by(holder, cost) };
+        self.limit.check(&mut self.state, ask)
     }
 
     fn held_by(&self, holder: u64, cost: u64) -> Ask {

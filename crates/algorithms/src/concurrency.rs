@@ -9,13 +9,13 @@
 //! the state.
 //!
 //! A holder that cannot be gone without the state being gone too needs no expiry:
-//! once it is said to hold its slots, they are taken until it gives them back. There may be
+//! it takes its slots as held, until it gives them back. There may be
 //! many of these at once, and they are numbered in the order in which they come: they are
 //! found by their number, and no step of a decision goes through all of them.
 
 use std::collections::{VecDeque, vec_deque};
 
-use crate::ask::{Ask, Holder};
+use crate::ask::{Ask, Holder, Tenure};
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
@@ -88,12 +88,15 @@ impl SlotsState {
         if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Slots>()) }
     }
 
-    /// Slots of the holder are taken until it gives them back, however long that takes.
-    pub(crate) fn hold(&mut self, holder: Holder) {
+    /// Gives back up to `count` slots of a holder; what it does not hold (any more) is ignored, so
+    /// giving back twice frees nobody else's slots.
+    pub(crate) fn release(&mut self, holder: Holder, count: u64) {
+        // Whoever says its name has one entry.
         if let Some(place) = self.find(holder)
             && let Some(slots) = self.remove(place)
+            && slots.count > count
         {
-            self.insert(Slots { expires: HELD, ..slots });
+            self.insert(Slots { count: slots.count - count, ..slots });
         }
     }
 
@@ -227,42 +230,37 @@ impl Concurrency {
         if ask.cost == 0 {
             return;
         }
-        let expires = ask.now.after(self.life(ask)).max(EARLIEST);
+        let expires = match ask.tenure {
+            Tenure::Held if ask.holder != Holder::default() => HELD,
+            _ => ask.now.after(self.life(ask)).max(EARLIEST),
+        };
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
         if let Some(place) = state.find(ask.holder)
             && let Some(held) = state.remove(place)
         {
             taken.count = taken.count.saturating_add(held.count);
-            taken.expires = match held.expires {
-                HELD => HELD,
-                expires => taken.expires.max(expires),
+            taken.expires = match (held.expires, taken.expires) {
+                (HELD, _) | (_, HELD) => HELD,
+                (one, other) => one.max(other),
             };
         }
         state.insert(taken);
     }
 
-    /// Takes up to `cost` slots back from the holder; what it does not hold
-    /// (any more) is ignored, so giving back twice frees nobody else's slots.
-    /// Who does not say which holder gives back those that would expire first, and none that are held.
+    /// Takes up to `cost` slots back from the holder. Who does not say which holder gives back
+    /// those that would expire first, and none that are held.
     pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
+        if ask.holder != Holder::default() {
+            return state.release(ask.holder, ask.cost);
+        }
         let mut left = ask.cost;
-        let mut give_back = |slots: &mut Slots| {
-            let back = left.min(slots.count);
+        state.slots.retain_mut(|slots| {
+            let back = if slots.expires == HELD { 0 } else { left.min(slots.count) };
             slots.count -= back;
             left -= back;
             slots.count > 0
-        };
-        if ask.holder == Holder::default() {
-            state.slots.retain_mut(|slots| slots.expires == HELD || give_back(slots));
-            return state.count();
-        }
-        // Whoever says its name has one entry.
-        if let Some(place) = state.find(ask.holder)
-            && let Some(mut held) = state.remove(place)
-            && give_back(&mut held)
-        {
-            state.insert(held);
-        }
+        });
+        state.count();
     }
 
     /// How many slots are free.
@@ -273,7 +271,7 @@ impl Concurrency {
     /// For how long slots are taken.
     fn life(&self, ask: Ask) -> Nanos {
         let longest = self.time_to_live;
-        ask.lease.map_or(longest, |lease| lease.min(longest)).as_span()
+        ask.tenure.lease().map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
     /// Until all slots have expired, if nobody gives any back. Of those that are held nobody

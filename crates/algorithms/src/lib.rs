@@ -34,7 +34,7 @@ mod window;
 #[cfg(test)]
 mod bench;
 
-pub use ask::{Ask, Holder};
+pub use ask::{Ask, Holder, Tenure};
 pub use concurrency::{CONCURRENCY_MAX, Concurrency, SlotsState};
 pub use counter_time::{Comparison, CounterTime};
 pub use decision::{Decision, Outcome, Retry};

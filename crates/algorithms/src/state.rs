@@ -75,15 +75,15 @@ impl State {
         }
     }
 
-    /// Slots of the holder, if it has any, are taken until it gives them back, however long that
-    /// takes. Takes no more memory.
-    pub fn hold(&mut self, holder: Holder) {
+    /// Gives back up to so many slots of a concurrency limit that the holder has, whatever the
+    /// limit says by now. Takes no more memory.
+    pub fn release(&mut self, holder: Holder, count: u64) {
         let state = match self {
             State::Soft(soft) => &mut soft.inner,
             hard => hard,
         };
         if let State::Slots(state) = state {
-            state.hold(holder);
+            state.release(holder, count);
         }
     }
 

@@ -50,7 +50,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let mut checks = Checks::new();
         let mut gathered = Gathered::new(&mut checks);
         let mut listed = Listed { domain_known: &mut false, met: &mut met, rulings: &mut rulings };
-        self.gather(loaded, request, &mut listed, &mut gathered);
+        self.gather(loaded, request, None, &mut listed, &mut gathered);
         let mut charged = SmallVec::new();
         let mut of = Rulings::new();
         for (check, ruling) in checks.iter().zip(&rulings) {

@@ -1,8 +1,8 @@
 //! From a request to the checks that it needs.
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Holder, Limit, Period};
-use tidegate_rules::{Entry, KeyValue, LimitId, Mode, NameId, RuleId, Snapshot, Values};
+use tidegate_algorithms::{Holder, Limit, Period, Tenure};
+use tidegate_rules::{Domain, Entry, KeyValue, LimitId, Mode, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,6 +50,7 @@ pub(crate) fn gather<'s>(
     loaded: &'s Loaded,
     fingerprinter: &Fingerprinter,
     request: &Request<'s>,
+    known: Option<Known<'_, 's>>,
     holder: impl Fn() -> Holder,
     verdict: &mut Listed<'_>,
     gathered: &mut Gathered<'s, '_>,
@@ -59,10 +60,7 @@ pub(crate) fn gather<'s>(
         return;
     };
     *verdict.domain_known = true;
-    gathered.charge = match domain.charge() {
-        tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
-        tidegate_rules::Charge::Always => Charge::Always,
-    };
+    gathered.charge = charge_of(domain);
     gathered.deadline = domain.store_deadline();
     if request.descriptors.len() > ROOMY {
         make_room(request.descriptors.len(), verdict, gathered);
@@ -76,22 +74,25 @@ pub(crate) fn gather<'s>(
             gathered.push_own(verdict.rulings, index, descriptor.refund, key, limit, asked);
             continue;
         }
-        let mut values = Values::new();
-        let found = domain.find_id(descriptor.entries, &mut values);
+        let mut fresh = Values::new();
+        let Known { found, values } = known.unwrap_or_else(|| Known {
+            found: domain.find_id(descriptor.entries, &mut fresh),
+            values: &fresh,
+        });
         verdict.met.push(found);
         let Some(rule) = found.and_then(|rule| loaded.rule(rule)) else { continue };
         if rule.is_exempt {
             replace_by_exemption(loaded, found, &mut replaced);
         }
-        let limits = loaded.limits_of(rule);
+        let limits = &*rule.limits;
         if limits.is_empty() {
             continue;
         }
         // By the rule's place, not by one of its limits: a limit keeps its
         // counters when the list of limits around it changes.
-        let fingerprint = fingerprint(fingerprinter, rule.identity, &values);
+        let fingerprint = fingerprint(fingerprinter, rule.identity, values);
         for limit in limits {
-            let Some(role) = role(limit, &values) else { continue };
+            let Some(role) = role(limit, values) else { continue };
             if limit.replaces {
                 replace_by_limit(loaded, limit, &mut replaced);
             }
@@ -104,7 +105,7 @@ pub(crate) fn gather<'s>(
             // elsewhere and copied is waited for twice.
             let holder = if limit.counts_slots { holder() } else { Holder::default() };
             verdict.rulings.push(Ruling::begun(index, Some(limit.id), met.cost(), role));
-            gathered.charged.push(met.check(holder));
+            gathered.charged.push(met.check(holder, Tenure::TimeToLive));
         }
     }
     if !replaced.is_empty() {
@@ -131,12 +132,28 @@ fn replace_by_limit(loaded: &Loaded, limit: &BriefLimit, replaced: &mut Replaced
 
 /// A limit that a descriptor met, and what is asked of it.
 #[derive(Clone, Copy, Debug)]
-struct MetLimit<'s> {
-    limit: &'s BriefLimit,
+pub(crate) struct MetLimit<'s> {
+    pub(crate) limit: &'s BriefLimit,
     /// The rule's.
-    fingerprint: Fingerprint,
-    asked: u64,
-    role: Role,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) asked: u64,
+    pub(crate) role: Role,
+}
+
+/// What the only descriptor of a request met, when somebody has looked already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'k, 's> {
+    pub(crate) found: Option<RuleId>,
+    pub(crate) values: &'k [KeyValue<'s>],
+}
+
+/// The domain's word for who is charged, as stores have it.
+#[inline]
+pub(crate) fn charge_of(domain: &Domain) -> Charge {
+    match domain.charge() {
+        tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
+        tidegate_rules::Charge::Always => Charge::Always,
+    }
 }
 
 impl<'s> MetLimit<'s> {
@@ -148,14 +165,14 @@ impl<'s> MetLimit<'s> {
     }
 
     #[inline(always)]
-    fn check(self, holder: Holder) -> Check<'s> {
+    pub(crate) fn check(self, holder: Holder, tenure: Tenure) -> Check<'s> {
         let group = self.limit.identity;
         Check {
             key: Key { fingerprint: self.fingerprint.under(group), group },
             limit: &self.limit.limit,
             cost: self.cost(),
             holder,
-            lease: None,
+            tenure,
             role: self.role,
             policy: self.limit.policy,
         }
@@ -212,7 +229,11 @@ impl<'s, 'c> Gathered<'s, 'c> {
 
     #[cold]
     fn push_refunded(&mut self, descriptor: u32, met: MetLimit<'s>) {
-        self.refund(descriptor, Some(met.limit.id), met.check(Holder::default()));
+        self.refund(
+            descriptor,
+            Some(met.limit.id),
+            met.check(Holder::default(), Tenure::TimeToLive),
+        );
     }
 
     fn refund(&mut self, descriptor: u32, limit: Option<LimitId>, check: Check<'s>) {
@@ -314,7 +335,11 @@ fn key_number(limit: u64, values: &[KeyValue<'_>]) -> u64 {
 
 /// The fingerprint of the values that tell this rule's counters apart.
 #[inline]
-fn fingerprint(fingerprinter: &Fingerprinter, rule: u64, values: &[KeyValue<'_>]) -> Fingerprint {
+pub(crate) fn fingerprint(
+    fingerprinter: &Fingerprinter,
+    rule: u64,
+    values: &[KeyValue<'_>],
+) -> Fingerprint {
     if let [KeyValue::Text(value)] = values {
         return fingerprinter.of(rule, value.as_bytes());
     }

@@ -3,14 +3,16 @@
 //!
 //! What every request needs of its rule and of the rule's limits is kept here
 //! once more, in brief. Rules and limits are large, and a rule that is met
-//! seldom comes from slow memory: in brief it is two or three cache lines.
+//! seldom comes from slow memory: in brief it is two cache lines side by side,
+//! with two limits in them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, Limit};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Consistency, OnStoreError, Policy, Role};
+use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
 use crate::switch::{Switch, SwitchCell, Switches};
 use crate::tally::TallyCell;
@@ -20,8 +22,6 @@ use crate::tally::TallyCell;
 pub(crate) struct Loaded {
     snapshot: Arc<Snapshot>,
     rules: Box<[BriefRule]>,
-    /// Those of one rule side by side.
-    limits: Box<[BriefLimit]>,
     /// By limit; none when nobody counts. Plans of one rule share theirs, as
     /// they share their counters.
     tallies: Box<[Arc<TallyCell>]>,
@@ -29,12 +29,18 @@ pub(crate) struct Loaded {
 
 /// What a request needs of a rule.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct BriefRule {
     pub(crate) identity: u64,
-    first: u32,
-    count: u32,
+    /// In the rule itself: looked up elsewhere they would be waited for once more.
+    pub(crate) limits: SmallVec<[BriefLimit; 2]>,
     /// Whether it has an exemption, of which more is said in the rule itself.
     pub(crate) is_exempt: bool,
+    /// Whether it has limits that the store in memory can decide in place, and neither they nor
+    /// an exemption say anything of other rules.
+    pub(crate) is_plain: bool,
+    /// Whether one of its limits counts requests in flight.
+    pub(crate) counts_slots: bool,
 }
 
 /// What a request needs of a limit.
@@ -55,13 +61,15 @@ pub(crate) struct BriefLimit {
 }
 
 impl BriefRule {
-    fn of(rule: &Rule) -> Self {
-        let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    fn of(rule: &Rule, limits: &[RuleLimit], set: &Switches) -> Self {
+        let replaces = limits.iter().any(|limit| !limit.replaces.is_empty());
+        let in_place = MemoryStore::can_check_in_place(limits.iter().map(|limit| &*limit.limit));
         BriefRule {
             identity: rule.identity(),
-            first: narrow(rule.limits().first().map_or(0, |id| id.index())),
-            count: narrow(rule.limits().len()),
+            limits: limits.iter().map(|limit| BriefLimit::of(limit, set.of(limit))).collect(),
             is_exempt: rule.exemption().is_some(),
+            is_plain: !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place,
+            counts_slots: limits.iter().any(counts_slots),
         }
     }
 }
@@ -76,10 +84,14 @@ impl BriefLimit {
             switch: SwitchCell::new(switch),
             policy: policy_of(limit),
             role: if limit.quota { Role::Alternative } else { Role::Required },
-            counts_slots: matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)),
+            counts_slots: counts_slots(limit),
             replaces: !limit.replaces.is_empty(),
         }
     }
+}
+
+fn counts_slots(limit: &RuleLimit) -> bool {
+    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
 }
 
 /// The rules' words for how a limit is kept, as stores have them.
@@ -102,10 +114,9 @@ impl Loaded {
     /// The snapshot with the switches that its rules say, but for those that
     /// were set at run time.
     pub(crate) fn new(snapshot: Arc<Snapshot>, set: &Switches) -> Self {
-        let brief = |limit: &RuleLimit| BriefLimit::of(limit, set.of(limit));
+        let brief = |rule: &Rule| BriefRule::of(rule, snapshot.limits_of(rule), set);
         Loaded {
-            rules: snapshot.rules().iter().map(BriefRule::of).collect(),
-            limits: snapshot.limits().iter().map(brief).collect(),
+            rules: snapshot.rules().iter().map(brief).collect(),
             snapshot,
             tallies: Box::default(),
         }
@@ -130,15 +141,9 @@ impl Loaded {
         self.rules.get(rule.index())
     }
 
-    /// The limits of a rule, in brief.
-    #[inline]
-    pub(crate) fn limits_of(&self, rule: &BriefRule) -> &[BriefLimit] {
-        let first = rule.first as usize;
-        self.limits.get(first..first + rule.count as usize).unwrap_or_default()
-    }
-
     pub(crate) fn set_switch(&self, limit: &RuleLimit, switch: Switch) {
-        if let Some(limit) = self.limits.get(limit.id.index()) {
+        let limits = self.rule(limit.rule).map(|rule| &*rule.limits).unwrap_or_default();
+        if let Some(limit) = limits.iter().find(|brief| brief.id == limit.id) {
             limit.switch.set(switch);
         }
     }
@@ -160,8 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_limits_in_brief_are_two_cache_lines_at_the_most() {
-        assert!(2 * size_of::<BriefLimit>() <= 128, "{}", size_of::<BriefLimit>());
-        assert!(size_of::<BriefRule>() <= 32, "{}", size_of::<BriefRule>());
+    fn a_rule_in_brief_is_two_cache_lines_with_two_limits_in_them() {
+        assert_eq!(size_of::<BriefRule>(), 128, "{}", size_of::<BriefLimit>());
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Holder, Nanos, Outcome, Retry};
+use tidegate_algorithms::{Decision, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
-use tidegate_stores::{Answer, Answered, Basis, Key, Role, passes};
+use tidegate_stores::{Answer, Answered, Basis, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -19,9 +19,8 @@ pub struct Verdict {
     pub(crate) outcome: Outcome,
     pub(crate) rulings: Rulings,
     pub(crate) met: Met,
-    /// The slots of concurrency limits that the request holds.
-    pub(crate) held: HeldSlots,
-    pub(crate) undecided: Option<Undecided>,
+    /// In a box, as what few verdicts have: a verdict is moved some times.
+    pub(crate) undecided: Option<Box<Undecided>>,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
 }
@@ -29,19 +28,7 @@ pub struct Verdict {
 /// The decisions of a verdict; two limits are common, more take an allocation.
 pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
 /// The rule that each descriptor met.
-pub(crate) type Met = SmallVec<[Option<RuleId>; 4]>;
-
-/// What a request holds; one limit of requests in flight is common.
-pub(crate) type HeldSlots = SmallVec<[Held; 1]>;
-
-/// Slots of a concurrency limit that must be given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    pub(crate) limit: LimitId,
-    pub(crate) key: Key,
-    pub(crate) holder: Holder,
-    pub(crate) cost: u64,
-}
+pub(crate) type Met = SmallVec<[Option<RuleId>; 2]>;
 
 /// One limit's decision within a verdict.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +91,6 @@ impl Verdict {
             outcome: Outcome::Admitted,
             rulings: SmallVec::new(),
             met: SmallVec::new(),
-            held: SmallVec::new(),
             undecided: None,
             switched_off: false,
             domain_known: false,
@@ -241,13 +227,16 @@ impl Verdict {
 
     /// Why nothing could be decided, if so; the outcome is then the failure mode's.
     pub const fn undecided(&self) -> Option<&Undecided> {
-        self.undecided.as_ref()
+        match &self.undecided {
+            Some(undecided) => Some(&**undecided),
+            None => None,
+        }
     }
 
     /// Whether the shared store could not be asked for a part of this verdict,
     /// so that something else decided instead.
     pub fn is_degraded(&self) -> bool {
-        matches!(self.undecided, Some(Undecided::Store(_)))
+        matches!(self.undecided(), Some(Undecided::Store(_)))
             || self.rulings.iter().any(|ruling| ruling.basis.is_degraded())
     }
 

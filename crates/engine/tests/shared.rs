@@ -42,7 +42,7 @@ struct Noting {
 impl Noting {
     fn note(&self, when: usize, batch: &Batch<'_>) {
         let checks = batch.checks.iter().filter(|check| check.holder.0 != 0);
-        let noted = checks.map(|check| (check.holder.0, check.lease));
+        let noted = checks.map(|check| (check.holder.0, check.tenure.lease()));
         self.slots.lock().expect("nobody panics")[when].extend(noted);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Period, Retry, Timestamp};
+use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Tenure, Timestamp};
 
 use crate::fingerprint::Fingerprint;
 
@@ -98,9 +98,10 @@ pub struct Check<'a> {
     pub cost: u64,
     /// Who holds the slots of a concurrency limit.
     pub holder: Holder,
-    /// For how long slots are taken, if their holder keeps them alive from then
-    /// on; see [`CounterStore::slot_lease`](crate::CounterStore::slot_lease).
-    pub lease: Option<Period>,
+    /// For how long slots are taken: on a lease if their holder keeps them alive from then
+    /// on, see [`CounterStore::slot_lease`](crate::CounterStore::slot_lease). Only the store in
+    /// memory takes them as held; others take those for their time to live.
+    pub tenure: Tenure,
     /// What the answer means for the request.
     pub role: Role,
     /// How the limit is kept when its counters are shared.
@@ -115,7 +116,7 @@ impl<'a> Check<'a> {
             limit,
             cost,
             holder: Holder::default(),
-            lease: None,
+            tenure: Tenure::TimeToLive,
             role: Role::Required,
             policy: Policy::default(),
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_algorithms::Period;
+use tidegate_algorithms::{Holder, Period};
 
-use crate::batch::{Answers, Batch};
+use crate::batch::{Answers, Batch, Key};
 
 /// Keeps counters and decides next to them.
 pub trait CounterStore {
@@ -30,6 +30,12 @@ pub trait CounterStore {
     /// store whose slots expire while they are held keeps them alive from now on.
     fn hold(&self, batch: &Batch<'_>) {
         let _ = batch;
+    }
+
+    /// Gives back slots that were taken [as held](tidegate_algorithms::Tenure::Held), at once.
+    /// Nothing to do where nobody takes any: only the store in memory does.
+    fn release(&self, key: Key, holder: Holder, count: u64) {
+        let _ = (key, holder, count);
     }
 
     /// Gives back what the batch charged, without being waited for: at once

@@ -9,6 +9,7 @@
 
 mod alone;
 mod in_flight;
+mod in_place;
 mod shard;
 mod shelf;
 mod slot;
@@ -18,7 +19,7 @@ mod together;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use tidegate_algorithms::{Ask, Decision, Nanos, Outcome, Retry, State, Timestamp};
+use tidegate_algorithms::{Ask, Decision, Holder, Nanos, Outcome, Retry, State, Tenure, Timestamp};
 
 #[cfg(feature = "shared")]
 use crate::batch::Charge;
@@ -157,6 +158,18 @@ struct Located {
     basis: Basis,
 }
 
+impl Located {
+    /// What is asked of the key there. Nobody gives back what a counter of several keys has
+    /// taken, so slots are never held in one.
+    fn ask(&self, check: &Check<'_>, now: Timestamp) -> Ask {
+        let ask = ask(check, now);
+        match self.basis {
+            Basis::Shared => Ask { tenure: Tenure::TimeToLive, ..ask },
+            _ => ask,
+        }
+    }
+}
+
 impl MemoryStore {
     /// A store with this configuration.
     ///
@@ -207,7 +220,7 @@ impl MemoryStore {
             if let ([check], [place]) = (batch.checks, &mut *places) {
                 return place.put(self.check_one(check, batch.now));
             }
-            if self.check_in_place(batch, places) {
+            if self.check_known(batch, places) {
                 return;
             }
         }
@@ -411,6 +424,7 @@ impl MemoryStore {
         let mut shard = self.lock(check.key.fingerprint);
         if matches!(verb, Verb::Take | Verb::Charge) {
             let mut located = self.locate(&mut shard, check, Wanted::default(), now);
+            let ask = located.ask(check, now);
             let state = &mut located.loaded.state;
             let decision = match located.basis {
                 Basis::Full => check.limit.peek(state, ask),
@@ -446,8 +460,8 @@ impl CounterStore for MemoryStore {
         Ok(())
     }
 
-    fn hold(&self, batch: &Batch<'_>) {
-        batch.checks.iter().for_each(|check| self.hold_slots(check.key, check.holder));
+    fn release(&self, key: Key, holder: Holder, count: u64) {
+        self.release_slots(key, holder, count);
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
@@ -477,5 +491,5 @@ impl Wanted {
 
 #[inline]
 const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
-    Ask { cost: check.cost, now, holder: check.holder, lease: check.lease }
+    Ask { cost: check.cost, now, holder: check.holder, tenure: check.tenure }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_algorithms::{
     Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
-    Timestamp, TokenBucket, Window,
+    Tenure, Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answer, Answers, Basis, Batch, Charge, Check, ConfigError, CounterStore, Key, MemoryConfig,
@@ -195,10 +195,8 @@ fn a_full_store_answers_new_keys_as_configured() {
 
 /// Takes slots for a holder that keeps them.
 fn hold(store: &MemoryStore, name: &str, limit: &Limit, holder: u64) -> Answer {
-    let check = Check { holder: Holder(holder), ..check(store, name, limit) };
-    let answer = store.check_one(&check, NOW);
-    store.hold_slots(check.key, check.holder);
-    answer
+    let check = check(store, name, limit);
+    store.check_one(&Check { holder: Holder(holder), tenure: Tenure::Held, ..check }, NOW)
 }
 
 #[test]
@@ -212,10 +210,12 @@ fn a_slot_that_is_held_outlives_its_time_and_every_sweep_until_it_is_given_back(
     for shard in 0..store.shards() {
         store.sweep(shard, later);
     }
-    let slot = Check { holder: Holder(1), ..check(&store, "held", &limit) };
+    let slot = check(&store, "held", &limit);
     let left = |now| together(&store, Verb::Peek, &[slot], now)[0].decision.remaining;
     assert_eq!(left(later), 1, "only the one that nobody holds is gone");
-    store.give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, later, &[slot]));
+    store.release(slot.key, Holder(2), 1);
+    assert_eq!(left(later), 1, "somebody else has nothing to give back");
+    store.release(slot.key, Holder(1), 1);
     assert_eq!(left(later), 2);
     for shard in 0..store.shards() {
         store.sweep(shard, later);
@@ -231,11 +231,19 @@ fn a_slot_of_a_shared_counter_comes_back_by_itself_though_somebody_holds_it() {
     for number in 0..10_000 {
         ask(&store, &format!("fill {number}"), &filler, NOW);
     }
-    let taken = hold(&store, "new", &limit, 1);
-    assert_eq!((taken.basis, taken.decision.taken), (Basis::Shared, 1));
-    assert!(!ask(&store, "new", &limit, after(59)).decision.is_admitted());
-    // Nobody can give it back, so it must not be held for ever.
-    assert!(ask(&store, "new", &limit, after(60)).decision.is_admitted());
+    let slot = check(&store, "new", &limit);
+    let slot = Check { holder: Holder(1), tenure: Tenure::Held, ..slot };
+    // By itself, and together with another one.
+    for (checks, begin) in [(&[slot][..], 0), (&[slot, check(&store, "fill 1", &filler)], 60)] {
+        let checks = checks.iter().map(|check| Check { role: Role::Observed, ..*check });
+        let checks: Vec<_> = checks.collect();
+        let taken = together(&store, Verb::Check, &checks, after(begin))[0];
+        assert_eq!((taken.basis, taken.decision.taken), (Basis::Shared, 1));
+        assert!(!ask(&store, "new", &limit, after(begin + 59)).decision.is_admitted());
+        // Nobody can give it back, so it must not be held for ever.
+        let left = together(&store, Verb::Peek, &[slot], after(begin + 60))[0].decision;
+        assert!(left.is_admitted(), "{begin}");
+    }
 }
 
 /// Applies a verb to checks that are decided together.

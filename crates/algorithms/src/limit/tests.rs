@@ -251,7 +251,7 @@ proptest! {
         (cost, now) in (extreme(), extreme()),
     ) {
         let mut state = State::Unused;
-        let ask = Ask { cost, now: Timestamp::from_nanos(now), holder: Holder(cost), lease: None };
+        let ask = Ask { holder: Holder(cost), ..Ask::new(cost, Timestamp::from_nanos(now)) };
         other.check(&mut state, ask);
         let decision = limit.decide(&state, ask);
         prop_assert!(u128::from(decision.taken) <= bound(&limit));

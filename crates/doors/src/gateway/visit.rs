@@ -177,15 +177,16 @@ where
             let domain = &self.settings.domain;
             // Judged in there: a verdict is large, and nobody needs it afterwards.
             let judged = description.described.ask(domain, |ask| {
-                let (mut verdict, permit) = self.lasting.engine.admit_here(ask)?;
-                let asking = Asking {
-                    description: &description,
-                    route,
-                    asker: &passport.asker,
-                    waits: Waits::Client(known.head),
-                    since: None,
-                };
-                Some(self.judge(&mut verdict, HeldSlots::of(permit), asking))
+                self.lasting.engine.admit_here_with(ask, |verdict, permit| {
+                    let asking = Asking {
+                        description: &description,
+                        route,
+                        asker: &passport.asker,
+                        waits: Waits::Client(known.head),
+                        since: None,
+                    };
+                    self.judge(verdict, HeldSlots::of(permit), asking)
+                })
             });
             match judged {
                 None => Stage::Ask,

@@ -68,17 +68,20 @@ where
                 (settled, Request::from_parts(parts, body))
             });
         }
-        let decided =
-            described.ask(&settings.domain, |request| settings.engine.admit_here(request));
-        let Some((mut verdict, permit)) = decided else {
+        let patience = settings.delay.wait_max;
+        let ruled = described.ask(&settings.domain, |request| {
+            settings.engine.admit_here_with(request, |verdict, permit| {
+                settings.rule_on(&parts, &described, verdict, permit, patience)
+            })
+        });
+        let Some(ruled) = ruled else {
             let settings = Arc::clone(settings);
             return self.wait(async move {
                 let settled = settings.decide(&parts, &described).await;
                 (settled, Request::from_parts(parts, body))
             });
         };
-        let patience = settings.delay.wait_max;
-        match settings.rule_on(&parts, &described, &mut verdict, permit, patience) {
+        match ruled {
             Ruled::Refused(answer) => RateLimitFuture::refused(answer),
             Ruled::Passed(passage) => {
                 let request = Request::from_parts(parts, body);

@@ -109,7 +109,7 @@ struct Leasing {
 
 impl CounterStore for Leasing {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        let leased = batch.checks.iter().filter(|check| check.lease.is_some()).count();
+        let leased = batch.checks.iter().filter(|check| check.tenure.lease().is_some()).count();
         self.leased.fetch_add(leased, Ordering::Relaxed);
         self.counters.apply(batch, answers).await
     }

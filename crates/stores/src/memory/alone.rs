@@ -90,10 +90,11 @@ impl MemoryStore {
         now: Timestamp,
     ) -> Answer {
         let mut located = self.locate(&mut shard, check, Wanted::default(), now);
+        let ask = located.ask(check, now);
         let state = &mut located.loaded.state;
         let decision = match located.basis {
-            Basis::Full => check.limit.peek(state, ask(check, now)),
-            _ => check.limit.check(state, ask(check, now)),
+            Basis::Full => check.limit.peek(state, ask),
+            _ => check.limit.check(state, ask),
         };
         self.conclude(&mut shard, located, decision, now)
     }

@@ -1,79 +1,29 @@
-//! A rule that limits requests in flight beside others, decided where its states are.
+//! Slots of requests in flight, judged and taken where they are.
 //!
-//! The slots of a concurrency limit are a list, and so on the shelf of their shard. As long as
-//! the list has room for one more holder, it is judged and charged there: taking it from the shelf
-//! and putting it back would cost more than deciding. Whatever would make it take more memory is
-//! left to `together`, which keeps to the budget.
+//! They are a list, and so on the shelf of their shard. Whatever would make the list take more
+//! memory is left to `together`, which keeps to the budget.
 
 use tidegate_algorithms::{Algorithm, Ask, Decision, Holder, Limit, State, Timestamp};
 
 use super::shard::{Change, Shard};
-use super::together::{IN_PLACE_MAX, has_twins, judge, uncharged};
 use super::{MemoryStore, ask};
-use crate::batch::{Answer, Answered, Basis, Batch, Charge, Check, Key, passes};
+use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
 
 impl MemoryStore {
-    /// Several known keys of one shard, one of which has slots. Says whether it was that case; if
-    /// not, nothing is charged.
-    #[inline(never)]
-    pub(super) fn check_in_flight(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
-        let Batch { checks, now, .. } = *batch;
-        let Some(first) = checks.first() else { return true };
-        let index = self.shard_of(first.key.fingerprint);
-        let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
-        if checks.len() > IN_PLACE_MAX || checks.iter().any(elsewhere) || has_twins(checks) {
-            return false;
-        }
-        let mut shard = self.shards[index].lock();
-        let mut changes = [Change::default(); IN_PLACE_MAX];
-        let mut slots = None;
-        for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
-            let judged = match check.limit.small() {
-                Some(_) => judge(&shard, check, now, change, place),
-                None if slots.is_some() => false,
-                None => {
-                    slots = judge_slots(&mut shard, check, now);
-                    if let Some(decision) = slots {
-                        change.admitted = decision.is_admitted();
-                        place.put(Answer { decision, basis: Basis::Exact });
-                    }
-                    slots.is_some()
-                }
-            };
-            if !judged {
-                return false;
-            }
-        }
-        let each = || checks.iter().zip(&changes);
-        let pass = passes(each().map(|(check, change)| (check.role, change.admitted)))
-            || batch.charge == Charge::Always;
-        for ((check, change), place) in each().zip(places) {
-            match (check.limit.small().is_none(), slots) {
-                (true, Some(decision)) => {
-                    settle_slots(&mut shard, check, decision, pass, now, place)
-                }
-                _ if pass || !change.admitted => shard.set_in_place(change),
-                _ => place.put(uncharged(&shard, check, change, now)),
-            }
-        }
-        true
-    }
-
-    /// The holder has these slots until it gives them back, however long that takes: it cannot be
-    /// gone while the store is there. Slots of a counter that several keys share keep their time
-    /// to live, because nobody gives them back.
-    pub fn hold_slots(&self, key: Key, holder: Holder) {
+    /// Gives slots back, whatever is known of their limit.
+    pub(super) fn release_slots(&self, key: Key, holder: Holder, count: u64) {
         let mut shard = self.lock(key.fingerprint);
         if let Some(state) = shard.shelved(key.fingerprint) {
-            state.hold(holder);
+            state.release(holder, count);
         }
     }
 
     /// Gives slots back where they are. Says whether it could.
     pub(super) fn give_back_slots(&self, check: &Check<'_>, now: Timestamp) -> bool {
         let mut shard = self.lock(check.key.fingerprint);
-        let Some(state) = slots_of(&mut shard, check.limit, check.key.fingerprint) else {
+        let state = shard.shelved(check.key.fingerprint);
+        let Some(state) = state.filter(|state| are_slots(check.limit, state)) else {
             return false;
         };
         check.limit.give_back(state, ask(check, now));
@@ -82,39 +32,66 @@ impl MemoryStore {
 }
 
 /// Judges the slots of a known key, if they are on the shelf and have room.
-fn judge_slots(shard: &mut Shard, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
-    let state = slots_of(shard, check.limit, check.key.fingerprint)?;
+// Not told of a whole check, which would have to be written down for it.
+#[inline(never)]
+pub(super) fn judge_slots(
+    shard: &mut Shard,
+    key: Fingerprint,
+    limit: &Limit,
+    ask: Ask,
+    change: &mut Change,
+) -> Option<Decision> {
+    let slot = shard.find(key)?;
+    let state = shard.shelved_at(slot).filter(|state| are_slots(limit, state))?;
     if state.growth_bytes() > 0 {
         return None;
     }
-    check.limit.settle(state, now);
-    Some(check.limit.decide(state, ask(check, now)))
+    limit.settle(state, ask.now);
+    let decision = limit.decide(state, ask);
+    *change = Change::on_shelf(slot, decision.is_admitted());
+    Some(decision)
 }
 
-/// Takes the slots that were judged, or says what is left without taking any.
-fn settle_slots(
+/// Takes the slots that were judged, if they were admitted; the shard must not have changed since.
+#[inline(never)]
+pub(super) fn charge_slots(
     shard: &mut Shard,
-    check: &Check<'_>,
-    decision: Decision,
-    pass: bool,
-    now: Timestamp,
-    place: &mut impl Answered,
+    slot: usize,
+    limit: &Limit,
+    ask: Ask,
+    decision: &Decision,
 ) {
-    let ask: Ask = ask(check, now);
-    let Some(state) = slots_of(shard, check.limit, check.key.fingerprint) else { return };
-    if !decision.is_admitted() {
-        check.limit.refuse(state, ask);
-    } else if pass {
-        check.limit.charge(state, ask, &decision);
+    let Some(state) = shard.shelved_at(slot) else { return };
+    if decision.is_admitted() {
+        limit.charge(state, ask, decision);
     } else {
-        let decision = check.limit.uncharged(state, ask, decision);
-        place.put(Answer { decision, basis: Basis::Exact });
+        limit.refuse(state, ask);
     }
 }
 
-/// The slots of a known key, where they are; none of what is more than slots.
-fn slots_of<'s>(shard: &'s mut Shard, limit: &Limit, key: Fingerprint) -> Option<&'s mut State> {
-    let hard = matches!(limit.algorithm(), Algorithm::Concurrency(_)) && limit.soft().is_none();
-    let state = if hard { shard.shelved(key)? } else { return None };
-    matches!(state, State::Slots(_)).then_some(state)
+/// Takes none of the slots that were judged, because another limit refuses or they do. Says what
+/// is left, where the check was told otherwise.
+#[cold]
+pub(super) fn refuse_slots(
+    shard: &mut Shard,
+    check: &Check<'_>,
+    change: Change,
+    decision: Decision,
+    now: Timestamp,
+) -> Option<Decision> {
+    let state = shard.shelved_at(change.slot)?;
+    if decision.is_admitted() {
+        return Some(check.limit.uncharged(state, ask(check, now), decision));
+    }
+    check.limit.refuse(state, ask(check, now));
+    None
+}
+
+/// Whether a limit has slots and nothing else, such as a soft allowance.
+pub(super) fn are_slots_of(limit: &Limit) -> bool {
+    matches!(limit.algorithm(), Algorithm::Concurrency(_)) && limit.soft().is_none()
+}
+
+fn are_slots(limit: &Limit, state: &State) -> bool {
+    are_slots_of(limit) && matches!(state, State::Slots(_))
 }

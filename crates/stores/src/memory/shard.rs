@@ -60,6 +60,13 @@ pub(super) struct Change {
     pub(super) admitted: bool,
 }
 
+impl Change {
+    /// Of a state on the shelf, which is changed there.
+    pub(super) fn on_shelf(slot: usize, admitted: bool) -> Self {
+        Change { slot, admitted, after: Bits::default() }
+    }
+}
+
 /// The table was full, and the key is not in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
@@ -134,8 +141,12 @@ impl Shard {
     /// A known key's state on the shelf, to be changed where it is. It must not come to take
     /// more memory, which nobody would count.
     pub(super) fn shelved(&mut self, key: Fingerprint) -> Option<&mut State> {
-        let slot = self.find(key)?;
-        match self.slots[slot].packed() {
+        self.shelved_at(self.find(key)?)
+    }
+
+    /// The same of the key in a slot.
+    pub(super) fn shelved_at(&mut self, slot: usize) -> Option<&mut State> {
+        match self.slots.get(slot)?.packed() {
             Packed::Small(_) => None,
             Packed::Shelved(place) => self.shelf.as_mut()?.state(place),
         }
@@ -274,7 +285,7 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn find(&self, key: Fingerprint) -> Option<usize> {
+    pub(super) fn find(&self, key: Fingerprint) -> Option<usize> {
         self.find_slot(key).map(|(at, _)| at)
     }
 

@@ -10,9 +10,9 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::MemoryStore;
+use super::in_place::{judge, uncharged};
 use super::shard::{Change, Shard};
-use super::together::{judge, uncharged};
-use crate::batch::{Answered, Batch, Charge, Check, passes};
+use crate::batch::{Answer, Answered, Basis, Batch, Charge, Check, passes};
 
 /// Checks that are decided this way at the most: more than requests have, and
 /// few enough to sort and keep on the stack.
@@ -61,7 +61,9 @@ impl MemoryStore {
             for stop in group {
                 let place = stop.place();
                 let (check, change) = (&checks[place], &mut changes[place]);
-                if !judge(&shard, check, now, change, &mut places[place]) {
+                let Some(limit) = check.limit.small() else { return false };
+                let told = |answer| places[place].put(answer);
+                if !judge(&shard, limit, check, now, change, told) {
                     return false;
                 }
             }
@@ -79,7 +81,8 @@ impl MemoryStore {
                     shard.set_in_place(change);
                 } else {
                     let check = &checks[stop.place()];
-                    places[stop.place()].put(uncharged(shard, check, change, now));
+                    let decision = uncharged(shard, check, change, now);
+                    places[stop.place()].put(Answer { decision, basis: Basis::Exact });
                 }
             }
         }

@@ -6,58 +6,30 @@
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
+use tidegate_algorithms::{Decision, Timestamp};
 
-use super::shard::{Change, Shard, Wanted};
-use super::slot::Pack;
+use super::in_place::IN_PLACE_MAX;
+use super::shard::{Shard, Wanted};
 use super::{Located, MemoryStore, ask};
 use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb, passes};
 use crate::fingerprint::Fingerprint;
 
-/// Checks that are decided in place at the most; longer requests take the general way.
-pub(super) const IN_PLACE_MAX: usize = 4;
-
 impl MemoryStore {
-    /// Several known keys. Those of one shard, all in their slots, are decided
-    /// here: the common case of a rule with several limits. Says whether it could;
-    /// if not, nothing is charged.
-    // A function of its own: one that does everything has no registers left
-    // for what is common.
-    #[inline(never)]
-    pub(super) fn check_in_place(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
-        let Batch { checks, now, .. } = *batch;
-        let Some(first) = checks.first() else { return true };
+    /// Several keys, all of them known. Says whether it could; if not, nothing is charged.
+    #[inline]
+    pub(super) fn check_known(&self, batch: &Batch<'_>, places: &mut [impl Answered]) -> bool {
+        let Some(first) = batch.checks.first() else { return true };
         let index = self.shard_of(first.key.fingerprint);
-        for check in checks {
-            if check.limit.small().is_none() {
-                return self.check_in_flight(batch, places);
-            }
-        }
         let elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != index;
-        if checks.len() > IN_PLACE_MAX || checks.iter().any(elsewhere) {
+        if batch.checks.len() > IN_PLACE_MAX || batch.checks.iter().any(elsewhere) {
             return self.check_spread(batch, places);
         }
-        let mut shard = self.shards[index].lock();
-        let mut changes = [Change::default(); IN_PLACE_MAX];
-        let mut admitted = true;
-        for ((check, change), place) in checks.iter().zip(&mut changes).zip(&mut *places) {
-            if !judge(&shard, check, now, change, place) {
-                return false;
+        let checks = batch.checks.iter().copied();
+        self.check_in_place(batch.charge, batch.now, checks, |place, _, answer| {
+            if let Some(place) = places.get_mut(place) {
+                place.put(answer);
             }
-            admitted &= change.admitted;
-        }
-        let changes = changes.get(..checks.len()).unwrap_or_default();
-        if stand_twice(changes) {
-            return false;
-        }
-        if !admitted && !passes_anyway(batch, changes) {
-            refuse_in_place(&mut shard, batch, changes, places);
-            return true;
-        }
-        for change in changes {
-            shard.set_in_place(change);
-        }
-        true
+        })
     }
 
     /// Judges several keys as one: all shards are locked, in one order for
@@ -149,98 +121,6 @@ impl MemoryStore {
     }
 }
 
-/// Judges one of several known keys, if its state is in its slot; says whether it is.
-#[inline(always)]
-pub(super) fn judge(
-    shard: &Shard,
-    check: &Check<'_>,
-    now: Timestamp,
-    change: &mut Change,
-    place: &mut impl Answered,
-) -> bool {
-    match check.limit.small() {
-        Some(Small::TokenBucket(limit)) => judge_by(shard, limit, check, now, change, place),
-        Some(Small::LeakyBucket(limit)) => judge_by(shard, limit, check, now, change, place),
-        Some(Small::FixedWindow(limit)) => judge_by(shard, limit, check, now, change, place),
-        None => false,
-    }
-}
-
-#[inline(always)]
-fn judge_by<L: SmallLimit<State: Pack>>(
-    shard: &Shard,
-    limit: &L,
-    check: &Check<'_>,
-    now: Timestamp,
-    change: &mut Change,
-    place: &mut impl Answered,
-) -> bool {
-    let ask = ask(check, now);
-    let judged = shard.judge_in_place(check.key.fingerprint, limit, ask);
-    let Some((found, usage)) = judged else { return false };
-    *change = found;
-    place.put(Answer { decision: limit.tell(usage, ask), basis: Basis::Exact });
-    true
-}
-
-/// Whether changes of one shard are of one key, two of them.
-#[inline(always)]
-fn stand_twice(changes: &[Change]) -> bool {
-    if let [one, other] = changes {
-        return one.slot == other.slot;
-    }
-    let twin = |(at, change): (usize, &Change)| {
-        changes[..at].iter().any(|other| other.slot == change.slot)
-    };
-    changes.iter().enumerate().any(twin)
-}
-
-/// Whether all are charged although one of them refuses.
-#[cold]
-fn passes_anyway(batch: &Batch<'_>, changes: &[Change]) -> bool {
-    let said = batch.checks.iter().zip(changes);
-    batch.charge == Charge::Always
-        || passes(said.map(|(check, change)| (check.role, change.admitted)))
-}
-
-/// Charges nobody, and says so to those who would have admitted.
-#[cold]
-fn refuse_in_place(
-    shard: &mut Shard,
-    batch: &Batch<'_>,
-    changes: &[Change],
-    places: &mut [impl Answered],
-) {
-    for ((check, change), place) in batch.checks.iter().zip(changes).zip(places) {
-        if change.admitted {
-            place.put(uncharged(shard, check, change, batch.now));
-        } else {
-            // A limit may count what it refuses.
-            shard.set_in_place(change);
-        }
-    }
-}
-
-/// What a check is told that would have been admitted and is not charged after all.
-#[cold]
-pub(super) fn uncharged(
-    shard: &Shard,
-    check: &Check<'_>,
-    change: &Change,
-    now: Timestamp,
-) -> Answer {
-    let (mut state, ask) = (shard.state_before(change), ask(check, now));
-    Answer { decision: check.limit.peek(&mut state, ask), basis: Basis::Exact }
-}
-
-/// Whether a key stands twice.
-#[inline]
-pub(super) fn has_twins(checks: &[Check<'_>]) -> bool {
-    checks.iter().enumerate().any(|(at, check)| {
-        checks[..at].iter().any(|other| other.key.fingerprint == check.key.fingerprint)
-    })
-}
-
 /// A key of several that are judged together.
 #[derive(Debug)]
 struct Judged {
@@ -289,7 +169,6 @@ fn settle_up(
     batch: &Batch<'_>,
     charged: bool,
 ) -> Decision {
-    let ask = ask(check, batch.now);
     let holder = judged[index].twin.unwrap_or(index);
     let first_verdict = judged[index].decision;
     let is_twin = judged[index].twin.is_some();
@@ -297,6 +176,7 @@ fn settle_up(
     else {
         return first_verdict;
     };
+    let ask = located.ask(check, batch.now);
     let state = &mut located.loaded.state;
     if is_twin {
         check.limit.settle(state, batch.now);

@@ -84,7 +84,7 @@ impl Held {
             limit: check.limit.clone(),
             holder: check.holder,
             cost: check.cost,
-            lease: check.lease,
+            lease: check.tenure.lease(),
             fresh: now,
             kept: Nanos::ZERO,
             look_at: now,
@@ -96,7 +96,7 @@ impl Held {
     /// The check that took the slots.
     pub(super) fn check(&self) -> Check<'_> {
         let check = Check::new(self.key, &self.limit, self.cost);
-        Check { holder: self.holder, lease: self.lease, ..check }
+        Check { holder: self.holder, tenure: self.lease.into(), ..check }
     }
 
     /// How long a renewal may take, unless checks may take longer: not so long

@@ -186,8 +186,8 @@ impl<'a> Replay<'a> {
 
     fn ask(&self, at: usize) -> Ask {
         let check = &self.checks[at];
-        let (cost, lease) = (check.cost.min(COUNT_MAX), check.lease.map(kept_lease));
-        Ask { cost, now: self.now, holder: check.holder, lease }
+        let (cost, lease) = (check.cost.min(COUNT_MAX), check.tenure.lease().map(kept_lease));
+        Ask { cost, now: self.now, holder: check.holder, tenure: lease.into() }
     }
 
     fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {

@@ -9,7 +9,7 @@
 //! Places are bounded. Keys beyond them are limited by a share that knows
 //! nothing of before, and are not charged afterwards.
 
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
+use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Tenure, Timestamp};
 
 use super::keyed::Keyed;
 use super::known::{share, share_of_state, state_after, used};
@@ -119,7 +119,7 @@ impl Outage {
             }
             None => {
                 let share = share(check.limit, nodes);
-                let check = Check { limit: &share, lease: None, ..*check };
+                let check = Check { limit: &share, tenure: Tenure::TimeToLive, ..*check };
                 return self.beyond.act_one(verb, &check, now);
             }
         };

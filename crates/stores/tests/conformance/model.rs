@@ -77,5 +77,5 @@ impl Model {
 }
 
 fn ask(check: &Check<'_>, batch: &Batch<'_>) -> Ask {
-    Ask { cost: check.cost, now: batch.now, holder: check.holder, lease: check.lease }
+    Ask { cost: check.cost, now: batch.now, holder: check.holder, tenure: check.tenure }
 }

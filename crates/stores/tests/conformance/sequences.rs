@@ -164,7 +164,7 @@ async fn equal<S: CounterStore>(
                     let lease = lease.map(Duration::from_millis);
                     let lease = lease.map(|lease| Period::new(lease).expect("in range"));
                     let check = Check::new(key, &limits[*limit], *cost);
-                    Check { holder, role: *role, lease, ..check }
+                    Check { holder, role: *role, tenure: lease.into(), ..check }
                 })
                 .collect();
             let now = Timestamp::from_nanos(now * 1_000_000);

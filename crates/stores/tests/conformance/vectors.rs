@@ -147,7 +147,7 @@ pub(crate) async fn a_slot_on_a_lease_comes_back_when_that_is_over(store: &impl 
     let slot = check("leases", &limit, Role::Required);
     let leases = [None, Some(seconds(10)), Some(Period::MINUTE), Some(Period::HOUR)];
     for (lease, holder) in leases.into_iter().zip(1..) {
-        let taken = Check { lease, holder: Holder(holder), ..slot };
+        let taken = Check { tenure: lease.into(), holder: Holder(holder), ..slot };
         let decision = told(store, Verb::Check, 0, &[taken]).await[0];
         assert_eq!((decision.taken, decision.reset_after), (1, Nanos::from_secs(60)), "{lease:?}");
     }
@@ -169,7 +169,7 @@ pub(crate) async fn what_a_holder_has_lives_on_with_what_it_takes_more(store: &i
         assert!(told(store, Verb::Check, holder, &[taken]).await[0].is_admitted());
     }
     for lease in [None, Some(seconds(2)), Some(seconds(58))] {
-        let more = [Check { lease, ..slot }, Check { holder: Holder(4), ..slot }];
+        let more = [Check { tenure: lease.into(), ..slot }, Check { holder: Holder(4), ..slot }];
         let decisions = told(store, Verb::Check, 4, &more).await;
         assert!(decisions[0].is_admitted() && !decisions[1].is_admitted());
         // Those of the first holder expire at 61, unless they move to the end.

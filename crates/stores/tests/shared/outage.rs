@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_algorithms::{
-    Clock, Concurrency, FixedWindow, Holder, Limit, Period, TokenBucket, Window,
+    Clock, Concurrency, FixedWindow, Holder, Limit, Period, Tenure, TokenBucket, Window,
 };
 use tidegate_stores::{
     Basis, Check, Consistency, CounterStore, OnStoreError, Policy, Role, StoreError, Verb,
@@ -329,7 +329,7 @@ async fn a_slot_taken_in_an_outage_keeps_its_time_to_live_whatever_its_lease() {
     cut(&node, Condition::Refusing).await;
     let held = |holder| Check {
         holder: Holder(holder),
-        lease: Some(Period::SECOND),
+        tenure: Tenure::Lease(Period::SECOND),
         ..local("a", &limit)
     };
     assert!(node.admits(held(1)).await);

@@ -171,7 +171,7 @@ impl Fleet {
 
     /// Takes slots on a lease and holds them; says whether there was room.
     pub(crate) fn take_slot(&self, node: usize, check: Check<'_>) -> bool {
-        let check = Check { lease: self.nodes[node].store.slot_lease(), ..check };
+        let check = Check { tenure: self.nodes[node].store.slot_lease().into(), ..check };
         let admitted = self.send(node, Verb::Check, check).unwrap().decision.is_admitted();
         if admitted {
             let (node, checks) = (&self.nodes[node], [check]);

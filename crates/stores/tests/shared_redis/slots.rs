@@ -65,7 +65,7 @@ impl Bench {
 
     /// Takes slots on the node's lease and holds them, as a permit does.
     async fn hold(&self, node: usize, check: Check<'_>) {
-        let checks = [Check { lease: self.nodes[node].slot_lease(), ..check }];
+        let checks = [Check { tenure: self.nodes[node].slot_lease().into(), ..check }];
         assert!(self.ask(node, Verb::Check, checks[0]).await.is_admitted());
         self.nodes[node].hold(&Batch::new(
             Verb::Refund,

@@ -91,10 +91,10 @@ impl Limiters {
         let Screening::GoOn(screened) = self.protection.screen(black_box(arrival())) else {
             return None;
         };
-        let (verdict, permit) = self.engine.admit_here(request)?;
-        if !black_box(&verdict).is_admitted() {
-            return None;
-        }
+        let admitted = self.engine.admit_here_with(request, |verdict, permit| {
+            black_box(&*verdict).is_admitted().then_some(permit)
+        });
+        let permit = admitted??;
         match self.protection.try_enter(screened) {
             Entering::Done(Admission::Admitted(pass)) => Some((permit, pass)),
             Entering::Done(Admission::Refused(_)) | Entering::Waits(_) => None,

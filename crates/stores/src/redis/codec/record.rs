@@ -142,7 +142,7 @@ pub(super) fn cost_of(order: Order, check: &Check<'_>, algorithm: &Algorithm) ->
 /// For how long slots are taken, if that is less than their time to live.
 fn lease_of(check: &Check<'_>, algorithm: &Algorithm) -> Option<Period> {
     let Algorithm::Concurrency(slots) = algorithm else { return None };
-    check.lease.map(kept_lease).filter(|lease| *lease < slots.time_to_live())
+    check.tenure.lease().map(kept_lease).filter(|lease| *lease < slots.time_to_live())
 }
 
 fn put_bucket(body: &mut Body, asked: Asked, hard: BucketTerms, wide: BucketTerms) {

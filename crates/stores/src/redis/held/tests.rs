@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tidegate_algorithms::Concurrency;
+use tidegate_algorithms::{Concurrency, Tenure};
 
 use super::*;
 use crate::batch::{Charge, Verb};
@@ -24,7 +24,7 @@ fn limit(time_to_live: u64) -> Limit {
 
 fn check(limit: &Limit, lease: Option<u64>) -> Check<'_> {
     let key = Key { fingerprint: Fingerprinter::shared().of(1, b"a"), group: 1 };
-    Check { holder: Holder(7), lease: lease.map(seconds), ..Check::new(key, limit, 1) }
+    Check { holder: Holder(7), tenure: lease.map(seconds).into(), ..Check::new(key, limit, 1) }
 }
 
 /// One slot of a minute that is held since the start, on a lease of nine seconds.
@@ -84,11 +84,11 @@ fn a_slot_without_a_lease_or_with_a_longer_one_goes_by_its_time_to_live() {
 fn a_renewal_asks_for_the_lease_and_leaves_time_for_another() {
     let slots = holding();
     let held = slots.due(after(3_000)).remove(0);
-    assert_eq!(held.check().lease, Some(seconds(9)));
+    assert_eq!(held.check().tenure.lease(), Some(seconds(9)));
     assert_eq!(held.renew_within(), RENEW_WITHIN);
     let short = Period::new(Duration::from_millis(300)).expect("in range");
     let limit = limit(60);
-    let held = Held::new(&Check { lease: Some(short), ..check(&limit, None) }, START);
+    let held = Held::new(&Check { tenure: Tenure::Lease(short), ..check(&limit, None) }, START);
     assert_eq!(held.renew_within(), Duration::from_millis(100));
 }
 

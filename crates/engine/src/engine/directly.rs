@@ -1,0 +1,116 @@
+//! The short way of the common request: one descriptor, whose rule enforces its limits for
+//! everybody and says nothing of other rules.
+//!
+//! Nothing is written down for the store here: it reads the checks off the rule's limits, which
+//! lie side by side, and its answers become rulings where the verdict keeps them. Whatever is not
+//! that simple, a new key included, is left to `here`, and nothing is charged then.
+
+use tidegate_algorithms::{Clock, Holder, Tenure};
+use tidegate_rules::{RuleId, Values};
+use tidegate_stores::{Answer, Answered, Charge, Fingerprint, MemoryStore, Verb};
+
+use super::Engine;
+use crate::gather::{MetLimit, charge_of, fingerprint};
+use crate::loaded::{BriefLimit, BriefRule};
+use crate::permit::{Taking, keep_taken, list_slots};
+use crate::request::Request;
+use crate::verdict::{Ruling, Rulings, Verdict};
+
+/// How far the short way led.
+pub(super) enum Directly {
+    /// To the end: all but the outcome is filled.
+    Decided,
+    /// To the rule that the descriptor met, if any.
+    Met(Option<RuleId>),
+    /// Nowhere.
+    NotTried,
+}
+
+/// What is asked of a rule.
+struct PlainRule<'s> {
+    rule: &'s BriefRule,
+    fingerprint: Fingerprint,
+    asked: u64,
+    charge: Charge,
+}
+
+impl<C: Clock> Engine<MemoryStore, C> {
+    /// Fills all but the outcome, if it can. `values` are those that tell the rule's counters apart.
+    #[inline]
+    pub(super) fn fill_directly<'r>(
+        &self,
+        verdict: &mut Verdict,
+        verb: Verb,
+        request: &Request<'r>,
+        taking: &mut Option<Taking<'_>>,
+        values: &mut Values<'r>,
+    ) -> Directly {
+        let Verdict { loaded, domain_known, met, rulings, .. } = verdict;
+        let [descriptor] = request.descriptors else { return Directly::NotTried };
+        if verb != Verb::Check || descriptor.refund || descriptor.limit.is_some() {
+            return Directly::NotTried;
+        }
+        let Some(domain) = loaded.snapshot().domain(request.domain) else {
+            return Directly::NotTried;
+        };
+        let found = domain.find_id(descriptor.entries, values);
+        let rule = found.and_then(|found| loaded.rule(found));
+        let Some(rule) = rule.filter(|rule| rule.is_plain) else { return Directly::Met(found) };
+        if !rule.limits.iter().all(|limit| limit.switch.is_full()) {
+            return Directly::Met(found);
+        }
+        let asked = PlainRule {
+            rule,
+            fingerprint: fingerprint(&self.fingerprinter, rule.identity, values),
+            asked: descriptor.cost.unwrap_or(request.cost),
+            charge: charge_of(domain),
+        };
+        if !self.decide_plainly(asked, taking, rulings) {
+            return Directly::Met(found);
+        }
+        *domain_known = true;
+        met.push(found);
+        self.count(verb, loaded, rulings);
+        Directly::Decided
+    }
+    /// Asks the store for the limits of a rule. Says whether it could decide; if not, nothing is
+    /// left of the attempt.
+    #[inline(always)]
+    fn decide_plainly(
+        &self,
+        PlainRule { rule, fingerprint, asked, charge }: PlainRule<'_>,
+        taking: &mut Option<Taking<'_>>,
+        rulings: &mut Rulings,
+    ) -> bool {
+        let limits = &*rule.limits;
+        let holder = if rule.counts_slots { self.next_holder() } else { Holder::default() };
+        let tenure = taking.as_ref().map_or(Tenure::TimeToLive, |taking| taking.tenure);
+        let checks = limits.iter().map(|limit: &BriefLimit| {
+            let holder = if limit.counts_slots { holder } else { Holder::default() };
+            MetLimit { limit, fingerprint, asked, role: limit.role }.check(holder, tenure)
+        });
+        let mut slots = taking.as_mut().map(|taking| &mut *taking.slots);
+        if let Some(slots) = slots.as_mut().filter(|_| rule.counts_slots) {
+            let ids = limits.iter().map(|limit| Some(limit.id));
+            list_slots(slots, ids.zip(checks.clone()));
+        }
+        let (store, now) = (&self.store, self.clock.now());
+        let decided = store.check_in_place(charge, now, checks, |place, check, told| {
+            if let Some(ruling) = rulings.get_mut(place) {
+                // Told again, because another limit refuses.
+                return ruling.put(told);
+            }
+            let Answer { decision, basis } = told;
+            let limit = limits.get(place).map(|limit| limit.id);
+            let (cost, role) = (check.cost, check.role);
+            rulings.push(Ruling { descriptor: 0, limit, cost, decision, basis, role });
+        });
+        if !decided {
+            rulings.clear();
+        }
+        if let Some(slots) = slots.filter(|_| rule.counts_slots) {
+            keep_taken(slots, rulings);
+        }
+        decided
+    }
+}
