@@ -18,7 +18,6 @@ const COMPARE_EVERY: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct SystemClock {
     counter: quanta::Clock,
-    origin: u64,
     /// Nanoseconds per 2³² of the counter's steps.
     scale: u64,
     /// What to add to the counter's nanoseconds to get time since the epoch.
@@ -31,11 +30,9 @@ impl SystemClock {
     /// A clock that agrees with the system's now.
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
-        let origin = counter.raw();
         let scale = counter.delta_as_nanos(0, 1 << 32);
         let clock = SystemClock {
             counter,
-            origin,
             scale,
             offset: AtomicU64::new(0),
             compare_at: AtomicU64::new(0),
@@ -48,8 +45,7 @@ impl SystemClock {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "2^64 nanoseconds are 584 years")]
     fn counted(&self) -> u64 {
-        let steps = self.counter.raw().saturating_sub(self.origin);
-        ((u128::from(steps) * u128::from(self.scale)) >> 32) as u64
+        ((u128::from(self.counter.raw()) * u128::from(self.scale)) >> 32) as u64
     }
 
     #[cold]
