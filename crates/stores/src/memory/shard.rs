@@ -86,6 +86,12 @@ impl Shard {
         self.slots.capacity() * size_of::<Slot>() + self.shelf_bytes()
     }
 
+    /// A known key's slot.
+    #[inline(always)]
+    pub(super) fn slot(&mut self, key: Fingerprint) -> Option<&mut Slot> {
+        find_mut(&mut self.slots, key)
+    }
+
     /// Checks a known key whose state is in its slot, before and after: the
     /// common case, and the fast one. `None`, and nothing done, when it is
     /// anything else.

@@ -4,10 +4,10 @@
 //! from the first decision until the last key is given back. First every key is
 //! judged, then the request as a whole, then those are charged whom it charges.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Small, SmallLimit, Timestamp};
 
+use super::lock::Held;
 use super::shard::{Change, Shard, Wanted};
 use super::slot::Pack;
 use super::{Located, MemoryStore, ask};
@@ -70,7 +70,7 @@ impl MemoryStore {
             checks.iter().map(|check| self.shard_of(check.key.fingerprint)).collect();
         indexes.sort_unstable();
         indexes.dedup();
-        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
+        let mut shards: SmallVec<[Held<'_>; 4]> =
             indexes.iter().map(|index| self.shards[*index].lock()).collect();
         let shard_at = |key: Fingerprint| {
             let index = self.shard_of(key);
