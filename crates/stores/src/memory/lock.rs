@@ -43,17 +43,23 @@ impl ShardLock {
     /// Waits for the shard.
     #[inline(always)]
     pub(super) fn lock(&self) -> Held<'_> {
-        match self.0.try_lock() {
+        match self.look() {
             Some(held) => held,
             None => self.wait(),
         }
     }
 
+    /// Takes the shard if it is free. Looking first takes nothing from a
+    /// holder; trying would take the cache line.
+    #[inline(always)]
+    fn look(&self) -> Option<Held<'_>> {
+        if self.0.is_locked() { None } else { self.0.try_lock() }
+    }
+
     #[cold]
     #[inline(never)]
     fn wait(&self) -> Held<'_> {
-        // Looking takes nothing from the holder; trying does.
-        look_again(|| if self.0.is_locked() { None } else { self.0.try_lock() })
+        look_again(|| self.look())
     }
 }
 

@@ -11,8 +11,10 @@ use super::shelf::Shelf;
 use super::slot::{Bits, Pack, Packed, Slot, home};
 use crate::fingerprint::Fingerprint;
 
-/// A shard that holds anything has more slots than this.
-const SLOTS_MIN: usize = 8;
+/// A shard that holds anything has more slots than this. Few keys then have
+/// room around them: one that had to go past another takes as long again to
+/// find, because nobody can guess that it did.
+const SLOTS_MIN: usize = 20;
 /// What a state's first list takes on the heap: four holders of a concurrency limit.
 const LIST_BYTES: usize = 96;
 /// Slots that each insert looks at for idle keys: more than one, so that
