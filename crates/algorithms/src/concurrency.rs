@@ -9,7 +9,11 @@
 //! the state.
 //!
 //! A holder that cannot be gone without the state being gone too needs no expiry:
-//! once it is said to hold its slots, they are taken until it gives them back.
+//! once it is said to hold its slots, they are taken until it gives them back. There may be
+//! many of these at once, and they are numbered in the order in which they come: they are
+//! found by their number, and no step of a decision goes through all of them.
+
+use std::collections::{VecDeque, vec_deque};
 
 use crate::ask::{Ask, Holder};
 use crate::decision::{Decision, Retry};
@@ -38,7 +42,9 @@ const EARLIEST: Timestamp = Timestamp::from_nanos(1);
 pub struct SlotsState {
     /// Those that are held, then the first to expire first; of those that expire together, the
     /// lowest holder.
-    slots: Vec<Slots>,
+    slots: VecDeque<Slots>,
+    /// The sum of their counts.
+    taken: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,12 +63,14 @@ impl SlotsState {
             count,
             expires: expires.max(EARLIEST),
         });
-        SlotsState { slots: slots.collect() }
+        let mut state = SlotsState { slots: slots.collect(), taken: 0 };
+        state.count();
+        state
     }
 
     /// When the state stops mattering: the last slot has expired. At no instant while one is held.
     pub fn idle_at(&self) -> Timestamp {
-        match (self.slots.first(), self.slots.last()) {
+        match (self.slots.front(), self.slots.back()) {
             (Some(first), _) if first.expires == HELD => Timestamp::MAX,
             (_, Some(last)) => last.expires,
             (_, None) => Timestamp::EPOCH,
@@ -82,35 +90,69 @@ impl SlotsState {
 
     /// Slots of the holder are taken until it gives them back, however long that takes.
     pub(crate) fn hold(&mut self, holder: Holder) {
-        // Taken lately, so it is near the end.
-        let place = self.slots.iter().rposition(|slots| slots.holder == holder);
-        if let Some(place) = place
-            && holder != Holder::default()
+        if let Some(place) = self.find(holder)
+            && let Some(slots) = self.remove(place)
         {
-            let held = Slots { expires: HELD, ..self.slots.remove(place) };
-            self.insert(held);
+            self.insert(Slots { expires: HELD, ..slots });
         }
+    }
+
+    /// Where the slots of a holder are, if it has a name and any.
+    fn find(&self, holder: Holder) -> Option<usize> {
+        let last = self.slots.back().filter(|_| holder != Holder::default())?;
+        if last.holder == holder {
+            return Some(self.slots.len() - 1);
+        }
+        if last.place() < (HELD, holder) {
+            return None;
+        }
+        let place = self.slots.partition_point(|slots| slots.place() < (HELD, holder));
+        if self.slots.get(place).is_some_and(|slots| slots.place() == (HELD, holder)) {
+            return Some(place);
+        }
+        // The others are in the order of time; the last to come is asked for most.
+        let expiring = self.expiring();
+        let behind = expiring.rev().position(|slots| slots.holder == holder)?;
+        Some(self.slots.len() - 1 - behind)
     }
 
     fn insert(&mut self, new: Slots) {
-        let place = (new.expires, new.holder);
-        let before = |slots: &Slots| (slots.expires, slots.holder) <= place;
-        let behind = self.slots.iter().rev().take_while(|slots| !before(slots)).count();
-        self.slots.insert(self.slots.len() - behind, new);
-    }
-
-    /// Those that expire.
-    fn expiring(&self) -> &[Slots] {
-        // Where all are held, which is common, the last says so.
-        if self.slots.last().is_none_or(|slots| slots.expires == HELD) {
-            return &[];
+        let behind = self.slots.iter().rev().take_while(|slots| slots.place() > new.place());
+        match behind.count() {
+            0 => self.slots.push_back(new),
+            behind => self.slots.insert(self.slots.len() - behind, new),
         }
-        let begin = self.slots.partition_point(|slots| slots.expires == HELD);
-        self.slots.get(begin..).unwrap_or_default()
+        self.taken = self.taken.saturating_add(new.count);
     }
 
-    fn held(&self) -> u64 {
-        self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count))
+    fn remove(&mut self, place: usize) -> Option<Slots> {
+        let removed = self.slots.remove(place)?;
+        self.taken = self.taken.saturating_sub(removed.count);
+        Some(removed)
+    }
+
+    /// Those that expire, the first of them first.
+    fn expiring(&self) -> vec_deque::Iter<'_, Slots> {
+        // Where all are held, which is common, the last says so.
+        let begin = match self.slots.back() {
+            Some(last) if last.expires != HELD => {
+                self.slots.partition_point(|slots| slots.expires == HELD)
+            }
+            _ => self.slots.len(),
+        };
+        self.slots.range(begin..)
+    }
+
+    /// Adds up what is taken, after all counts may have changed.
+    fn count(&mut self) {
+        self.taken = self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count));
+    }
+}
+
+impl Slots {
+    /// What they are in order by.
+    const fn place(&self) -> (Timestamp, Holder) {
+        (self.expires, self.holder)
     }
 }
 
@@ -145,8 +187,9 @@ impl Concurrency {
     /// Drops expired slots. None may outlive the time to live as of now, unless it is held: a
     /// later expiry comes from a clock that stepped back or a limit that changed.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
-        let expiring = state.expiring();
-        let (Some(first), Some(last)) = (expiring.first(), expiring.last()) else { return };
+        let mut expiring = state.expiring();
+        let Some(first) = expiring.next() else { return };
+        let last = expiring.next_back().unwrap_or(first);
         let latest = now.after(self.time_to_live.as_span());
         let cut = last.expires > latest;
         // They are in order, so the first and the last speak for all.
@@ -158,8 +201,9 @@ impl Concurrency {
             slots.expires == HELD || !slots.expires.has_come(now)
         });
         if cut {
-            state.slots.sort_by_key(|slots| (slots.expires, slots.holder));
+            state.slots.make_contiguous().sort_by_key(Slots::place);
         }
+        state.count();
     }
 
     /// Judges a settled state; takes nothing.
@@ -185,10 +229,9 @@ impl Concurrency {
         }
         let expires = ask.now.after(self.life(ask)).max(EARLIEST);
         let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
-        if ask.holder != Holder::default()
-            && let Some(held) = state.slots.iter().position(|slots| slots.holder == ask.holder)
+        if let Some(place) = state.find(ask.holder)
+            && let Some(held) = state.remove(place)
         {
-            let held = state.slots.remove(held);
             taken.count = taken.count.saturating_add(held.count);
             taken.expires = match held.expires {
                 HELD => HELD,
@@ -210,20 +253,21 @@ impl Concurrency {
             slots.count > 0
         };
         if ask.holder == Holder::default() {
-            return state.slots.retain_mut(|slots| slots.expires == HELD || give_back(slots));
+            state.slots.retain_mut(|slots| slots.expires == HELD || give_back(slots));
+            return state.count();
         }
         // Whoever says its name has one entry.
-        let held = state.slots.iter().position(|slots| slots.holder == ask.holder);
-        if let Some(held) = held
-            && !state.slots.get_mut(held).is_some_and(&mut give_back)
+        if let Some(place) = state.find(ask.holder)
+            && let Some(mut held) = state.remove(place)
+            && give_back(&mut held)
         {
-            state.slots.remove(held);
+            state.insert(held);
         }
     }
 
     /// How many slots are free.
     pub(crate) fn available(&self, state: &SlotsState) -> u64 {
-        self.limit.saturating_sub(state.held())
+        self.limit.saturating_sub(state.taken)
     }
 
     /// For how long slots are taken.
@@ -243,7 +287,7 @@ impl Concurrency {
 
     /// Until enough slots have expired, if nobody gives any back.
     fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
-        let mut excess = state.held().saturating_add(ask.cost).saturating_sub(self.limit);
+        let mut excess = state.taken.saturating_add(ask.cost).saturating_sub(self.limit);
         for slots in state.expiring() {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {

@@ -21,6 +21,8 @@ mod described;
 mod line;
 #[cfg(any(feature = "gateway", feature = "http-api"))]
 mod slots;
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
+mod turns;
 
 mod headers;
 

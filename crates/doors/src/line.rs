@@ -25,7 +25,7 @@ use crate::notice::Notice;
 /// The one in front of a line asks no more often than this.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// How requests wait for limits that say `when_over: delay`, and in the tower layer also in leaky
+/// How requests wait: for limits that say `when_over: delay`, and for their turn in leaky
 /// buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaySettings {
@@ -35,6 +35,13 @@ pub struct DelaySettings {
     pub line_max: usize,
     /// The longest wait. A request that would have to wait longer is refused. Default: 10 s.
     pub wait_max: Duration,
+}
+
+impl DelaySettings {
+    /// The bounds of lines while as many wait for their turn.
+    pub(crate) fn beside(self, for_turns: usize) -> Self {
+        DelaySettings { waiting_max: self.waiting_max.saturating_sub(for_turns), ..self }
+    }
 }
 
 impl Default for DelaySettings {

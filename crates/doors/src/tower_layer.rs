@@ -20,7 +20,6 @@ mod future;
 #[cfg(feature = "protection-layer")]
 mod protection;
 mod service;
-mod turns;
 mod waiting;
 
 pub use body::LimitedBody;

@@ -120,6 +120,16 @@ impl Observer for SpanNotes {
             }
         });
     }
+
+    fn observe_turned_away(&self, _: &tidegate_engine::Request<'_>, verdict: &Verdict) {
+        Context::map_current(|context| {
+            let span = context.span();
+            span.set_attribute(KeyValue::new("tidegate.turned_away", true));
+            if let Some(refusal) = verdict.refusal() {
+                span.set_attribute(KeyValue::new("tidegate.rule", refusal.path.to_owned()));
+            }
+        });
+    }
 }
 
 /// Header fields as a propagator reads them.

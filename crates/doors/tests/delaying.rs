@@ -6,17 +6,18 @@ mod support;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;
-use support::{Answer, Elsewhere, START, by_user, get, send};
+use support::{Answer, Elsewhere, START, by_user, get, hello, send};
 use tidegate_doors::{DelaySettings, RateLimitLayer};
 use tidegate_engine::{
-    Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Options,
-    Source, Timestamp, Verb, compile,
+    Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Observer,
+    Options, Source, Timestamp, Verb, Verdict, compile,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
@@ -238,6 +239,33 @@ async fn a_turn_that_is_too_far_off_is_refused_and_charges_nothing() {
     for answer in all(sent).await {
         assert_eq!(answer.unwrap().status, 200);
     }
+}
+
+/// Counts who is turned away.
+#[derive(Default)]
+struct TurnedAway(AtomicU64);
+
+impl Observer for TurnedAway {
+    fn observe(&self, _: Verb, _: &tidegate_engine::Request<'_>, _: &Verdict) {}
+
+    fn observe_turned_away(&self, _: &tidegate_engine::Request<'_>, verdict: &Verdict) {
+        self.0.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_is_told_of_those_who_may_not_wait() {
+    let turned_away = Arc::new(TurnedAway::default());
+    let Bench { engine, layer, .. } = Bench::new(DRIP);
+    drop(layer);
+    let engine = Arc::into_inner(engine).unwrap();
+    let engine = Arc::new(engine.with_observer(Arc::clone(&turned_away) as Arc<dyn Observer>));
+    let delay = DelaySettings { wait_max: ms(50), ..DelaySettings::default() };
+    let layer = RateLimitLayer::new(engine, "api", by_user).delay(delay);
+    let service = layer.layer(hello());
+    let told = [send(&service, get("/")).await.status, send(&service, get("/")).await.status];
+    assert_eq!(told, [200, 429]);
+    assert_eq!(turned_away.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]

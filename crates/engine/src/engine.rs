@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use tidegate_algorithms::{Clock, Holder, Period};
+use tidegate_algorithms::{Clock, Holder, Nanos, Period};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{
     Answered, Answers, Batch, Check, CounterStore, FailureKind, Fingerprinter, MemoryStore, Role,
@@ -343,6 +343,16 @@ impl<S, C: Clock> Engine<S, C> {
         }
         if batch.checks.iter().any(|check| check.holder != Holder::default()) {
             hold(batch.checks, rulings, held);
+        }
+    }
+
+    /// Makes the verdict of a request that was admitted for later a refusal, because it may not
+    /// wait for so long, and tells the observer; see [`Verdict::refuse_to_wait`].
+    pub fn turn_away(&self, request: &Request<'_>, verdict: &mut Verdict, retry: Nanos) {
+        verdict.refuse_to_wait(retry);
+        if let Some(observer) = &self.observer {
+            let told = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
+            let _ = catch_unwind(told);
         }
     }
 

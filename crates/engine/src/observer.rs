@@ -9,4 +9,8 @@ use crate::verdict::Verdict;
 pub trait Observer: Send + Sync {
     /// One request was answered; `verb` is what it asked for.
     fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict);
+
+    /// A request that was observed as admitted is refused after all: it would have to wait for
+    /// longer than it may. The verdict is the refusal.
+    fn observe_turned_away(&self, _request: &Request<'_>, _verdict: &Verdict) {}
 }

@@ -1,11 +1,12 @@
 //! What a request gets back that was charged and then not served.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Request, Retry,
-    Source, Timestamp, Verb, Verdict, compile,
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Observer, Options, Request,
+    Retry, Source, Timestamp, Verb, Verdict, compile,
 };
 
 const RULES: &str = "
@@ -71,6 +72,38 @@ async fn a_deposit_goes_by_the_rules_that_charged() {
     engine.install(other.unwrap_or_else(|report| panic!("{report}")));
     request(|request| engine.deposit(request, &verdict)).give_back().await;
     assert_eq!(left(&engine)[1], 100);
+}
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counting {
+    admitted: AtomicU64,
+    turned_away: AtomicU64,
+}
+
+impl Observer for Counting {
+    fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
+        self.admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
+    }
+
+    fn observe_turned_away(&self, _: &Request<'_>, verdict: &Verdict) {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
+        assert!(verdict.is_admitted(), "an observer that panics changes no verdict");
+    }
+}
+
+#[test]
+fn an_observer_is_told_when_a_request_that_was_admitted_is_turned_away() {
+    let counting = Arc::new(Counting::default());
+    let engine = Arc::into_inner(engine()).expect("nobody else has it");
+    let engine = Arc::new(engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>));
+    drop(check(&engine));
+    let mut verdict = check(&engine);
+    let retry = Duration::from_millis(120).into();
+    request(|request| engine.turn_away(request, &mut verdict, retry));
+    assert_eq!(verdict.retry(), Retry::After(retry));
+    let told = [&counting.admitted, &counting.turned_away].map(|told| told.load(Ordering::Relaxed));
+    assert_eq!(told, [2, 1]);
 }
 
 #[test]

@@ -372,3 +372,69 @@ proptest! {
         }
     }
 }
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Take { holder: u64, cost: u64, holds: bool },
+    GiveBack { holder: u64, cost: u64 },
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let take = (0..40_u64, 1..=3_u64, any::<bool>());
+    let take = take.prop_map(|(holder, cost, holds)| Step::Take { holder, cost, holds });
+    let back = (0..40_u64, 1..=3_u64).prop_map(|(holder, cost)| Step::GiveBack { holder, cost });
+    let wait = (0..=30_u64).prop_map(Step::Wait);
+    proptest::collection::vec(prop_oneof![4 => take, 3 => back, 1 => wait], 1..200)
+}
+
+proptest! {
+    /// The model: one row for each slot, its holder and the second in which it expires; none for
+    /// slots that are held.
+    #[test]
+    fn what_is_left_is_what_nobody_has_whoever_holds_and_whoever_expires(steps in steps()) {
+        const LIMIT: u64 = 60;
+        let mut t = for_a_minute(LIMIT);
+        let mut rows: Vec<(u64, Option<u64>)> = Vec::new();
+        let mut now = 0;
+        for step in steps {
+            rows.retain(|(_, expires)| expires.is_none_or(|expires| expires > now));
+            match step {
+                Step::Take { holder, cost, holds } => {
+                    let fits = rows.len() as u64 + cost <= LIMIT;
+                    let own = rows.iter().filter(|(other, _)| *other == holder && holder > 0);
+                    let held = holder > 0 && (holds || own.clone().any(|(_, expires)| expires.is_none()));
+                    let decision =
+                        if holds { t.hold_on(holder, cost) } else { t.hold(holder, cost) };
+                    prop_assert_eq!(decision.is_admitted(), fits);
+                    if fits {
+                        rows.extend((0..cost).map(|_| (holder, Some(now + 60))));
+                    }
+                    let own = rows.iter_mut().filter(|(other, _)| *other == holder && holder > 0);
+                    // One that asks again for what it holds has it, also if it gets no more.
+                    let expires = if held { None } else { Some(now + 60) };
+                    own.filter(|_| fits || holds).for_each(|(_, own)| *own = expires);
+                }
+                Step::GiveBack { holder, cost } => {
+                    rows.sort_by_key(|(holder, expires)| (*expires, *holder));
+                    for _ in 0..cost {
+                        let its = |(other, expires): &(u64, Option<u64>)| match holder {
+                            0 => expires.is_some(),
+                            holder => *other == holder,
+                        };
+                        if let Some(place) = rows.iter().position(its) {
+                            rows.remove(place);
+                        }
+                    }
+                    prop_assert_eq!(t.give_back(holder, cost).remaining, LIMIT - rows.len() as u64);
+                }
+                Step::Wait(seconds) => {
+                    now += seconds;
+                    t.advance(secs(seconds));
+                    rows.retain(|(_, expires)| expires.is_none_or(|expires| expires > now));
+                }
+            }
+            prop_assert_eq!(t.left(), LIMIT - rows.len() as u64);
+        }
+    }
+}

@@ -64,4 +64,11 @@ impl Observer for Watching {
             SpanNotes.observe(verb, request, verdict);
         }
     }
+
+    fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.observations.observe_turned_away(request, verdict);
+        if self.traced {
+            SpanNotes.observe_turned_away(request, verdict);
+        }
+    }
 }

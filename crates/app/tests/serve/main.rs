@@ -18,3 +18,4 @@ mod redis;
 mod reloading;
 mod serving;
 mod starting;
+mod turns;

@@ -174,6 +174,11 @@ impl Observer for Observations {
             self.values.observe(request, verdict);
         }
     }
+
+    /// Hits by value stay as its limits decided them.
+    fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.refusals.observe_turned_away(request, verdict);
+    }
 }
 
 /// The path of a ruling's rule.

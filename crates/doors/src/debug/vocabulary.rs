@@ -152,7 +152,7 @@ metrics! {
     GATEWAY_REQUESTS = Counter "tidegate_gateway_requests_total" ["route", "outcome"]
         "Requests of the gateway by route and how they ended. What never happened is left out.";
     GATEWAY_WAITING = Gauge "tidegate_gateway_waiting_requests" []
-        "Requests that wait in line for a limit.";
+        "Requests that wait for a limit: in line, or for their turn.";
     GATEWAY_IN_FLIGHT = Gauge "tidegate_gateway_in_flight_requests" []
         "Requests that are with an upstream, tunnels included.";
     GATEWAY_TUNNELS = Counter "tidegate_gateway_tunnels_total" []

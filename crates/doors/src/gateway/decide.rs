@@ -1,10 +1,17 @@
-//! What a verdict comes to: pass, wait in line, keep for later, refuse.
+//! What a verdict comes to: pass, now or when its turn has come; wait in line; keep for later;
+//! refuse.
+//!
+//! However a request waits, its wait is bounded: by the settings, by what its client says, by
+//! the time that its route has in total. One whose turn in a leaky bucket is further off is
+//! refused, as one over a limit is, and leaves its turn to the next that comes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::header::{HeaderValue, RETRY_AFTER};
+use http::request::Parts;
 use tidegate_engine::{Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict};
+use tokio::time::Instant;
 
 use super::answers::{Answer, Asker, Cause, Retry};
 use super::describe::Description;
@@ -15,14 +22,15 @@ use crate::line::{Later, LineKey, Said};
 use crate::meter::Answered;
 use crate::notice::Notice;
 use crate::slots::HeldSlots;
+use crate::turns::{NoTurn, Patience, Waiting};
 
 /// What a request that may pass takes along.
 #[derive(Debug)]
 pub(super) struct Passage {
     pub(super) held: Option<HeldSlots>,
     pub(super) fields: Fields,
-    /// How long it waits for its turn in a leaky bucket.
-    pub(super) after: Duration,
+    /// Its turn in a leaky bucket, if it has to wait for one.
+    pub(super) turn: Option<Box<Waiting>>,
     /// How its decision is counted.
     pub(super) answered: Answered,
 }
@@ -30,12 +38,7 @@ pub(super) struct Passage {
 impl Passage {
     /// Of a request that no limit met.
     pub(super) fn free() -> Self {
-        Passage {
-            held: None,
-            fields: Fields::default(),
-            after: Duration::ZERO,
-            answered: Answered::Admitted,
-        }
+        Passage { held: None, fields: Fields::default(), turn: None, answered: Answered::Admitted }
     }
 }
 
@@ -71,35 +74,89 @@ where
 
     pub(super) fn judge(
         &self,
-        verdict: &Verdict,
+        verdict: &mut Verdict,
         held: Option<HeldSlots>,
-        description: &Description,
-        route: &Route,
-        asker: &Asker,
+        asking: Asking<'_>,
     ) -> Judged {
         let notice = Notice::of(verdict);
-        if !notice.is_refusal() {
-            let fields = match self.settings.headers_on {
-                HeadersOn::Always => {
-                    self.settings.headers.fields(&notice, self.lasting.engine.clock().now())
-                }
-                HeadersOn::Refusal => Fields::default(),
-            };
-            let answered = match verdict.undecided() {
-                None => Answered::Admitted,
-                Some(_) => Answered::Undecided,
-            };
-            let after = verdict.delay().into();
-            return Judged::Pass(Passage { held, fields, after, answered });
+        if notice.is_refusal() {
+            return self.judge_refusal(&notice, asking);
         }
-        let cause = cause(&notice);
-        let answer = self.refusal(cause, &notice, route, asker);
-        let (Some(later), Again::After(wait)) = (Later::of(&notice), notice.retry()) else {
+        let fields = match self.settings.headers_on {
+            HeadersOn::Always => {
+                self.settings.headers.fields(&notice, self.lasting.engine.clock().now())
+            }
+            HeadersOn::Refusal => Fields::default(),
+        };
+        let answered = match verdict.undecided() {
+            None => Answered::Admitted,
+            Some(_) => Answered::Undecided,
+        };
+        if verdict.delay() == Nanos::ZERO {
+            return Judged::Pass(Passage { held, fields, turn: None, answered });
+        }
+        drop(notice);
+        match self.take_turn(verdict, asking) {
+            Ok(turn) => Judged::Pass(Passage { held, fields, turn: Some(turn), answered }),
+            Err(no_turn) => self.judge_without_turn(verdict, no_turn, asking),
+        }
+    }
+
+    /// What a refusal comes to.
+    fn judge_refusal(&self, notice: &Notice<'_>, asking: Asking<'_>) -> Judged {
+        let cause = cause(notice);
+        let answer = self.refusal(cause, notice, asking.route, asking.asker);
+        let (Some(later), Again::After(wait)) = (Later::of(notice), notice.retry()) else {
             return Judged::Refused(answer, cause);
         };
         let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
-        let line = self.lasting.lines.key(&description.described, descriptor);
+        let line = self.lasting.lines.key(&asking.description.described, descriptor);
         Judged::Over(Over { later, line, wait: wait.into(), answer, cause })
+    }
+
+    /// Takes the turn that a leaky bucket gave, if it is near enough.
+    fn take_turn(&self, verdict: &Verdict, asking: Asking<'_>) -> Result<Box<Waiting>, NoTurn> {
+        let (later, in_line) = (asking.waits.later(), self.lasting.lines.waiting());
+        let bounds = &self.settings.delay;
+        let patience = Patience::new(later, self.patience(asking), bounds, in_line);
+        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let described = &asking.description.described;
+        self.lasting.turns.take(described, verdict, asked, patience).map(Box::new)
+    }
+
+    /// What a turn comes to that is too far off. Where the rule says so, the request is kept,
+    /// once; to wait in line for the same bucket would be to wait longer.
+    fn judge_without_turn(
+        &self,
+        verdict: &mut Verdict,
+        NoTurn(retry): NoTurn,
+        asking: Asking<'_>,
+    ) -> Judged {
+        let Shared { lasting, settings, .. } = self;
+        asking.description.described.ask(&settings.domain, |request| {
+            lasting.engine.turn_away(request, verdict, retry.into());
+        });
+        match (self.judge_refusal(&Notice::of(verdict), asking), asking.waits) {
+            (Judged::Over(over), Waits::Client(_)) if over.later == Later::Queue => {
+                Judged::Over(over)
+            }
+            (Judged::Over(over), _) => Judged::Refused(over.answer, over.cause),
+            (judged, _) => judged,
+        }
+    }
+
+    /// How long a request may still wait.
+    fn patience(&self, asking: Asking<'_>) -> Duration {
+        let waited = asking.since.map_or(Duration::ZERO, |since| since.elapsed());
+        let most = match asking.waits {
+            Waits::Nobody => self.settings.queue.wait_max,
+            Waits::Client(head) => {
+                let total = asking.route.timeouts.total.unwrap_or(Duration::MAX);
+                let own = self.categories.timeout(head).unwrap_or(Duration::MAX);
+                self.settings.delay.wait_max.min(total).min(own)
+            }
+        };
+        most.saturating_sub(waited)
     }
 
     fn refusal(&self, cause: Cause, notice: &Notice<'_>, route: &Route, asker: &Asker) -> Answer {
@@ -137,21 +194,21 @@ where
         self.lasting.counters.hold_nanos.store(next, Ordering::Relaxed);
     }
 
-    /// Waits in a line until a limit admits the request, but no longer than `patience`.
+    /// Waits in a line until a limit admits the request, but no longer than it may.
     ///
     /// # Errors
     /// The answer, when it does not.
     pub(super) async fn stand_in_line(
         &self,
         over: Option<Over>,
-        (line, later): (LineKey, Later),
-        patience: Duration,
+        line: (LineKey, Later),
         asking: Asking<'_>,
     ) -> Result<Passage, (Answer, Cause)> {
         let told = over.map(|over| (over.wait, (over.answer, over.cause)));
-        let bounds = (&self.settings.delay, patience);
+        let bounds = self.settings.delay.beside(self.lasting.turns.waiting());
+        let bounds = (&bounds, self.patience(asking));
         let ask = || self.asked(asking);
-        match self.lasting.lines.stand((line, later), bounds, told, ask).await {
+        match self.lasting.lines.stand(line, bounds, told, ask).await {
             Ok(passage) => Ok(passage),
             Err(Some(refusal)) => Err(refusal),
             Err(None) => Err(self.last_word(None, asking).await),
@@ -160,8 +217,8 @@ where
 
     /// What the engine says now.
     async fn asked(&self, asking: Asking<'_>) -> Said<Passage, (Answer, Cause)> {
-        let (verdict, held) = self.ask(asking.description).await;
-        match self.judge(&verdict, held, asking.description, asking.route, asking.asker) {
+        let (mut verdict, held) = self.ask(asking.description).await;
+        match self.judge(&mut verdict, held, asking) {
             Judged::Pass(passage) => Said::Pass(passage),
             Judged::Over(over) => Said::NotYet(over.wait, (over.answer, over.cause)),
             Judged::Refused(answer, cause) => Said::Refused((answer, cause)),
@@ -177,19 +234,18 @@ where
         if let Some(over) = over {
             return (over.answer, over.cause);
         }
-        let Asking { description, route, asker } = asking;
+        let Asking { description, route, asker, .. } = asking;
         let entries = description.described.entries();
         let descriptors = description.described.descriptors(&entries);
         let request = Request::new(&self.settings.domain, &descriptors);
         let verdict = self.lasting.engine.apply(Verb::Peek, &request).await;
-        match self.judge(&verdict, None, description, route, asker) {
-            Judged::Over(over) => (over.answer, over.cause),
-            Judged::Refused(answer, cause) => (answer, cause),
+        let notice = Notice::of(&verdict);
+        if !notice.is_refusal() {
             // It would pass by now, but others are before it.
-            Judged::Pass(_) => {
-                (route.answers.refused(Cause::Rate, Retry::After(1), asker), Cause::Rate)
-            }
+            return (route.answers.refused(Cause::Rate, Retry::After(1), asker), Cause::Rate);
         }
+        let cause = cause(&notice);
+        (self.refusal(cause, &notice, route, asker), cause)
     }
 }
 
@@ -199,6 +255,27 @@ pub(super) struct Asking<'r> {
     pub(super) description: &'r Description,
     pub(super) route: &'r Route,
     pub(super) asker: &'r Asker,
+    pub(super) waits: Waits<'r>,
+    /// Since when, if it has waited at all.
+    pub(super) since: Option<Instant>,
+}
+
+/// Who waits for a request.
+#[derive(Clone, Copy)]
+pub(super) enum Waits<'r> {
+    /// Its client, who may say in the head for how long.
+    Client(&'r Parts),
+    /// Nobody: it is kept, and its client was sent away.
+    Nobody,
+}
+
+impl Waits<'_> {
+    const fn later(self) -> Later {
+        match self {
+            Waits::Client(_) => Later::Delay,
+            Waits::Nobody => Later::Queue,
+        }
+    }
 }
 
 fn cause(notice: &Notice<'_>) -> Cause {

@@ -37,6 +37,7 @@ use super::upstream::Upstreams;
 use crate::line::Lines;
 use crate::meter::Meter;
 use crate::server::Peer;
+use crate::turns::Turns;
 
 /// What the gateway needs beside its settings and the engine.
 #[derive(Default)]
@@ -96,6 +97,7 @@ impl<S, C: Clock> Gateway<S, C> {
         let lasting = Lasting {
             engine,
             lines: Arc::new(Lines::new()),
+            turns: Arc::new(Turns::new()),
             held,
             room,
             protection: parts.protection,
@@ -183,7 +185,7 @@ impl<S, C: Clock> Gateway<S, C> {
         GatewayReading {
             routes: names.zip(shared.tallies.iter().map(|tally| tally.read())).collect(),
             upstreams: shared.upstreams.iter().map(hosts).collect(),
-            waiting: lasting.lines.waiting(),
+            waiting: lasting.lines.waiting().saturating_add(lasting.turns.waiting()),
             in_flight,
             tunnels: lasting.counters.tunnels.load(Ordering::Relaxed),
             broken: lasting.counters.broken.load(Ordering::Relaxed),
@@ -262,7 +264,7 @@ where
     }
 }
 
-/// The answer to come. Dropping it gives the request up, and its place in a line.
+/// The answer to come. Dropping it gives the request up, and its place in a line or its turn.
 pub struct GatewayFuture(Stage);
 
 #[expect(clippy::large_enum_variant, reason = "an answer in a box would be on the heap")]

@@ -1,6 +1,7 @@
 //! The part of a request's way that waits: for a limit, for the gate, for its upstream.
 
 mod stay;
+mod wait;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
 use tidegate_overload::{Admission, Category, Pass, Screened, SteadyClock};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::answers::{self, Answer, Cause, Fault};
 use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
-use super::decide::{Asking, Judged, Over, Passage};
+use super::decide::{Asking, Judged, Over, Passage, Waits};
 use super::describe::Description;
 use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
 use super::held::{HELD_PATH, HeldId, HeldRequest, HeldState};
@@ -26,9 +27,14 @@ use super::route::Route;
 use super::shared::Shared;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
-use super::visit::{Stage, Visit};
+use super::visit::{Passport, Stage, Visit};
 use crate::line::{Later, LineKey};
+use crate::turns::Waiting;
 use stay::Stay;
+use wait::Wait;
+
+/// What logs show of a request whose client was gone, as other servers have it.
+const CLIENT_GONE: u16 = 499;
 
 /// A request on its way. In a box from its beginning: futures move what they are given, and
 /// then hold it twice.
@@ -57,7 +63,7 @@ where
         // What seldom happens is in a box: every request would carry its size.
         let decided = match std::mem::replace(&mut trip.visit.stage, Stage::Ask) {
             Stage::Pass(passage) => Ok(Gone::On(passage)),
-            stage => Box::pin(self.decided(stage, &trip.visit)).await,
+            stage => Box::pin(self.decide(stage, &mut trip)).await,
         };
         match decided {
             Ok(Gone::On(passage)) => self.pass(trip, passage).await,
@@ -68,19 +74,32 @@ where
         }
     }
 
-    /// Waits until it is decided whether the request may pass.
-    async fn decided(&self, stage: Stage, visit: &Visit) -> Result<Gone, (Answer, Cause)> {
+    /// Waits until it is decided whether the request may pass, or its client is gone.
+    async fn decide(&self, stage: Stage, trip: &mut Trip) -> Result<Gone, (Answer, Cause)> {
+        let Trip { visit, head, .. } = trip;
+        let wait = Wait::begin(self, &mut visit.passport);
+        let decided = self.decided(stage, visit, head).await;
+        wait.end(&mut visit.passport);
+        decided
+    }
+
+    async fn decided(
+        &self,
+        stage: Stage,
+        visit: &Visit,
+        head: &Parts,
+    ) -> Result<Gone, (Answer, Cause)> {
         let (description, stage) = match (&visit.description, stage) {
             (_, Stage::Pass(passage)) => return Ok(Gone::On(passage)),
             // Only what is described can be anything else.
             (None, _) => return Ok(Gone::On(Passage::free())),
             (Some(description), stage) => (description, stage),
         };
+        let asking = asking(visit, description, Waits::Client(head));
         let stage = match stage {
             Stage::Ask => {
-                let (verdict, held) = self.ask(description).await;
-                let asker = &visit.passport.asker;
-                match self.judge(&verdict, held, description, &visit.route, asker) {
+                let (mut verdict, held) = self.ask(description).await;
+                match self.judge(&mut verdict, held, asking) {
                     Judged::Pass(passage) => Stage::Pass(passage),
                     Judged::Over(over) => Stage::Over(Box::new(over)),
                     Judged::Refused(answer, cause) => return Err((answer, cause)),
@@ -95,26 +114,14 @@ where
             }
             Stage::Join(line, Later::Queue) => return Ok(Gone::Later(line, None)),
             Stage::Over(over) => {
-                let line = over.line;
-                self.delayed(Some(*over), line, description, visit).await?
+                let line = (over.line, Later::Delay);
+                self.stand_in_line(Some(*over), line, asking).await?
             }
-            Stage::Join(line, Later::Delay) => self.delayed(None, line, description, visit).await?,
+            Stage::Join(line, later) => self.stand_in_line(None, (line, later), asking).await?,
             Stage::Ask => Passage::free(),
         };
         self.count(passage.answered, visit.passport.began);
         Ok(Gone::On(passage))
-    }
-
-    async fn delayed(
-        &self,
-        over: Option<Over>,
-        line: LineKey,
-        description: &Description,
-        visit: &Visit,
-    ) -> Result<Passage, (Answer, Cause)> {
-        let patience = self.settings.delay.wait_max;
-        let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
-        self.stand_in_line(over, (line, Later::Delay), patience, asking).await
     }
 
     /// Keeps a request for later, and says where its state is told.
@@ -136,7 +143,7 @@ where
             let Some(description) = &visit.description else {
                 return self.fault(visit.passport, Fault::BodyTooLarge);
             };
-            let asking = Asking { description, route: &visit.route, asker: &visit.passport.asker };
+            let asking = asking(&visit, description, Waits::Nobody);
             let (answer, cause) = self.last_word(over.map(|over| *over), asking).await;
             return self.answered(visit.passport, answer, Outcome::Refused(cause));
         };
@@ -156,16 +163,18 @@ where
         (line, over): (LineKey, Option<Box<Over>>),
         id: HeldId,
     ) {
-        let patience = self.settings.queue.wait_max;
-        let passage = match &visit.description {
+        let mut passage = match &visit.description {
             None => Ok(Passage::free()),
             Some(description) => {
-                let asker = &visit.passport.asker;
-                let asking = Asking { description, route: &visit.route, asker };
+                let asking = asking(&visit, description, Waits::Nobody);
                 let over = over.map(|over| *over);
-                self.stand_in_line(over, (line, Later::Queue), patience, asking).await
+                self.stand_in_line(over, (line, Later::Queue), asking).await
             }
         };
+        // It stays where it is kept until its turn has come.
+        if let Some(turn) = passage.as_mut().ok().and_then(|passage| passage.turn.take()) {
+            turn.come().await;
+        }
         let (Ok(passage), Some(request)) = (passage, self.lasting.held.take(id)) else {
             self.lasting.held.settle(id, HeldState::Expired);
             return;
@@ -181,14 +190,21 @@ where
     }
 
     /// Passes a request on that its limits admit: after its turn, and through the gate.
-    async fn pass(self: &Arc<Self>, trip: Box<Trip>, passage: Passage) -> Answer {
-        if !passage.after.is_zero() {
-            sleep(passage.after).await;
+    async fn pass(self: &Arc<Self>, mut trip: Box<Trip>, mut passage: Passage) -> Answer {
+        if let Some(turn) = passage.turn.take() {
+            Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
         }
-        match self.enter(trip.visit.screened).await {
+        match self.enter(trip.visit.screened, &mut trip.visit.passport).await {
             Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
             Err(refusal) => self.shed(trip.visit.passport, &refusal),
         }
+    }
+
+    /// Waits until a request's turn has come, or its client is gone.
+    async fn wait_for(&self, turn: Box<Waiting>, passport: &mut Passport) {
+        let wait = Wait::begin(self, passport);
+        turn.come().await;
+        wait.end(passport);
     }
 
     /// To the upstream and back.
@@ -240,16 +256,26 @@ where
     async fn enter(
         &self,
         screened: Option<(Screened, Category)>,
+        passport: &mut Passport,
     ) -> Result<(Option<Pass<SteadyClock>>, Option<Category>), tidegate_overload::Refusal> {
         let (Some(protection), Some((screened, category))) = (&self.lasting.protection, screened)
         else {
             return Ok((None, None));
         };
-        match protection.enter(screened).await {
+        let wait = Wait::begin(self, passport);
+        let admission = protection.enter(screened).await;
+        wait.end(passport);
+        match admission {
             Admission::Admitted(pass) => Ok((Some(pass), Some(category))),
             Admission::Refused(refusal) => Err(refusal),
         }
     }
+}
+
+/// What it takes to ask the engine for a request from here on.
+fn asking<'r>(visit: &'r Visit, description: &'r Description, waits: Waits<'r>) -> Asking<'r> {
+    let (route, asker) = (&*visit.route, &visit.passport.asker);
+    Asking { description, route, asker, waits, since: Some(Instant::now()) }
 }
 
 /// Both sides want another protocol: their bytes are carried from here on.

@@ -57,7 +57,8 @@ pub struct GatewaySettings {
     pub headers: HeaderSet,
     /// Which answers have them.
     pub headers_on: HeadersOn,
-    /// How requests wait for limits that say `when_over: delay`.
+    /// How requests wait: for limits that say `when_over: delay`, and for their turn in leaky
+    /// buckets.
     pub delay: DelaySettings,
     /// How requests are kept for limits that say `when_over: queue`.
     pub queue: QueueSettings,

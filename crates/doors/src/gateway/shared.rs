@@ -2,7 +2,7 @@
 //!
 //! A request holds on to the document that it began with. A new one takes over whatever did not
 //! change: counts of routes, servers with their connections and health, tokens that were
-//! verified. Lines, kept requests, limiters and the log belong to no document.
+//! verified. Lines, turns, kept requests, limiters and the log belong to no document.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,11 +24,13 @@ use super::tally::Tally;
 use super::upstream::Upstreams;
 use crate::line::Lines;
 use crate::meter::Meter;
+use crate::turns::Turns;
 
 /// What lasts as long as the gateway.
 pub(super) struct Lasting<S, C> {
     pub(super) engine: Arc<Engine<S, C>>,
     pub(super) lines: Arc<Lines>,
+    pub(super) turns: Arc<Turns>,
     pub(super) held: Arc<dyn HeldRequests>,
     /// The same, if it is ours to resize.
     pub(super) room: Option<Arc<HeldInMemory>>,

@@ -98,7 +98,7 @@ pub struct GatewayReading {
     pub routes: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Each group of upstreams with its servers.
     pub upstreams: Vec<(String, Vec<(String, HostState)>)>,
-    /// Requests that wait for a limit.
+    /// Requests that wait for a limit: in line, or for their turn.
     pub waiting: usize,
     /// Requests that are with an upstream, tunnels included.
     pub in_flight: u64,

@@ -16,7 +16,7 @@ use tidegate_overload::{Arrival, Category, Refusal, Screened, Screening};
 use super::access_log::{Line, Record};
 use super::answers::{self, Answer, Asker, Cause, Fault, Retry};
 use super::category::field_value;
-use super::decide::{Judged, Over, Passage};
+use super::decide::{Asking, Judged, Over, Passage, Waits};
 use super::describe::{Description, Seen};
 use super::forward::Hop;
 use super::head::{Examined, Target, examine};
@@ -62,6 +62,11 @@ impl Passport {
     /// One for the same request when it is processed later; it is noted only once in the log.
     pub(super) fn for_later(&self) -> Self {
         Passport { asker: self.asker.clone(), record: None, ..*self }
+    }
+
+    /// Where its end is noted.
+    pub(super) fn noted(self) -> (usize, Option<Box<Record>>) {
+        (self.place, self.record)
     }
 }
 
@@ -172,9 +177,15 @@ where
             let domain = &self.settings.domain;
             // Judged in there: a verdict is large, and nobody needs it afterwards.
             let judged = description.described.ask(domain, |ask| {
-                let (verdict, permit) = self.lasting.engine.admit_here(ask)?;
-                let held = HeldSlots::of(permit);
-                Some(self.judge(&verdict, held, &description, route, &passport.asker))
+                let (mut verdict, permit) = self.lasting.engine.admit_here(ask)?;
+                let asking = Asking {
+                    description: &description,
+                    route,
+                    asker: &passport.asker,
+                    waits: Waits::Client(known.head),
+                    since: None,
+                };
+                Some(self.judge(&mut verdict, HeldSlots::of(permit), asking))
             });
             match judged {
                 None => Stage::Ask,
@@ -259,23 +270,23 @@ where
             });
         }
         let bytes = http_body::Body::size_hint(answer.body()).exact().unwrap_or(0);
-        self.note(passport, answer.status(), bytes, outcome);
+        self.note(passport.noted(), answer.status(), bytes, outcome);
         answer
     }
 
-    /// Takes note of how a request ended.
+    /// Takes note of how a request ended, by its route and its record for the log.
     pub(super) fn note(
         &self,
-        passport: Passport,
+        (place, record): (usize, Option<Box<Record>>),
         status: http::StatusCode,
         bytes: u64,
         outcome: Outcome,
     ) {
-        if let Some(tally) = self.tallies.get(passport.place) {
+        if let Some(tally) = self.tallies.get(place) {
             tally.count(outcome);
         }
-        if let (Some(log), Some(record)) = (&self.lasting.log, passport.record) {
-            let route = self.routes.get(passport.place).map(|route| route.name.clone());
+        if let (Some(log), Some(record)) = (&self.lasting.log, record) {
+            let route = self.routes.get(place).map(|route| route.name.clone());
             log.write(Line {
                 record,
                 ended: self.lasting.engine.clock().now(),

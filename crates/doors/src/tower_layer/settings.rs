@@ -12,11 +12,11 @@ use tidegate_engine::{
 use tower_layer::Layer;
 
 use super::service::RateLimit;
-use super::turns::Turns;
 use crate::described::Described;
 use crate::headers::{HeaderSet, HeadersOn};
 use crate::line::{DelaySettings, Lines};
 use crate::notice::Notice;
+use crate::turns::Turns;
 
 /// Where the rules of [`RateLimitLayer::by_key`] apply.
 const KEYED_DOMAIN: &str = "keyed";

@@ -3,91 +3,39 @@
 //! A request waits in two ways. Over a limit with `when_over: delay` it stands in line, has been
 //! charged nothing, and asks again when it is in front. A leaky bucket admits it for later: it has
 //! been charged, and waits for its turn. Whoever goes away gives up its place, and what it was
-//! charged. Lines are those of the gateway (`line`); what becomes of turns is told in `turns`.
+//! charged. Lines and turns are those of the gateway (`line`, `turns`).
 
-use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tidegate_engine::{Clock, CounterStore, Deposit, Nanos, Permit, Retry, Verb, Verdict};
-use tokio::runtime::Handle;
+use tidegate_engine::{Clock, CounterStore, Nanos, Permit, Retry, Verb, Verdict};
 use tokio::time::Instant;
 
 use super::answer::refuse;
 use super::body::Held;
 use super::future::{Passage, Settled};
 use super::settings::Settings;
-use super::turns::{NoTurn, Turn};
 use crate::described::Described;
 use crate::headers::{Fields, HeadersOn};
 use crate::line::{Later, LineKey, Said};
 use crate::notice::Notice;
+use crate::turns::{NoTurn, Patience, Waiting};
 
 /// After how long to ask again when a line is full that would let others pass.
 const FULL_LINE_WAIT: Nanos = Nanos::from_secs(1);
 
 /// What a verdict comes to.
-pub(super) enum Ruled<T: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> {
+pub(super) enum Ruled {
     Refused(Response<Bytes>),
     Passed(Passage),
     /// It passes when its turn has come.
-    Turn(Box<Waiting<T, C>>, Passage),
+    Turn(Box<Waiting>, Passage),
     /// It waits in line, and may ask again after this long. The answer is for when nothing comes
     /// of it.
     Over(LineKey, Duration, Response<Bytes>),
-}
-
-/// A request that waits for its turn. Dropping it gives back what it was charged, unless its turn has come.
-pub(super) struct Waiting<T: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static>
-{
-    turn: Turn,
-    deposit: Option<Deposit<T, C>>,
-}
-
-impl<T, C> Waiting<T, C>
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    async fn come(mut self: Box<Self>) {
-        self.turn.come().await;
-        self.deposit = None;
-    }
-}
-
-impl<T, C> Drop for Waiting<T, C>
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    fn drop(&mut self) {
-        if let Some(deposit) = self.deposit.take()
-            && !self.turn.has_come()
-        {
-            give_back(deposit);
-        }
-    }
-}
-
-/// Gives a deposit back: at once to the embedded store, in the background to another.
-fn give_back<T, C>(deposit: Deposit<T, C>)
-where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-    // Who waited did so on a runtime; when that is gone, the charge stays.
-    let Ok(runtime) = Handle::try_current() else { return };
-    if deposit.is_empty() {
-        return;
-    }
-    let mut giving = Box::pin(deposit.give_back());
-    if giving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-        runtime.spawn(giving);
-    }
 }
 
 impl<T, C> Settings<T, C>
@@ -103,7 +51,7 @@ where
         verdict: &mut Verdict,
         permit: Permit<T, C>,
         patience: Duration,
-    ) -> Ruled<T, C> {
+    ) -> Ruled {
         let notice = Notice::of(verdict);
         let now = self.engine.clock().now();
         if notice.is_refusal() {
@@ -122,45 +70,25 @@ where
             HeadersOn::Refusal => Fields::default(),
         };
         drop(notice);
-        let after = verdict.delay();
-        if after == Nanos::ZERO || !self.wait_for_turn {
+        if verdict.delay() == Nanos::ZERO || !self.wait_for_turn {
             return Ruled::Passed(Passage::new(Held::new(permit), fields));
         }
-        match self.turn_of(described, verdict, after.into(), patience) {
+        let in_line = self.lines.waiting();
+        let patience = Patience::new(Later::Delay, patience, &self.delay, in_line);
+        let asked = (&self.engine, &*self.domain);
+        match self.turns.take(described, verdict, asked, patience) {
             Ok(waiting) => Ruled::Turn(Box::new(waiting), Passage::new(Held::new(permit), fields)),
             Err(NoTurn(retry)) => {
                 drop(permit);
-                Ruled::Refused(self.refuse_to_wait(request, verdict, retry))
+                described.ask(&self.domain, |asked| {
+                    self.engine.turn_away(asked, verdict, retry.into());
+                });
+                Ruled::Refused(self.refuse(request, verdict))
             }
         }
     }
 
-    fn turn_of(
-        &self,
-        described: &Described,
-        verdict: &Verdict,
-        after: Duration,
-        patience: Duration,
-    ) -> Result<Waiting<T, C>, NoTurn> {
-        let kind = self.turns.kind(described, verdict);
-        let bounds = crate::DelaySettings { wait_max: patience, ..self.delay };
-        let deposit = described.ask(&self.domain, |request| self.engine.deposit(request, verdict));
-        match self.turns.take(kind, after, &bounds) {
-            Ok(turn) => Ok(Waiting { turn, deposit: Some(deposit) }),
-            Err(no_turn) => {
-                give_back(deposit);
-                Err(no_turn)
-            }
-        }
-    }
-
-    fn refuse_to_wait(
-        &self,
-        request: &Parts,
-        verdict: &mut Verdict,
-        retry: Duration,
-    ) -> Response<Bytes> {
-        verdict.refuse_to_wait(retry.into());
+    fn refuse(&self, request: &Parts, verdict: &Verdict) -> Response<Bytes> {
         refuse(self, request, &Notice::of(verdict), self.engine.clock().now())
     }
 
@@ -185,7 +113,7 @@ where
     /// Waits for what a verdict came to.
     pub(super) async fn settle(
         self: &Arc<Self>,
-        ruled: Ruled<T, C>,
+        ruled: Ruled,
         request: &Parts,
         described: &Described,
     ) -> Settled {
@@ -211,7 +139,8 @@ where
         described: &Described,
     ) -> Settled {
         let began = Instant::now();
-        let bounds = (&self.delay, self.delay.wait_max);
+        let bounds = self.delay.beside(self.turns.waiting());
+        let bounds = (&bounds, self.delay.wait_max);
         let ask = || self.asked(request, described, began);
         match self.lines.stand((line, Later::Delay), bounds, told, ask).await {
             Ok((waiting, passage)) => {
@@ -231,7 +160,7 @@ where
         request: &Parts,
         described: &Described,
         began: Instant,
-    ) -> Said<(Option<Box<Waiting<T, C>>>, Passage), Response<Bytes>> {
+    ) -> Said<(Option<Box<Waiting>>, Passage), Response<Bytes>> {
         let (mut verdict, permit) = described.admit(&self.domain, &self.engine).await;
         let patience = self.delay.wait_max.saturating_sub(began.elapsed());
         match self.rule_on(request, described, &mut verdict, permit, patience) {
@@ -247,8 +176,8 @@ where
         let mut verdict = described.apply(Verb::Peek, &self.domain, &self.engine).await;
         if verdict.is_admitted() {
             // It would pass by now, but others are before it.
-            return self.refuse_to_wait(request, &mut verdict, FULL_LINE_WAIT.into());
+            verdict.refuse_to_wait(FULL_LINE_WAIT);
         }
-        refuse(self, request, &Notice::of(&verdict), self.engine.clock().now())
+        self.refuse(request, &verdict)
     }
 }

@@ -17,8 +17,8 @@ use tidegate_doors::gateway::{
 };
 use tidegate_doors::server::{Address, ConnectionLimits, Endpoint, Protocol, Server};
 use tidegate_engine::{
-    Clock, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Source, SystemClock, Timestamp,
-    compile,
+    Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Source,
+    SystemClock, Timestamp, Verb, compile,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -65,11 +65,23 @@ pub(crate) fn by_user(mut settings: GatewaySettings) -> GatewaySettings {
 
 /// Rules with these descriptors in the gateway's domain.
 pub(crate) fn engine<C: Clock>(descriptors: &str, clock: C) -> Arc<Engine<MemoryStore, C>> {
+    engine_on(MemoryStore::new(MemoryConfig::default()).unwrap(), descriptors, clock)
+}
+
+/// The same, with its counters in this store.
+pub(crate) fn engine_on<S, C: Clock>(store: S, descriptors: &str, clock: C) -> Arc<Engine<S, C>> {
     let text = format!("domain: gateway\ndescriptors:\n{descriptors}\n");
     let rules = compile(&[Source::new("rules.yaml", text)], &Options::default());
     let rules = rules.unwrap_or_else(|report| panic!("{report}"));
-    let store = MemoryStore::new(MemoryConfig::default()).unwrap();
     Arc::new(Engine::new(store, clock).with_rules(rules))
+}
+
+/// What is left to user 7 of the limit at this place.
+pub(crate) fn remaining<C: Clock>(engine: &Engine<MemoryStore, C>, place: usize) -> u64 {
+    let entries = [Entry { key: "user", value: "7" }];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = tidegate_engine::Request::new("gateway", &descriptors).with_cost(0);
+    engine.apply_now(Verb::Peek, &request).rulings()[place].decision.remaining
 }
 
 /// A gateway that listens.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bench;
+mod by_hand;
 mod upstream;
 
 mod addresses;
@@ -17,5 +18,6 @@ mod protecting;
 mod reloading;
 mod settings;
 mod tunnels;
+mod turns;
 mod upstreams;
 mod waiting;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Request};
 use tidegate_doors::gateway::{CategoryRule, GatewayParts, GatewaySettings};
-use tidegate_engine::ManualClock;
+use tidegate_engine::{ManualClock, Nanos};
 use tidegate_overload::{Category, Limiter, Mode, Protection, ProtectionSettings, SteadyClock};
 
 use crate::bench::{Bench, START, by_user, engine, to, until};
@@ -14,7 +14,10 @@ type Guard = Arc<Protection<SteadyClock>>;
 
 /// A gateway that works on `limit` requests at once.
 fn guarded(settings: GatewaySettings, limit: u64) -> (Bench, Guard) {
-    let mut protecting = ProtectionSettings::new(limit);
+    guarded_by(settings, ProtectionSettings::new(limit))
+}
+
+fn guarded_by(settings: GatewaySettings, mut protecting: ProtectionSettings) -> (Bench, Guard) {
     protecting.fleet_mode = Mode::Off;
     let protection = Arc::new(Protection::new(protecting, SteadyClock::starting_at(START)));
     let parts =
@@ -63,6 +66,24 @@ async fn a_full_gate_answers_503_and_gives_its_places_back() {
     upstream.let_go();
     until("an empty gate", || protection.gate().view().in_flight == 0).await;
     assert_eq!(bench.get("/").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_it_waits_at_the_gate_is_counted_as_gone() {
+    let upstream = Upstream::start().await;
+    let mut protecting = ProtectionSettings::new(1);
+    // Longer than any test.
+    protecting.gate.standing_after = Nanos::from_secs(3_600);
+    protecting.gate.burst_wait_max = Nanos::from_secs(3_600);
+    let (bench, protection) = guarded_by(trusting(to(&[upstream.url()])), protecting);
+    fill(&bench, &upstream, 1).await;
+    let mut client = bench.one().await;
+    let waiting = tokio::spawn(async move { client.send(Request::get("/"), "").await });
+    until("one that waits", || protection.gate().view().queued == 1).await;
+    waiting.abort();
+    until("its end", || bench.count("gone") == 1).await;
+    until("its place", || protection.gate().view().queued == 0).await;
+    upstream.let_go();
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use crate::bench::until;
@@ -29,6 +30,7 @@ pub(crate) struct Seen {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) at: Instant,
 }
 
 impl Seen {
@@ -204,7 +206,8 @@ impl Upstream {
 
     fn note(&self, head: http::request::Parts, body: String, trailers: Option<HeaderMap>) {
         let http::request::Parts { method, uri, version, headers, .. } = head;
-        self.seen.lock().push(Seen { method, uri, version, headers, body, trailers });
+        let at = Instant::now();
+        self.seen.lock().push(Seen { method, uri, version, headers, body, trailers, at });
     }
 }
 

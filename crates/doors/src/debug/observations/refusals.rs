@@ -94,6 +94,16 @@ impl Refusals {
         }
     }
 
+    /// Takes note of who turned a request away that was admitted before. What shadow would have
+    /// refused was noted then.
+    pub(super) fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        for ruling in verdict.rulings() {
+            if ruling.role != Role::Observed && !ruling.decision.is_admitted() {
+                self.refused(request, verdict, ruling, false);
+            }
+        }
+    }
+
     fn refused(&self, request: &Request<'_>, verdict: &Verdict, ruling: &Ruling, shadow: bool) {
         let entries = usize::try_from(ruling.descriptor)
             .ok()

@@ -2,8 +2,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options,
-    Source, Tally, Timestamp, compile,
+    CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Nanos,
+    Options, Source, Tally, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch, FailureKind};
 
@@ -69,6 +69,25 @@ fn what_shadow_would_refuse_is_listed_as_let_through() {
     let reading = observations.top();
     assert_eq!(reading.limits.len(), 1);
     assert!(reading.limits[0].label.shadow);
+}
+
+#[test]
+fn who_is_turned_away_after_all_is_listed_once() {
+    let rules = "- {key: user, limits: [{algorithm: leaky_bucket, unit: hour, requests_per_unit: 1}, \
+                 {name: dark, unit: day, requests_per_unit: 1, mode: shadow}]}";
+    let (engine, observations) = watched(rules, ObservationsConfig::default());
+    check(&engine, "7");
+    let mut verdict = check(&engine, "7");
+    assert!(verdict.is_admitted() && verdict.delay() > Nanos::ZERO);
+    let entries = [Entry { key: "user", value: "7" }];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request::new("api", &descriptors);
+    engine.turn_away(&request, &mut verdict, Nanos::from_secs(1));
+    let limits = observations.top().limits.into_iter();
+    let mut limits: Vec<_> =
+        limits.map(|row| (row.refusals, row.label.limit, row.label.shadow)).collect();
+    limits.sort();
+    assert_eq!(limits, [(1, "1".to_owned(), false), (1, "dark".to_owned(), true)]);
 }
 
 #[test]

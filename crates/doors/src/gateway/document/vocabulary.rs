@@ -157,7 +157,7 @@ keys! {
         "The header fields that tell of limits; see docs/http-answers.md.";
     Root "rate_limit_fields_on" (Choice(&["always", "refusal"])) usual("always"):
         "Which answers have them.";
-    Root "delay" (One(Place::Delay)) maybe: "How requests wait for limits with `when_over: delay`.";
+    Root "delay" (One(Place::Delay)) maybe: "How requests wait: for limits with `when_over: delay`, and for their turn in leaky buckets.";
     Root "queue" (One(Place::Queue)) maybe:
         "How requests are kept for limits with `when_over: queue`.";
     Root "categories" (One(Place::Categories)) maybe: "Who is shed first when there is too much.";

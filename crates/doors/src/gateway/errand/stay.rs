@@ -11,6 +11,7 @@ use tidegate_engine::{Clock, CounterStore, Request, Timestamp, Verb};
 use tidegate_overload::{Ending, Pass, SteadyClock};
 use tokio::runtime::Handle;
 
+use super::CLIENT_GONE;
 use crate::described::Described;
 use crate::gateway::answers::{Answer, Fault};
 use crate::gateway::body::{End, OnEnd, Progress};
@@ -20,9 +21,6 @@ use crate::gateway::tally::Outcome;
 use crate::gateway::upstream::Lease;
 use crate::gateway::visit::Passport;
 use crate::slots::HeldSlots;
-
-/// What logs show of a request whose client was gone, as other servers have it.
-const CLIENT_GONE: u16 = 499;
 
 /// A request while it is with its upstream.
 pub(super) struct Stay<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> {
@@ -152,7 +150,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
             End::Left => {}
         }
         if let Some(passport) = self.passport.take() {
-            self.shared.note(passport, self.status, bytes, Outcome::Served);
+            self.shared.note(passport.noted(), self.status, bytes, Outcome::Served);
         }
     }
 }
@@ -165,7 +163,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
         // Nobody was there any more to be answered.
         if let Some(passport) = self.passport.take() {
             let status = StatusCode::from_u16(CLIENT_GONE).unwrap_or_default();
-            self.shared.note(passport, status, 0, Outcome::Gone);
+            self.shared.note(passport.noted(), status, 0, Outcome::Gone);
         }
         // Last, so that whoever sees none in flight sees how they ended.
         self.shared.lasting.counters.in_flight.fetch_sub(1, Ordering::Release);

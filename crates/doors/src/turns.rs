@@ -9,6 +9,11 @@
 //!
 //! Requests are of the same kind when the same limits delay them, for the same values and at the
 //! same cost.
+//!
+//! Nobody takes a turn whom the bucket itself refuses: a full one has room again when its next
+//! turn has come, also where turns are spare.
+
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -17,15 +22,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Nanos, Role, Verdict};
+use tidegate_engine::{Clock, CounterStore, Engine, Nanos, Role, Verdict};
 use tokio::time::{Instant, sleep_until};
 
 use crate::described::Described;
-use crate::line::DelaySettings;
+use crate::line::{DelaySettings, Later};
+use waiting::give_back;
+
+pub(crate) use waiting::Waiting;
 
 /// All turns that are waited for, and those that nobody takes.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     spare: Mutex<Spare>,
     /// How many requests wait for their turn.
     waiting: AtomicUsize,
@@ -34,7 +42,7 @@ pub(super) struct Turns {
 
 /// Which turns can be taken one for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kind(u64);
+struct Kind(u64);
 
 /// Turns to come that nobody takes: by kind, and by time.
 #[derive(Debug, Default)]
@@ -43,17 +51,72 @@ struct Spare {
     in_time: BTreeSet<(Instant, Kind)>,
 }
 
+/// How long a request may wait, and with how many others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Who waits: the client, or nobody but us.
+    pub(crate) later: Later,
+    pub(crate) wait_max: Duration,
+    /// The most clients that wait for their turn.
+    pub(crate) waiting_max: usize,
+    /// The most turns that are kept for others.
+    pub(crate) spares_max: usize,
+}
+
+impl Patience {
+    /// Of a request that waits no longer than this, while as many others stand in line.
+    pub(crate) const fn new(
+        later: Later,
+        wait_max: Duration,
+        bounds: &DelaySettings,
+        in_line: usize,
+    ) -> Self {
+        let waiting_max = bounds.waiting_max.saturating_sub(in_line);
+        Patience { later, wait_max, waiting_max, spares_max: bounds.waiting_max }
+    }
+}
+
 /// Who does not get a turn may ask again after this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoTurn(pub(super) Duration);
+pub(crate) struct NoTurn(pub(crate) Duration);
 
 impl Turns {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Turns { spare: Mutex::default(), waiting: AtomicUsize::new(0), seed: RandomState::new() }
     }
 
+    /// Takes the turn of a request that was admitted for later.
+    ///
+    /// # Errors
+    /// When it may not wait that long, or too many wait. What it was charged is given back.
+    pub(crate) fn take<S, C>(
+        self: &Arc<Self>,
+        described: &Described,
+        verdict: &Verdict,
+        (engine, domain): (&Arc<Engine<S, C>>, &str),
+        patience: Patience,
+    ) -> Result<Waiting, NoTurn>
+    where
+        S: CounterStore + Send + Sync + 'static,
+        C: Clock + Send + Sync + 'static,
+    {
+        let deposit = described.ask(domain, |request| engine.deposit(request, verdict));
+        match self.claim(self.kind(described, verdict), verdict.delay().into(), patience) {
+            Ok(turn) => Ok(Waiting::new(turn, deposit)),
+            Err(no_turn) => {
+                give_back(deposit);
+                Err(no_turn)
+            }
+        }
+    }
+
+    /// How many requests wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// The kind of a request that was told to wait.
-    pub(super) fn kind(&self, described: &Described, verdict: &Verdict) -> Kind {
+    fn kind(&self, described: &Described, verdict: &Verdict) -> Kind {
         let mut hasher = self.seed.build_hasher();
         let delaying = |role, delay| role != Role::Observed && delay > Nanos::ZERO;
         for ruling in verdict.rulings() {
@@ -68,33 +131,26 @@ impl Turns {
     }
 
     /// Takes the turn that a request was told, or one before it that nobody takes.
-    ///
-    /// # Errors
-    /// When it is later than anybody waits, or too many wait.
-    pub(super) fn take(
+    fn claim(
         self: &Arc<Self>,
         kind: Kind,
         after: Duration,
-        bounds: &DelaySettings,
+        patience: Patience,
     ) -> Result<Turn, NoTurn> {
         let now = Instant::now();
         let Some(told) = now.checked_add(after) else { return Err(NoTurn(after)) };
         let at = self.spare.lock().swap(kind, told, now);
         let wait = at.saturating_duration_since(now);
-        let too_long = wait.saturating_sub(bounds.wait_max);
+        let too_long = wait.saturating_sub(patience.wait_max);
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         // From here on, dropping it gives it up.
-        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: bounds.waiting_max };
+        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: patience.spares_max };
         if !too_long.is_zero() {
             return Err(NoTurn(too_long));
         }
-        if waiting >= bounds.waiting_max { Err(NoTurn(wait)) } else { Ok(turn) }
-    }
-
-    /// How many requests wait for their turn.
-    #[cfg(test)]
-    fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        // Those that are kept have a maximum of their own.
+        let full = patience.later == Later::Delay && waiting >= patience.waiting_max;
+        if full { Err(NoTurn(wait)) } else { Ok(turn) }
     }
 }
 
@@ -127,7 +183,7 @@ impl Spare {
 
 /// The turn that a request waits for. Dropping it before it has come gives it up.
 #[derive(Debug)]
-pub(super) struct Turn {
+struct Turn {
     turns: Arc<Turns>,
     kind: Kind,
     at: Instant,
@@ -136,11 +192,11 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Waits until it has come.
-    pub(super) async fn come(&self) {
+    async fn come(&self) {
         sleep_until(self.at).await;
     }
 
-    pub(super) fn has_come(&self) -> bool {
+    fn has_come(&self) -> bool {
         self.at <= Instant::now()
     }
 }

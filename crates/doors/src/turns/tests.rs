@@ -11,25 +11,22 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn bounds(waiting_max: usize, wait_max: Duration) -> DelaySettings {
-    DelaySettings { waiting_max, wait_max, ..DelaySettings::default() }
-}
-
 /// Takes turns of one bucket, within these bounds.
 struct Bench {
     turns: Arc<Turns>,
-    bounds: DelaySettings,
+    patience: Patience,
     began: Instant,
 }
 
 impl Bench {
     fn new(waiting_max: usize, wait_max: Duration) -> Self {
-        let bounds = bounds(waiting_max, wait_max);
-        Bench { turns: Arc::new(Turns::new()), bounds, began: Instant::now() }
+        let bounds = DelaySettings { waiting_max, ..DelaySettings::default() };
+        let patience = Patience::new(Later::Delay, wait_max, &bounds, 0);
+        Bench { turns: Arc::new(Turns::new()), patience, began: Instant::now() }
     }
 
     fn take(&self, kind: Kind, after: u64) -> Result<Turn, NoTurn> {
-        self.turns.take(kind, ms(after), &self.bounds)
+        self.turns.claim(kind, ms(after), self.patience)
     }
 
     /// When the turn is, from the beginning.
@@ -83,6 +80,9 @@ async fn those_who_wait_and_the_turns_that_are_kept_are_bounded() {
     let held = [bench.take(ONE, 100).unwrap(), bench.take(ONE, 200).unwrap()];
     assert_eq!(bench.take(ONE, 300).unwrap_err(), NoTurn(ms(300)));
     assert_eq!(bench.take(ONE, 400).unwrap_err(), NoTurn(ms(300)));
+    // One that is kept for later has its room elsewhere.
+    let kept = Patience { later: Later::Queue, ..bench.patience };
+    assert_eq!(bench.at(&bench.turns.claim(ONE, ms(500), kept).unwrap()), ms(300));
     drop(held);
     assert_eq!(bench.turns.spare.lock().in_time.len(), 2);
 }
@@ -90,6 +90,6 @@ async fn those_who_wait_and_the_turns_that_are_kept_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn no_wait_is_too_long_to_be_told() {
     let bench = Bench::new(2, Duration::MAX);
-    assert!(bench.turns.take(ONE, Duration::MAX, &bench.bounds).is_err());
+    assert!(bench.turns.claim(ONE, Duration::MAX, bench.patience).is_err());
     assert_eq!(bench.turns.waiting(), 0);
 }

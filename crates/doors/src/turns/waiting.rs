@@ -1,0 +1,72 @@
+//! A request that waits for its turn, with what it was charged.
+//!
+//! Whatever becomes of it, it pays once: who leaves before its turn has come gets back what its
+//! other limits took. The door is generic over the store, and would have to name it wherever
+//! a request waits; this knows only how to give back.
+
+use std::fmt;
+use std::future::Future;
+use std::task::{Context, Waker};
+
+use tidegate_engine::{Clock, CounterStore, Deposit};
+use tokio::runtime::Handle;
+
+use super::Turn;
+
+/// A request that waits for its turn. Dropping it before gives the turn to the next that comes,
+/// and what it was charged back.
+pub(crate) struct Waiting {
+    turn: Turn,
+    give_back: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Waiting {
+    pub(super) fn new<S, C>(turn: Turn, deposit: Deposit<S, C>) -> Self
+    where
+        S: CounterStore + Send + Sync + 'static,
+        C: Clock + Send + Sync + 'static,
+    {
+        let give_back: Option<Box<dyn FnOnce() + Send + Sync>> =
+            if deposit.is_empty() { None } else { Some(Box::new(|| give_back(deposit))) };
+        Waiting { turn, give_back }
+    }
+
+    /// Waits until its turn has come.
+    pub(crate) async fn come(mut self) {
+        self.turn.come().await;
+        self.give_back = None;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(give_back) = self.give_back.take()
+            && !self.turn.has_come()
+        {
+            give_back();
+        }
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("turn", &self.turn.at).finish_non_exhaustive()
+    }
+}
+
+/// Gives a deposit back: at once to the embedded store, in the background to another.
+pub(super) fn give_back<S, C>(deposit: Deposit<S, C>)
+where
+    S: CounterStore + Send + Sync + 'static,
+    C: Clock + Send + Sync + 'static,
+{
+    // Who waited did so on a runtime; when that is gone, the charge stays.
+    let Ok(runtime) = Handle::try_current() else { return };
+    if deposit.is_empty() {
+        return;
+    }
+    let mut giving = Box::pin(deposit.give_back());
+    if giving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        runtime.spawn(giving);
+    }
+}
