@@ -31,6 +31,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("http", &["doors", "bench", "fuzz"]),
     ("tonic", &["doors", "control", "bench", "fuzz"]),
     ("redis", &["stores"]),
+    // Who waits for it must know how to: see the lock of a shard.
+    ("spinning_top", &["stores", "bench"]),
     ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),
