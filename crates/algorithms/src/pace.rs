@@ -271,23 +271,17 @@ impl Pace {
     /// The decision on a unit that was taken; `after` is the state after it.
     #[inline(always)]
     pub(crate) fn tell_taken(&self, after: BucketState, now: Timestamp) -> Decision {
-        let (nanos, ticks) = self.owed_ahead(after, now);
-        let reset = nanos + u64::from(after.fraction() != 0);
-        let left = self.units_in(self.capacity - ticks);
-        Decision::admitted(self.units, 1, left, Nanos::new(reset))
+        let nanos = after.full_at.as_nanos().wrapping_sub(now.as_nanos());
+        let owed = (nanos << self.shift).wrapping_add(u64::from(after.part) >> (32 - self.shift));
+        let left = self.units_in(self.capacity.wrapping_sub(owed));
+        Decision::admitted(self.units, 1, left, after.idle_at().since(now))
     }
 
-    /// The decision on a unit that did not fit.
+    /// The decision on a unit that did not fit: less than one is left.
     #[inline(always)]
     pub(crate) fn tell_refused_unit(&self, state: BucketState, now: Timestamp) -> Decision {
-        self.tell_refused(self.interval, self.owed_ahead(state, now).1)
-    }
-
-    /// What a state of this pace owes that is not behind, in whole nanoseconds and in ticks.
-    #[inline(always)]
-    fn owed_ahead(&self, state: BucketState, now: Timestamp) -> (u64, u64) {
-        let nanos = state.full_at.as_nanos().wrapping_sub(now.as_nanos());
-        (nanos, (nanos << self.shift) + (u64::from(state.part) >> (32 - self.shift)))
+        let retry = Retry::After(self.unit.wait(state, now));
+        Decision::refused(self.units, 0, retry, state.idle_at().since(now))
     }
 
     /// The whole decision.
@@ -297,25 +291,12 @@ impl Pace {
         let cost = self.ticks(ask.cost);
         let after = debt.saturating_add(cost);
         if after <= self.capacity {
-            return self.tell_admitted(ask.cost, after);
+            let left = self.units_in(self.capacity - after);
+            return Decision::admitted(self.units, ask.cost, left, self.nanos_ceil(after));
         }
         if ask.cost == 0 {
             return Decision::admitted(self.units, 0, 0, self.nanos_ceil(debt));
         }
-        self.tell_refused(cost, debt)
-    }
-
-    /// That a cost is admitted, with what is owed after it.
-    #[inline(always)]
-    fn tell_admitted(&self, cost: u64, after: u64) -> Decision {
-        let left = self.units_in(self.capacity - after);
-        Decision::admitted(self.units, cost, left, self.nanos_ceil(after))
-    }
-
-    /// That a cost in ticks does not fit beside what is owed.
-    #[inline(always)]
-    fn tell_refused(&self, cost: u64, debt: u64) -> Decision {
-        let after = debt.saturating_add(cost);
         let retry = if cost > self.capacity {
             Retry::Never
         } else {

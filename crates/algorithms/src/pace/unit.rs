@@ -13,7 +13,7 @@
 //! do, and is asked instead.
 
 use super::{BucketState, FINEST, LATEST, Scale};
-use crate::time::Timestamp;
+use crate::time::{Nanos, Timestamp};
 
 /// One unit and all that fits before it, in the numbers of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +82,24 @@ impl Unit {
             return fits(now.checked_add(self.nanos)?, self.part | self.tag);
         }
         let owed = full_at - now;
-        if owed + u64::from(state.part > self.room_part) > self.room_nanos {
+        if self.rounded(owed, state) > self.room_nanos {
             return (owed <= self.longest).then_some(Taken::Refused);
         }
         let (part, carry) = state.part.overflowing_add(self.part);
         fits(full_at + self.nanos + u64::from(carry), part)
+    }
+
+    /// How long until a unit fits that [`Unit::take`] refused at that instant.
+    #[inline(always)]
+    pub(super) fn wait(&self, state: BucketState, now: Timestamp) -> Nanos {
+        let owed = state.full_at.since(now).get();
+        Nanos::new(self.rounded(owed, state).saturating_sub(self.room_nanos))
+    }
+
+    /// Whole nanoseconds owed, and one more for a part that there is no room for.
+    #[inline(always)]
+    fn rounded(&self, owed: u64, state: BucketState) -> u64 {
+        owed.wrapping_add(u64::from(state.part > self.room_part))
     }
 }
 
