@@ -41,7 +41,7 @@ pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Algorithm, Limit, ParameterError};
-pub use pace::{BucketState, BucketTerms, Debt};
+pub use pace::{BucketState, BucketTerms, Debt, Taken};
 pub use period::{Period, PeriodError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};

@@ -9,10 +9,14 @@
 //! the bucket's capacity leaves room for in 62 bits. The time of one unit is
 //! rounded up, so a bucket never admits more than its parameters say.
 
+mod unit;
+
 use crate::ask::Ask;
 use crate::decision::{Decision, Retry};
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
+pub use unit::Taken;
+use unit::Unit;
 
 /// The finest tick is this power of a half nanosecond.
 const FINEST: u32 = 14;
@@ -99,6 +103,7 @@ pub(crate) struct Pace {
     /// a late reading of the clock explains.
     longest: u64,
     scale: Scale,
+    unit: Unit,
 }
 
 impl Pace {
@@ -126,14 +131,17 @@ impl Pace {
         let interval = ticks(shift);
         let units = if amount == 0 { 0 } else { units.min(TICKS_MAX / interval) };
         let capacity = units * interval;
+        let longest = (capacity >> shift) + period.lag_max().get();
+        let scale = Scale::of(ticks(FINEST));
         Pace {
             units,
             shift,
             interval,
             reciprocal: u64::MAX / interval,
             capacity,
-            longest: (capacity >> shift) + period.lag_max().get(),
-            scale: Scale::of(ticks(FINEST)),
+            longest,
+            scale,
+            unit: Unit::new(shift, interval, capacity, longest, scale),
         }
     }
 
@@ -254,6 +262,28 @@ impl Pace {
         }
     }
 
+    /// Takes one unit in one go; `None`, and nothing said, where that takes more thought.
+    #[inline(always)]
+    pub(crate) fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<Taken> {
+        self.unit.take(state, now)
+    }
+
+    /// The decision on a unit that was taken; `after` is the state after it.
+    #[inline(always)]
+    pub(crate) fn tell_taken(&self, after: BucketState, now: Timestamp) -> Decision {
+        let nanos = after.full_at.as_nanos().wrapping_sub(now.as_nanos());
+        let owed = (nanos << self.shift).wrapping_add(u64::from(after.part) >> (32 - self.shift));
+        let left = self.units_in(self.capacity.wrapping_sub(owed));
+        Decision::admitted(self.units, 1, left, after.idle_at().since(now))
+    }
+
+    /// The decision on a unit that did not fit: less than one is left.
+    #[inline(always)]
+    pub(crate) fn tell_refused_unit(&self, state: BucketState, now: Timestamp) -> Decision {
+        let retry = Retry::After(self.unit.wait(state, now));
+        Decision::refused(self.units, 0, retry, state.idle_at().since(now))
+    }
+
     /// The whole decision.
     #[inline(always)]
     pub(crate) fn tell(&self, debt: Debt, ask: Ask) -> Decision {
@@ -346,60 +376,4 @@ impl Scale {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// `part` of `whole`, in 64-bit fractions.
-    fn share(whole: u64, part: u64) -> u64 {
-        ((u128::from(whole) * u128::from(part)) >> 64) as u64
-    }
-
-    proptest! {
-        #[test]
-        fn units_by_multiplication_equal_units_by_division(
-            amount in 1..=u64::MAX,
-            amount_bits in 0..64_u32,
-            units in 1..=u64::MAX,
-            units_bits in 0..64_u32,
-            nanos in 1_000_000..=Period::MAX.as_nanos(),
-            part in 0..=u64::MAX,
-            off in -2..=2_i64,
-        ) {
-            let period = Period::new(std::time::Duration::from_nanos(nanos)).unwrap();
-            let pace = Pace::new((amount >> amount_bits).max(1), period, units >> units_bits);
-            let some = share(pace.capacity, part);
-            let edge = (pace.units / 3 * pace.interval).saturating_add_signed(off);
-            for ticks in [0, some, edge.min(pace.capacity), pace.capacity] {
-                prop_assert_eq!(pace.units_in(ticks), ticks / pace.interval);
-            }
-            prop_assert_eq!(pace.units_in(pace.capacity), pace.units);
-        }
-
-        #[test]
-        fn what_is_owed_comes_back_from_the_state(
-            amount in 1..=u64::MAX,
-            amount_bits in 0..64_u32,
-            units in 1..=u64::MAX,
-            units_bits in 0..64_u32,
-            part in 0..=u64::MAX,
-        ) {
-            let pace = Pace::new((amount >> amount_bits).max(1), Period::DAY, units >> units_bits);
-            let now = Timestamp::from_secs(1_700_000_000);
-            let debt = share(pace.capacity, part);
-            prop_assert_eq!(pace.debt(pace.owing(debt, now), now), Debt(debt));
-        }
-
-        #[test]
-        fn a_scale_names_its_interval_within_one_part_in_two_thousand(
-            interval in 1..=u64::MAX, bits in 0..64_u32,
-        ) {
-            let interval = (interval >> bits).clamp(1, 1 << 62);
-            let named = Scale::of(interval).interval();
-            prop_assert!(Scale::of(interval).0 < 1 << Scale::BITS);
-            prop_assert!(named >= u128::from(interval));
-            prop_assert!(named - u128::from(interval) <= u128::from(interval / 2048 + 1));
-        }
-    }
-}
+mod tests;

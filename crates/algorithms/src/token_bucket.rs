@@ -10,7 +10,7 @@
 
 use crate::ask::Ask;
 use crate::decision::Decision;
-use crate::pace::{BucketState, BucketTerms, Pace};
+use crate::pace::{BucketState, BucketTerms, Pace, Taken};
 use crate::period::Period;
 use crate::time::Timestamp;
 
@@ -64,6 +64,26 @@ impl TokenBucket {
 
     pub(crate) const fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// Takes one unit in one go: the commonest check by the shortest way. `None`, and nothing
+    /// said, where it takes more thought; the verbs of [`Limit`](crate::Limit) decide then.
+    #[inline(always)]
+    pub fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<Taken> {
+        self.pace.take_unit(state, now)
+    }
+
+    /// The decision on a unit that [`TokenBucket::take_unit`] took at that instant; `after` is
+    /// the state after it.
+    #[inline(always)]
+    pub fn tell_taken(&self, after: BucketState, now: Timestamp) -> Decision {
+        self.pace.tell_taken(after, now)
+    }
+
+    /// The decision on a unit that [`TokenBucket::take_unit`] refused at that instant.
+    #[inline(always)]
+    pub fn tell_refused(&self, state: BucketState, now: Timestamp) -> Decision {
+        self.pace.tell_refused_unit(state, now)
     }
 
     /// Judges a settled state; charges nothing.

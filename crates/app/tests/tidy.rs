@@ -32,6 +32,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("tonic", &["doors", "control", "bench", "fuzz"]),
     ("redis", &["stores"]),
     ("quanta", &["engine", "overload"]),
+    // Who waits for it must know how to: see the lock of a shard.
+    ("spinning_top", &["stores", "bench"]),
     ("clap", &["app", "bench", "fuzz", "simulation"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),

@@ -16,6 +16,7 @@ use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware, StateInformat
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
+use spinning_top::Spinlock;
 use throttlecrab::PeriodicStore;
 use tidegate_engine::{Clock, KeyedLimiter, Limit, MemoryConfig, Period, SystemClock, TokenBucket};
 use tidegate_stores::Fingerprinter;
@@ -285,7 +286,7 @@ pub(crate) struct Least {
 /// In a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Word(Mutex<(u64, u64)>);
+struct Word(Spinlock<(u64, u64)>);
 
 impl Least {
     const WORDS: usize = 256;

@@ -46,13 +46,13 @@ impl<C: Clock> KeyedLimiter<C> {
     /// Admits and charges one, or refuses.
     #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
-        self.check_cost(key, 1)
+        self.decide(key.as_ref(), 1)
     }
 
     /// Admits and charges `cost`, or refuses and charges nothing.
     #[inline]
     pub fn check_cost(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
-        self.store.decide_one(self.place(key.as_ref()), &self.limit, cost, self.clock.now())
+        self.decide(key.as_ref(), cost)
     }
 
     /// Says what [`KeyedLimiter::check`] would, and charges nothing.
@@ -88,6 +88,12 @@ impl<C: Clock> KeyedLimiter<C> {
     /// The store behind the limiter.
     pub const fn store(&self) -> &MemoryStore {
         &self.store
+    }
+
+    // A function of its own: in the middle of a caller's code it has too few registers.
+    #[inline(never)]
+    fn decide(&self, key: &[u8], cost: u64) -> Decision {
+        self.store.decide_one(self.place(key), &self.limit, cost, self.clock.now())
     }
 
     fn apply(&self, verb: Verb, key: &[u8], cost: u64, holder: Holder) -> Decision {

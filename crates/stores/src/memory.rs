@@ -10,6 +10,7 @@
 mod alone;
 mod in_flight;
 mod in_place;
+mod lock;
 mod shard;
 mod shelf;
 mod slot;
@@ -18,7 +19,6 @@ mod together;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
 use tidegate_algorithms::{Ask, Decision, Holder, Nanos, Outcome, Retry, State, Tenure, Timestamp};
 
 #[cfg(feature = "shared")]
@@ -26,6 +26,7 @@ use crate::batch::Charge;
 use crate::batch::{Answer, Answered, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
+use lock::{Held, ShardLock};
 use shard::{Loaded, Shard, Wanted};
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
@@ -37,10 +38,6 @@ const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 65_536;
 /// Counters that new keys of one limit share in each shard of a full store.
 const SHARED_CELLS: u64 = 16;
-/// Pauses of a waiter: the first is about as long as a few decisions, the last
-/// about as long as waking a thread takes.
-const BACKOFF_FIRST: u32 = 8;
-const BACKOFF_ROUNDS: u32 = 6;
 /// How long to wait when a full store refuses: time for the sweep to free places.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 
@@ -105,7 +102,7 @@ pub struct Stats {
 /// Counters in this process.
 #[derive(Debug)]
 pub struct MemoryStore {
-    shards: Box<[Padded]>,
+    shards: Box<[ShardLock]>,
     /// The number of shards less one; the number is a power of two.
     mask: u32,
     /// What a shard may take for ordinary keys.
@@ -116,38 +113,6 @@ pub struct MemoryStore {
     fingerprinter: Fingerprinter,
     shared: AtomicU64,
     unmetered: AtomicU64,
-}
-
-/// A shard in cache lines of its own, so that neighbours do not disturb it.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Padded(Mutex<Shard>);
-
-impl Padded {
-    /// Waits for the shard.
-    #[inline(always)]
-    fn lock(&self) -> MutexGuard<'_, Shard> {
-        if self.0.is_locked() {
-            self.back_off();
-        }
-        self.0.lock()
-    }
-
-    /// Looks again after pauses that get longer, until the shard seems free. A
-    /// waiter that looks all the time takes the cache line from the holder,
-    /// who then needs several times as long; one that looks seldom lets it
-    /// decide many requests in the time of one hand-over.
-    #[cold]
-    fn back_off(&self) {
-        for round in 0..BACKOFF_ROUNDS {
-            for _ in 0..BACKOFF_FIRST << round {
-                std::hint::spin_loop();
-            }
-            if !self.0.is_locked() {
-                return;
-            }
-        }
-    }
 }
 
 /// A check's key, wherever it is counted, and its state.
@@ -183,10 +148,10 @@ impl MemoryStore {
         let shards = (budget_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
         // A sixteenth is left for tables that are being rebuilt.
         let usable =
-            (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<Padded>());
+            (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<ShardLock>());
         let shard_budget_shared = usable / shards;
         Ok(MemoryStore {
-            shards: (0..shards).map(|number| Padded(Mutex::new(Shard::new(number)))).collect(),
+            shards: (0..shards).map(|number| ShardLock::new(Shard::new(number))).collect(),
             mask: u32::try_from(shards - 1).unwrap_or(0),
             shard_budget: shard_budget_shared - shard_budget_shared / 8,
             shard_budget_shared,
@@ -256,7 +221,7 @@ impl MemoryStore {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             keys: 0,
-            bytes: self.shards.len() * size_of::<Padded>(),
+            bytes: self.shards.len() * size_of::<ShardLock>(),
             shared: self.shared.load(Ordering::Relaxed),
             unmetered: self.unmetered.load(Ordering::Relaxed),
         };
@@ -305,7 +270,7 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn lock(&self, key: Fingerprint) -> MutexGuard<'_, Shard> {
+    fn lock(&self, key: Fingerprint) -> Held<'_> {
         self.shards[self.shard_of(key)].lock()
     }
 

@@ -2,14 +2,14 @@
 //!
 //! The processor works on several of them at once, so their sum is no bound.
 //! What a decision cannot fall below is measured as such: the clock, a
-//! fingerprint and a mutex together, with nothing looked up or computed. The table
+//! fingerprint and a lock together, with nothing looked up or computed. The table
 //! of decisions has them once more, each waiting for the one before.
 
 use std::hint::black_box;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use spinning_top::Spinlock;
 use tidegate_engine::{
     Clock, Descriptor, Limit, MemoryConfig, MemoryStore, Period, Request, SystemClock, Timestamp,
     TokenBucket, Verb,
@@ -37,8 +37,8 @@ pub(super) fn table() -> anyhow::Result<Table> {
 
     let clock = SystemClock::new();
     row("reading our clock", best(|| ignore(clock.now())));
-    let mutex = Mutex::new(0_u64);
-    row("locking and unlocking a mutex", best(|| *mutex.lock() += 1));
+    let lock = Spinlock::new(0_u64);
+    row("taking a lock of a shard's kind and letting it go", best(|| *lock.lock() += 1));
     let store = MemoryStore::new(MemoryConfig::default())?;
     let fingerprinter = store.fingerprinter();
     row("a fingerprint of 16 bytes", best(|| ignore(fingerprinter.of(1, black_box(KEY)))));
@@ -47,7 +47,7 @@ pub(super) fn table() -> anyhow::Result<Table> {
         best(|| {
             let fingerprint = fingerprinter.of(1, black_box(KEY));
             let now = clock.now();
-            *mutex.lock() = now.as_nanos();
+            *lock.lock() = now.as_nanos();
             black_box(&fingerprint);
         }),
     );

@@ -1,12 +1,15 @@
 //! One key by itself: one lock, one lookup.
 
-use parking_lot::MutexGuard;
-use tidegate_algorithms::{Ask, Decision, Limit, Small, SmallLimit, Timestamp};
+use tidegate_algorithms::{
+    BucketState, Decision, Limit, Small, SmallLimit, Taken, Timestamp, TokenBucket,
+};
 
-use super::shard::{Shard, Wanted};
+use super::lock::Held;
+use super::shard::Wanted;
 use super::slot::Pack;
 use super::{MemoryStore, ask};
 use crate::batch::{Answer, Basis, Check, Key};
+use crate::fingerprint::Fingerprint;
 
 impl MemoryStore {
     /// One check by itself: one lock, one lookup.
@@ -26,42 +29,58 @@ impl MemoryStore {
 
     /// The same as [`MemoryStore::check_one`] for those who hold no slots and do
     /// not ask what the decision rests on.
-    #[inline]
+    ///
+    /// One unit of a token bucket, the commonest check of all, is decided on a
+    /// way of its own that goes straight through: whatever is unusual about it
+    /// is left to [`MemoryStore::check_one`], from the start.
+    #[inline(always)]
     pub fn decide_one(&self, key: Key, limit: &Limit, cost: u64, now: Timestamp) -> Decision {
-        match limit.small() {
-            Some(Small::TokenBucket(small)) => self.decide_by(small, key, limit, cost, now),
-            Some(Small::LeakyBucket(small)) => self.decide_by(small, key, limit, cost, now),
-            Some(Small::FixedWindow(small)) => self.decide_by(small, key, limit, cost, now),
-            None => self.decide_elsewhere(key, limit, cost, now),
+        let Key { fingerprint, group } = key;
+        if cost == 1
+            && let Some(Small::TokenBucket(bucket)) = limit.small()
+            && let Some(decision) = self.take_unit(fingerprint, bucket, now)
+        {
+            return decision;
+        }
+        self.decide_otherwise(fingerprint, group, limit, cost, now)
+    }
+
+    /// Takes one unit of a known key. As in `admit_one`, the decision is made
+    /// when the shard is free again.
+    #[inline(always)]
+    fn take_unit(
+        &self,
+        key: Fingerprint,
+        bucket: &TokenBucket,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        let mut shard = self.lock(key);
+        let slot = shard.slot(key)?;
+        let before = BucketState::unpack(slot.bits())?;
+        match bucket.take_unit(before, now)? {
+            Taken::Fits(after) => {
+                slot.put(after.pack()?);
+                drop(shard);
+                Some(bucket.tell_taken(after, now))
+            }
+            Taken::Refused => {
+                drop(shard);
+                Some(bucket.tell_refused(before, now))
+            }
         }
     }
 
-    /// Decides by a limit whose state is in the key's slot, mostly. A function of
-    /// its own: in the middle of a caller's code it has too few registers.
+    // Not by key: it would be put into memory for this on every way.
     #[inline(never)]
-    fn decide_by<L: SmallLimit<State: Pack>>(
+    fn decide_otherwise(
         &self,
-        small: &L,
-        key: Key,
+        fingerprint: Fingerprint,
+        group: u64,
         limit: &Limit,
         cost: u64,
         now: Timestamp,
     ) -> Decision {
-        let ask = Ask::new(cost, now);
-        let mut shard = self.lock(key.fingerprint);
-        let Some(usage) = shard.admit_in_place(key.fingerprint, small, ask) else {
-            drop(shard);
-            return self.decide_elsewhere(key, limit, cost, now);
-        };
-        drop(shard);
-        small.tell(usage, ask)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn decide_elsewhere(&self, key: Key, limit: &Limit, cost: u64, now: Timestamp) -> Decision {
-        let shard = self.lock(key.fingerprint);
-        self.check_elsewhere(shard, &Check::new(key, limit, cost), now).decision
+        self.check_one(&Check::new(Key { fingerprint, group }, limit, cost), now).decision
     }
 
     /// Checks a known key whose state is in its slot; the locked shard when it
@@ -73,7 +92,7 @@ impl MemoryStore {
         limit: &L,
         check: &Check<'_>,
         now: Timestamp,
-    ) -> Result<Decision, MutexGuard<'_, Shard>> {
+    ) -> Result<Decision, Held<'_>> {
         let (key, ask) = (check.key.fingerprint, ask(check, now));
         let mut shard = self.lock(key);
         let Some(usage) = shard.admit_in_place(key, limit, ask) else { return Err(shard) };
@@ -83,12 +102,7 @@ impl MemoryStore {
 
     /// A new key, or one whose state does not fit into its slot.
     #[cold]
-    fn check_elsewhere(
-        &self,
-        mut shard: MutexGuard<'_, Shard>,
-        check: &Check<'_>,
-        now: Timestamp,
-    ) -> Answer {
+    fn check_elsewhere(&self, mut shard: Held<'_>, check: &Check<'_>, now: Timestamp) -> Answer {
         let mut located = self.locate(&mut shard, check, Wanted::default(), now);
         let ask = located.ask(check, now);
         let state = &mut located.loaded.state;

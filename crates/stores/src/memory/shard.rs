@@ -11,8 +11,10 @@ use super::shelf::Shelf;
 use super::slot::{Bits, Pack, Packed, Slot, home};
 use crate::fingerprint::Fingerprint;
 
-/// A shard that holds anything has more slots than this.
-const SLOTS_MIN: usize = 8;
+/// A shard that holds anything has more slots than this. Few keys then have
+/// room around them: one that had to go past another takes as long again to
+/// find, because nobody can guess that it did.
+const SLOTS_MIN: usize = 20;
 /// What a state's first list takes on the heap: four holders of a concurrency limit.
 const LIST_BYTES: usize = 96;
 /// Slots that each insert looks at for idle keys: more than one, so that
@@ -91,6 +93,12 @@ impl Shard {
     /// Bytes that the shard has allocated.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.shelf_bytes()
+    }
+
+    /// A known key's slot.
+    #[inline(always)]
+    pub(super) fn slot(&mut self, key: Fingerprint) -> Option<&mut Slot> {
+        find_mut(&mut self.slots, key)
     }
 
     /// Checks a known key whose state is in its slot, before and after: the

@@ -48,7 +48,6 @@ pub(super) enum Packed {
 
 const KIND_SHIFT: u32 = 62;
 const PAYLOAD: u64 = (1 << KIND_SHIFT) - 1;
-const KIND_BUCKET: u64 = 1;
 const KIND_WINDOW: u64 = 2;
 const KIND_SHELVED: u64 = 3;
 
@@ -91,6 +90,12 @@ impl Slot {
         Bits { word: self.word, aux: self.aux }
     }
 
+    /// Puts a state that is another one.
+    #[inline]
+    pub(super) fn put(&mut self, bits: Bits) {
+        (self.word, self.aux) = (bits.word, bits.aux);
+    }
+
     /// Puts a state.
     #[inline]
     pub(super) fn set(&mut self, bits: Bits) {
@@ -119,15 +124,15 @@ impl Slot {
 impl Pack for BucketState {
     #[inline(always)]
     fn unpack(bits: Bits) -> Option<Self> {
-        let full_at = Timestamp::from_nanos(bits.word & PAYLOAD);
-        (bits.word >> KIND_SHIFT == KIND_BUCKET).then(|| Self::from_parts(full_at, bits.aux))
+        let full_at = Timestamp::from_nanos(bits.word);
+        (bits.word <= PAYLOAD).then(|| Self::from_parts(full_at, bits.aux))
     }
 
     #[inline(always)]
     fn pack(self) -> Option<Bits> {
         let (full_at, aux) = self.to_parts();
-        let word = (KIND_BUCKET << KIND_SHIFT) | full_at.as_nanos();
-        (full_at.as_nanos() <= PAYLOAD).then_some(Bits { word, aux })
+        let word = full_at.as_nanos();
+        (word <= PAYLOAD).then_some(Bits { word, aux })
     }
 }
 

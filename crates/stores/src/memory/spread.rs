@@ -6,12 +6,12 @@
 //! nothing is allocated. A new key, a key that stands twice and a state on the
 //! shelf are left to `together`.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::in_place::{judge, uncharged};
-use super::shard::{Change, Shard};
+use super::lock::Held;
+use super::shard::Change;
 use crate::batch::{Answer, Answered, Basis, Batch, Charge, Check, passes};
 
 /// Checks that are decided this way at the most: more than requests have, and
@@ -50,7 +50,7 @@ impl MemoryStore {
         }
         stops.sort_unstable();
 
-        let mut shards: SmallVec<[MutexGuard<'_, Shard>; SPREAD_MAX]> = SmallVec::new();
+        let mut shards: SmallVec<[Held<'_>; SPREAD_MAX]> = SmallVec::new();
         let mut changes = [Change::default(); SPREAD_MAX];
         for group in stops.chunk_by(|one, next| one.shard() == next.shard()) {
             let [first, ..] = group else { continue };

@@ -4,11 +4,11 @@
 //! from the first decision until the last key is given back. First every key is
 //! judged, then the request as a whole, then those are charged whom it charges.
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Timestamp};
 
 use super::in_place::IN_PLACE_MAX;
+use super::lock::Held;
 use super::shard::{Shard, Wanted};
 use super::{Located, MemoryStore, ask};
 use crate::batch::{Answer, Answered, Answers, Basis, Batch, Charge, Check, Verb, passes};
@@ -42,7 +42,7 @@ impl MemoryStore {
             checks.iter().map(|check| self.shard_of(check.key.fingerprint)).collect();
         indexes.sort_unstable();
         indexes.dedup();
-        let mut shards: SmallVec<[MutexGuard<'_, Shard>; 4]> =
+        let mut shards: SmallVec<[Held<'_>; 4]> =
             indexes.iter().map(|index| self.shards[*index].lock()).collect();
         let shard_at = |key: Fingerprint| {
             let index = self.shard_of(key);

@@ -1,0 +1,93 @@
+//! One limit over many keys: the short way of `decide_one` answers and counts
+//! as the general one does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use tidegate_algorithms::{
+    FixedWindow, LeakyBucket, Limit, Period, Timestamp, TokenBucket, Window,
+};
+use tidegate_stores::{Check, Key, MemoryConfig, MemoryStore, WhenFull};
+
+const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+fn store(when_full: WhenFull) -> MemoryStore {
+    let config = MemoryConfig { budget_bytes: 64 * 1024, when_full, seed: Some(11) };
+    MemoryStore::new(config).expect("the budget is enough")
+}
+
+fn key(store: &MemoryStore, name: u16) -> Key {
+    Key { fingerprint: store.fingerprinter().of(0, &name.to_le_bytes()), group: 0 }
+}
+
+#[test]
+fn threads_on_one_key_get_exactly_the_burst_by_the_short_way() {
+    let store = store(WhenFull::Deny);
+    let limit = Limit::new(TokenBucket::new(1, Period::DAY, 10_000));
+    let hot = key(&store, 1);
+    let admitted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let count = (0..5_000)
+                    .filter(|_| store.decide_one(hot, &limit, 1, NOW).is_admitted())
+                    .count();
+                admitted.fetch_add(count as u64, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(admitted.into_inner(), 10_000);
+}
+
+/// Costs of one go the short way and all others do not: both spend one budget.
+#[test]
+fn threads_that_ask_for_one_and_for_more_share_one_budget() {
+    let store = store(WhenFull::Deny);
+    let limit = Limit::new(TokenBucket::new(1, Period::DAY, 6_000));
+    let hot = key(&store, 1);
+    let charged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for cost in [1, 2, 1, 3] {
+            let (store, limit, charged) = (&store, &limit, &charged);
+            scope.spawn(move || {
+                let taken: u64 =
+                    (0..4_000).map(|_| store.decide_one(hot, limit, cost, NOW).taken).sum();
+                charged.fetch_add(taken, Ordering::Relaxed);
+            });
+        }
+    });
+    // Those who ask for one take whatever is left.
+    assert_eq!(charged.into_inner(), 6_000);
+}
+
+proptest! {
+    #[test]
+    fn the_short_way_answers_as_the_general_one_does(
+        steps in prop::collection::vec(
+            (0..40_u16, 0..4_usize, 0..3_u64, -300_000_000..900_000_000_i64),
+            1..300,
+        ),
+        amount in 1..=2_000_000_000_u64,
+        full in prop_oneof![
+            Just(WhenFull::Approximate), Just(WhenFull::Allow), Just(WhenFull::Deny),
+        ],
+    ) {
+        // The same keys under limits that change their minds.
+        let limits = [
+            Limit::new(TokenBucket::new(2, Period::SECOND, 3)),
+            Limit::new(TokenBucket::new(amount, Period::SECOND, 2)),
+            Limit::new(LeakyBucket::new(2, Period::SECOND, 3)),
+            Limit::new(FixedWindow::new(3, Window::Every(Period::SECOND))),
+        ];
+        let (short, general) = (store(full), store(full));
+        let mut now = NOW;
+        for (name, limit, cost, step) in steps {
+            now = Timestamp::from_nanos(now.as_nanos().saturating_add_signed(step));
+            let (limit, key) = (&limits[limit], key(&short, name));
+            let told = short.decide_one(key, limit, cost, now);
+            let expected = general.check_one(&Check::new(key, limit, cost), now).decision;
+            prop_assert_eq!(told, expected);
+        }
+        prop_assert_eq!(short.stats(), general.stats());
+    }
+}
