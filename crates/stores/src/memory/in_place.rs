@@ -112,7 +112,16 @@ pub(super) fn judge(
     tell: impl FnOnce(Answer),
 ) -> bool {
     match limit {
-        Small::TokenBucket(limit) => judge_by(shard, limit, check, now, change, tell),
+        Small::TokenBucket(limit) => {
+            if check.cost == 1
+                && let Some((found, decision)) = shard.judge_unit(check.key.fingerprint, limit, now)
+            {
+                *change = found;
+                tell(exact(decision));
+                return true;
+            }
+            judge_by(shard, limit, check, now, change, tell)
+        }
         Small::LeakyBucket(limit) => judge_by(shard, limit, check, now, change, tell),
         Small::FixedWindow(limit) => judge_by(shard, limit, check, now, change, tell),
     }

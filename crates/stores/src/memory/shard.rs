@@ -5,7 +5,9 @@
 //! its shard, so no insert ever waits for more than a few thousand slots to
 //! move. Whoever inserts also sweeps a few slots for idle keys.
 
-use tidegate_algorithms::{Ask, SmallLimit, SmallState, State, Timestamp};
+use tidegate_algorithms::{
+    Ask, BucketState, Decision, SmallLimit, SmallState, State, Taken, Timestamp, TokenBucket,
+};
 
 use super::shelf::Shelf;
 use super::slot::{Bits, Pack, Packed, Slot, home};
@@ -130,6 +132,30 @@ impl Shard {
         let usage = limit.usage(L::State::unpack(found.bits())?, ask.now);
         let (admitted, after) = limit.admit(usage, ask);
         Some((Change { slot, after: after.pack()?, admitted }, usage))
+    }
+
+    /// The same for one unit of a token bucket, which is decided straight through; what is
+    /// unusual about it is left to [`Shard::judge_in_place`].
+    #[inline(always)]
+    pub(super) fn judge_unit(
+        &self,
+        key: Fingerprint,
+        bucket: &TokenBucket,
+        now: Timestamp,
+    ) -> Option<(Change, Decision)> {
+        let (slot, found) = self.find_slot(key)?;
+        let bits = found.bits();
+        let before = BucketState::unpack(bits)?;
+        match bucket.take_unit(before, now)? {
+            Taken::Fits(after) => {
+                let change = Change { slot, after: after.pack()?, admitted: true };
+                Some((change, bucket.tell_taken(after, now)))
+            }
+            Taken::Refused => {
+                let change = Change { slot, after: bits, admitted: false };
+                Some((change, bucket.tell_refused(before, now)))
+            }
+        }
     }
 
     /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
