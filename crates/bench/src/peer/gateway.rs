@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
+use tidegate_doors::HeadersOn;
 use tidegate_doors::gateway::{
     DescriptorSettings, EntrySettings, Gateway, GatewayParts, GatewaySettings, RouteSettings,
     UpstreamSettings, ValueFrom,
@@ -22,6 +23,8 @@ use crate::rule_text::compiled;
 pub(crate) enum Limiters {
     /// Rate and requests in flight of each client, fleet, worker and gate.
     All,
+    /// The same, and answers tell of limits only when they refuse, as those of others do.
+    Quiet,
     /// Nothing: a reverse proxy.
     None,
 }
@@ -39,13 +42,14 @@ pub(crate) struct Setting {
     pub(crate) gate: u64,
 }
 
-/// Limits of each client that no run reaches.
+/// Limits of each client that no run reaches, one without a gateway included: the limiters alone
+/// take millions of requests a second.
 pub(crate) const RULES: &str = "\
 domain: gateway
 descriptors:
 - key: client
   limits:
-  - {name: rate, algorithm: token_bucket, unit: second, requests_per_unit: 1000000, burst: 1000000}
+  - {name: rate, algorithm: token_bucket, unit: second, requests_per_unit: 1000000000, burst: 1000000000}
   - {name: in_flight, algorithm: concurrency, requests_per_unit: 100000, time_to_live: 60s}
 ";
 
@@ -63,7 +67,10 @@ pub(super) async fn serve(
     settings.trusted_hops = vec!["127.0.0.1/32".parse()?];
     let clock = SystemClock::new();
     let mut parts = GatewayParts::default();
-    if setting.limiters == Limiters::All {
+    if setting.limiters == Limiters::Quiet {
+        settings.headers_on = HeadersOn::Refusal;
+    }
+    if setting.limiters != Limiters::None {
         let address = ValueFrom::Address { v4_bits: 32, v6_bits: 64 };
         let client = DescriptorSettings::new([EntrySettings::new("client", address)]);
         settings.routes.iter_mut().for_each(|route| route.descriptors = vec![client.clone()]);

@@ -87,6 +87,12 @@ fn side_by_side(
         "{CONNECTIONS} connections, one request at a time on each, answers of 1 KiB. Requests: {}.",
         calls.quality()
     ));
+    table.note(format!(
+        "With {}: {} of the requests/s with {}.",
+        Who::Quiet,
+        calls.ratio(Who::Quiet, Who::Unlimited, rate.of),
+        Who::Unlimited
+    ));
     for missing in proxies.missing() {
         table.note(format!("Not measured: {missing:#}."));
     }
@@ -97,7 +103,7 @@ fn side_by_side(
 fn waiting(table: &mut Table, pins: &Pins, scale: Scale, half: f64) -> anyhow::Result<()> {
     eprintln!("gateway: callers arrive {half:.0} times a second");
     let waits = waits::measure(pins, scale, half)?;
-    let p99 = |waits: &Waits| waits.p99_micros;
+    let p99 = |waits: &Waits| waits.p99_quiet_micros;
     let shown =
         |more: Spread| format!("{:+.0} µs ({:+.0}–{:+.0})", more.median, more.low, more.high);
     let more = waits.difference(Who::Tidegate, Who::Unlimited, p99);

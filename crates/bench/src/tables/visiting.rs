@@ -17,11 +17,15 @@ pub(super) struct Saturated {
     pub(super) per_second: f64,
 }
 
-/// How long callers wait, in the stretch of time that is in the middle: a
-/// machine that stops now and then spoils fewer than half of them.
+/// How long callers wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
+    /// In the stretch of time that is in the middle: a machine that stops now and then spoils
+    /// fewer than half of them.
     pub(super) p99_micros: f64,
+    /// In the stretch at the lower quartile, for what differs by less than a machine that
+    /// stops often adds.
+    pub(super) p99_quiet_micros: f64,
     /// How many were answered.
     pub(super) per_second: f64,
     /// The share of the time in which the server was on a processor, in percent.
@@ -73,8 +77,10 @@ pub(super) fn arrive(
     let p99 = stretches.iter().map(|waits| waits.value_at_quantile(0.99) as f64 / 1e3);
     let replies: u64 = stretches.iter().map(|waits| waits.len()).sum();
     let seconds = spent.time.as_secs_f64();
+    let p99 = Spread::of(p99.collect());
     let waits = Waits {
-        p99_micros: Spread::of(p99.collect()).median,
+        p99_micros: p99.median,
+        p99_quiet_micros: p99.low,
         per_second: replies as f64 / seconds,
         busy_percent: 100.0 * spent.usage.server.as_secs_f64() / seconds,
     };

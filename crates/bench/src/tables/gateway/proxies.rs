@@ -24,6 +24,8 @@ use crate::tables::service::beside;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     Tidegate,
+    /// The same, silent about limits unless they refuse.
+    Quiet,
     /// The same without limiters.
     Unlimited,
     /// Another like that.
@@ -36,6 +38,7 @@ impl fmt::Display for Who {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
             Who::Tidegate => "all limiters",
+            Who::Quiet => "all limiters, fields on refusals only",
             Who::Unlimited => "no limiters",
             Who::UnlimitedToo => "no limiters, too",
             Who::Nginx => "nginx",
@@ -67,12 +70,13 @@ impl Proxies {
         let at = upstream.door(Door::Http)?;
         let mut missing = Vec::new();
         let servers = pins.on_server(|| {
-            let all = gateway(&program, at, &["--limiters", "all"]);
-            let none = gateway(&program, at, &["--limiters", "none"]);
-            let mut servers = vec![
-                (Who::Tidegate, Server::start(all, &[Door::Http])?),
-                (Who::Unlimited, Server::start(none, &[Door::Http])?),
-            ];
+            let ours = |(who, limiters)| {
+                let command = gateway(&program, at, &["--limiters", limiters]);
+                anyhow::Ok((who, Server::start(command, &[Door::Http])?))
+            };
+            let ours =
+                [(Who::Tidegate, "all"), (Who::Quiet, "quiet"), (Who::Unlimited, "none")].map(ours);
+            let mut servers = ours.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let nginx = nginx(&tools.nginx, at, folder.path());
             let envoy = envoy(&tools.envoy, at, folder.path());
             for (who, server) in [(Who::Nginx, nginx), (Who::Envoy, envoy)] {
