@@ -13,7 +13,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;
-use support::{Answer, Elsewhere, START, by_user, get, hello, send};
+use support::elsewhere::Elsewhere;
+use support::{Answer, START, by_user, get, hello, send};
 use tidegate_doors::{DelaySettings, RateLimitLayer};
 use tidegate_engine::{
     Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Observer,

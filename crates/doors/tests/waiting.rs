@@ -5,7 +5,8 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Elsewhere, START, by_user, get, hello, send};
+use support::elsewhere::Elsewhere;
+use support::{START, by_user, get, hello, send};
 use tidegate_doors::RateLimitLayer;
 use tidegate_engine::{Engine, ManualClock, Options, Source, compile};
 use tower::{Layer, Service, ServiceExt};

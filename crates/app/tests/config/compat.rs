@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::config::{
-    Compat, Config, Effect, Entry, ErrorCodes, LogFormat, LogLevel, RulesFrom, TraceProtocol,
-    VARIABLES, Weight,
+    Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, RulesFrom, TraceProtocol, VARIABLES,
+    Weight,
 };
 
 use crate::config_cases::root;
-use crate::resolved::{compat, compat_problems, input, listen, loaded, notes};
+use crate::resolved::{compat, compat_problems, field_paths, input, listen, loaded, notes};
 
 #[test]
 fn every_variable_of_upstream_is_known_exactly_once() {
@@ -33,15 +33,7 @@ fn every_variable_of_upstream_is_known_exactly_once() {
 
 #[test]
 fn every_variable_that_sets_a_field_sets_one_that_exists() {
-    let mut config = Config::default();
-    let paths: BTreeSet<String> = config
-        .entries()
-        .into_iter()
-        .filter_map(|entry| match entry {
-            Entry::Field(field) => Some(field.path),
-            Entry::Section { .. } => None,
-        })
-        .collect();
+    let paths = field_paths();
     for variable in VARIABLES {
         if let Effect::Sets(path) = variable.effect {
             assert!(paths.contains(path), "{} sets {path}", variable.name);

@@ -1,6 +1,8 @@
 //! What comes of files, variables and flags.
 
-use tidegate::config::{Config, Flag, Input, Loaded, resolve};
+use std::collections::BTreeSet;
+
+use tidegate::config::{Config, Entry, Flag, Input, Loaded, resolve};
 use tidegate_rules::Source;
 
 /// A file and variables.
@@ -40,6 +42,17 @@ pub(crate) fn listen(loaded: &Loaded) -> [String; 3] {
     let Config { grpc, http, debug, .. } = &loaded.config;
     [&grpc.listen, &http.listen, &debug.listen]
         .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// The paths of all fields.
+pub(crate) fn field_paths() -> BTreeSet<String> {
+    let mut config = Config::default();
+    let entries = config.entries().into_iter();
+    let paths = entries.filter_map(|entry| match entry {
+        Entry::Field(field) => Some(field.path),
+        Entry::Section { .. } => None,
+    });
+    paths.collect()
 }
 
 pub(crate) fn notes(loaded: &Loaded) -> Vec<&str> {

@@ -13,14 +13,14 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::service::Service as _;
 use tidegate_doors::gateway::{Gateway, GatewayParts, GatewaySettings};
 use tidegate_engine::{
-    Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, StoreError,
-    Timestamp, Verb,
+    Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Timestamp,
+    Verb,
 };
-use tidegate_stores::{Answers, Batch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
 use crate::bench::{PATIENCE, START, by_user, engine_on, remaining, to};
+use crate::elsewhere::Elsewhere;
 use crate::upstream::Upstream;
 
 /// The engine's clock, which follows tokio's.
@@ -30,20 +30,6 @@ pub(crate) struct Following(Instant);
 impl Clock for Following {
     fn now(&self) -> Timestamp {
         START.after(Nanos::from(self.0.elapsed()))
-    }
-}
-
-/// A store that lets others run before it decides.
-pub(crate) struct Elsewhere(MemoryStore);
-
-impl CounterStore for Elsewhere {
-    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        self.0.apply(batch, answers).await
-    }
-
-    fn give_back(&self, batch: &Batch<'_>) {
-        self.0.give_back(batch);
     }
 }
 
@@ -72,8 +58,7 @@ impl ByHand {
 impl ByHand<Elsewhere> {
     /// The same, with counters that have to be waited for.
     pub(crate) async fn elsewhere(limits: &str) -> Self {
-        let store = MemoryStore::new(MemoryConfig::default()).unwrap();
-        ByHand::on(Elsewhere(store), limits, |_| {}).await
+        ByHand::on(Elsewhere::new(), limits, |_| {}).await
     }
 
     /// What is left of the limit at this place.

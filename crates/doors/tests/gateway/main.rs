@@ -3,6 +3,8 @@
 
 mod bench;
 mod by_hand;
+#[path = "../support/elsewhere.rs"]
+mod elsewhere;
 mod upstream;
 
 mod addresses;

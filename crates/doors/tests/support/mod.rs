@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub(crate) mod elsewhere;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -12,36 +14,15 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use tidegate_doors::{Described, HeaderSet, Notice, RateLimitLayer};
 use tidegate_engine::{
-    CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options,
-    Source, StoreError, Timestamp, Verdict, compile,
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Source, Timestamp,
+    Verdict, compile,
 };
-use tidegate_stores::{Answers, Batch};
 use tower::{Service, ServiceExt};
 
 pub(crate) type TestEngine = Engine<MemoryStore, ManualClock>;
 
 /// The start of a minute, of an hour and of a day.
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_699_920_000);
-
-/// A store that lets others run before it decides.
-pub(crate) struct Elsewhere(MemoryStore);
-
-impl Elsewhere {
-    pub(crate) fn new() -> Self {
-        Elsewhere(MemoryStore::new(MemoryConfig::default()).unwrap())
-    }
-}
-
-impl CounterStore for Elsewhere {
-    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        self.0.apply(batch, answers).await
-    }
-
-    fn give_back(&self, batch: &Batch<'_>) {
-        self.0.give_back(batch);
-    }
-}
 
 /// An engine with these descriptors in the domain `api`.
 pub(crate) fn engine(descriptors: &str) -> Arc<TestEngine> {
