@@ -42,14 +42,13 @@ pub(crate) struct Setting {
     pub(crate) gate: u64,
 }
 
-/// Limits of each client that no run reaches, one without a gateway included: the limiters alone
-/// take millions of requests a second.
+/// Limits of each client that no run reaches.
 pub(crate) const RULES: &str = "\
 domain: gateway
 descriptors:
 - key: client
   limits:
-  - {name: rate, algorithm: token_bucket, unit: second, requests_per_unit: 1000000000, burst: 1000000000}
+  - {name: rate, algorithm: token_bucket, unit: second, requests_per_unit: 1000000, burst: 1000000}
   - {name: in_flight, algorithm: concurrency, requests_per_unit: 100000, time_to_live: 60s}
 ";
 

@@ -48,8 +48,10 @@ pub(super) fn shedders() -> [f64; 2] {
 pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
     let store = MemoryStore::new(MemoryConfig::default())?;
     let engine = Engine::new(store, SystemClock::new());
+    // Without a gateway around them they take more requests than the rate that is out of its reach.
+    let rules = GATEWAY_RULES.replace("1000000,", "1000000000,").replace("1000000}", "1000000000}");
     let limiters = Limiters {
-        engine: Arc::new(engine.with_rules(compiled(GATEWAY_RULES.to_owned())?)),
+        engine: Arc::new(engine.with_rules(compiled(rules)?)),
         protection: protection(),
     };
     let client = [Entry { key: "client", value: ARRIVES }];
