@@ -24,7 +24,7 @@ pub(crate) enum Limiters {
     /// Rate and requests in flight of each client, fleet, worker and gate.
     All,
     /// The same, and answers tell of limits only when they refuse, as those of others do.
-    Quiet,
+    Silent,
     /// Nothing: a reverse proxy.
     None,
 }
@@ -66,7 +66,7 @@ pub(super) async fn serve(
     settings.trusted_hops = vec!["127.0.0.1/32".parse()?];
     let clock = SystemClock::new();
     let mut parts = GatewayParts::default();
-    if setting.limiters == Limiters::Quiet {
+    if setting.limiters == Limiters::Silent {
         settings.headers_on = HeadersOn::Refusal;
     }
     if setting.limiters != Limiters::None {

@@ -89,8 +89,8 @@ fn side_by_side(
     ));
     table.note(format!(
         "With {}: {} of the requests/s with {}.",
-        Who::Quiet,
-        calls.ratio(Who::Quiet, Who::Unlimited, rate.of),
+        Who::Silent,
+        calls.ratio(Who::Silent, Who::Unlimited, rate.of),
         Who::Unlimited
     ));
     for missing in proxies.missing() {

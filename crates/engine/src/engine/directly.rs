@@ -73,6 +73,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
         self.count(verb, loaded, rulings);
         Directly::Decided
     }
+
     /// Asks the store for the limits of a rule. Says whether it could decide; if not, nothing is
     /// left of the attempt.
     #[inline(always)]

@@ -25,7 +25,7 @@ use crate::tables::service::beside;
 pub(super) enum Who {
     Tidegate,
     /// The same, silent about limits unless they refuse.
-    Quiet,
+    Silent,
     /// The same without limiters.
     Unlimited,
     /// Another like that.
@@ -38,7 +38,7 @@ impl fmt::Display for Who {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
             Who::Tidegate => "all limiters",
-            Who::Quiet => "all limiters, fields on refusals only",
+            Who::Silent => "all limiters, fields on refusals only",
             Who::Unlimited => "no limiters",
             Who::UnlimitedToo => "no limiters, too",
             Who::Nginx => "nginx",
@@ -74,8 +74,8 @@ impl Proxies {
                 let command = gateway(&program, at, &["--limiters", limiters]);
                 anyhow::Ok((who, Server::start(command, &[Door::Http])?))
             };
-            let ours =
-                [(Who::Tidegate, "all"), (Who::Quiet, "quiet"), (Who::Unlimited, "none")].map(ours);
+            let ours = [(Who::Tidegate, "all"), (Who::Silent, "silent"), (Who::Unlimited, "none")]
+                .map(ours);
             let mut servers = ours.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let nginx = nginx(&tools.nginx, at, folder.path());
             let envoy = envoy(&tools.envoy, at, folder.path());
