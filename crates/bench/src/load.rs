@@ -20,7 +20,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 pub(crate) use crowd::{Crowd, Fate, Kind, Rush};
-pub(crate) use generator::{Enough, Generator};
+pub(crate) use generator::{Enough, Generator, Wait};
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
 

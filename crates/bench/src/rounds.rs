@@ -42,8 +42,12 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
         wanted: usize,
         mut visit: impl FnMut(&C) -> anyhow::Result<Visit<F>>,
     ) -> anyhow::Result<Self> {
-        let contenders: Vec<(W, C)> = contenders.into_iter().collect();
+        let mut contenders: Vec<(W, C)> = contenders.into_iter().collect();
         Rounds::collect(wanted, || {
+            // Another first each time: who comes after whom must not matter.
+            if !contenders.is_empty() {
+                contenders.rotate_left(1);
+            }
             contenders.iter().map(|(who, contender)| Ok((*who, visit(contender)?))).collect()
         })
     }
@@ -71,10 +75,14 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
         self.rounds.iter().any(|round| round.contains_key(&who))
     }
 
+    /// What its visits came to.
+    pub(crate) fn figures(&self, who: W) -> impl Iterator<Item = &F> {
+        self.rounds.iter().filter_map(move |round| Some(&round.get(&who)?.figures))
+    }
+
     /// The median of a figure.
     pub(crate) fn median(&self, who: W, figure: fn(&F) -> f64) -> f64 {
-        let visits = self.rounds.iter().filter_map(|round| round.get(&who));
-        Spread::of(visits.map(|visit| figure(&visit.figures)).collect()).median
+        Spread::of(self.figures(who).map(figure).collect()).median
     }
 
     /// How many times another's figure one has, within each round.
@@ -84,15 +92,6 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
             Some(figure(&one.figures) / figure(&other.figures))
         });
         Spread::of(ratios.collect())
-    }
-
-    /// How much more of a figure one has than another, within each round.
-    pub(crate) fn difference(&self, who: W, other: W, figure: fn(&F) -> f64) -> Spread {
-        let differences = self.rounds.iter().filter_map(|round| {
-            let (one, other) = (round.get(&who)?, round.get(&other)?);
-            Some(figure(&one.figures) - figure(&other.figures))
-        });
-        Spread::of(differences.collect())
     }
 
     /// How far the figures can be trusted, in words.
@@ -153,8 +152,7 @@ mod tests {
         assert_eq!(counted, [2.0, 4.0, 6.0]);
         let ratio = rounds.ratio(Who::Tidegate, Who::BareTonic, itself);
         assert_eq!(ratio.to_string(), "0.50 (0.50–0.50)");
-        let difference = rounds.difference(Who::BareTonic, Who::Tidegate, itself);
-        assert_eq!(difference.to_string(), "4.00 (2.00–6.00)");
+        assert!(rounds.figures(Who::BareTonic).eq(&[4.0, 8.0, 12.0]));
     }
 
     #[test]
@@ -162,6 +160,18 @@ mod tests {
         let rounds = rounds(&[0.0, 0.9, 0.3, 0.8, 0.5, 0.7], 2);
         let quality = "the 2 quietest of 4 rounds, in which others kept up to 0.50 processors busy: NOT quiet";
         assert_eq!(rounds.quality(), quality);
+    }
+
+    #[test]
+    fn contenders_take_turns_at_being_first() {
+        let mut visited = Vec::new();
+        let contenders = [(Who::Tidegate, 'a'), (Who::BareTonic, 'b'), (Who::Limitador, 'c')];
+        Rounds::run(contenders, 2, |contender| {
+            visited.push(*contender);
+            Ok(Visit { figures: 0.0, others: 0.0 })
+        })
+        .unwrap();
+        assert_eq!(visited.iter().collect::<String>(), "bcacababc");
     }
 
     #[test]

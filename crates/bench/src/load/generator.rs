@@ -9,17 +9,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
 use super::arrivals::Arrivals;
 use super::link::Link;
-use super::{Protocol, Reply, wait_histogram};
+use super::{Protocol, Reply};
 use crate::questions::Questions;
 use crate::stopwatch::Stopwatch;
 
 /// A server that says nothing for so long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Callers for whom there is room from the beginning: making more takes a moment.
+const CALLERS: usize = 1 << 16;
 
 /// When saturating ends.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +39,13 @@ impl Enough {
     }
 }
 
-/// Waits that were counted apart, by when the caller arrived: a machine that
-/// stops for a moment spoils the stretches that it stopped in, and no others.
-const STRETCH: Duration = Duration::from_millis(100);
+/// How long one caller waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// When the caller arrived, counted from when the first could.
+    pub(crate) arrived: Duration,
+    pub(crate) waited: Duration,
+}
 
 /// The connections to one server.
 pub(crate) struct Generator<P> {
@@ -106,8 +112,8 @@ impl<P: Protocol> Generator<P> {
     }
 
     /// Asks so many times a second on average for a time, then waits for the
-    /// last answers; returns how long callers waited, in nanoseconds, for each
-    /// [`STRETCH`] in which they arrived.
+    /// last answers; returns how long callers waited, in the order of their
+    /// answers. At one rate callers arrive at the same times each time.
     ///
     /// It looks for answers without pause, because the system wakes a sleeper some
     /// microseconds late. What else has to be done on this processor is done `meanwhile`, each time
@@ -120,10 +126,8 @@ impl<P: Protocol> Generator<P> {
         per_second: f64,
         time: Duration,
         mut meanwhile: impl FnMut() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Vec<Histogram<u64>>> {
-        let stretches = time.as_nanos().div_ceil(STRETCH.as_nanos()).max(1);
-        let mut waits =
-            (0..stretches).map(|_| wait_histogram()).collect::<anyhow::Result<Vec<_>>>()?;
+    ) -> anyhow::Result<Vec<Wait>> {
+        let mut waits = Vec::with_capacity(CALLERS);
         let start = self.clock.elapsed();
         let mut arrivals = Arrivals::new(per_second, start, start + time);
         let mut turn = 0;
@@ -142,12 +146,10 @@ impl<P: Protocol> Generator<P> {
             self.listen(Some(Duration::ZERO))?;
             let now = self.clock.elapsed();
             for reply in &self.replies {
-                let waited = now.saturating_sub(reply.asked).as_nanos();
-                let stretch = reply.asked.saturating_sub(start).as_nanos() / STRETCH.as_nanos();
-                if let Some(waits) = usize::try_from(stretch).ok().and_then(|at| waits.get_mut(at))
-                {
-                    waits.saturating_record(u64::try_from(waited).unwrap_or(u64::MAX));
-                }
+                waits.push(Wait {
+                    arrived: reply.asked.saturating_sub(start),
+                    waited: now.saturating_sub(reply.asked),
+                });
             }
             self.check(now)?;
         }
@@ -229,12 +231,23 @@ mod tests {
     #[test]
     fn callers_that_arrive_are_all_answered() {
         let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
-        let waits = generator.arrive(10_000.0, Duration::from_millis(150), || Ok(())).unwrap();
-        let [all, half] = &waits[..] else { panic!("{} stretches", waits.len()) };
-        assert!((800..1_200).contains(&all.len()), "{}", all.len());
-        assert!((350..650).contains(&half.len()), "{}", half.len());
-        assert!(all.min() > 0);
+        let time = Duration::from_millis(150);
+        let waits = generator.arrive(10_000.0, time, || Ok(())).unwrap();
+        assert!((1_200..1_800).contains(&waits.len()), "{}", waits.len());
+        assert!(waits.iter().all(|wait| wait.arrived < time && !wait.waited.is_zero()));
         assert_eq!(generator.in_flight(), 0);
+    }
+
+    #[test]
+    fn callers_arrive_at_the_same_times_each_time() {
+        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let mut times = || {
+            let waits = generator.arrive(2_000.0, Duration::from_millis(50), || Ok(())).unwrap();
+            let mut times: Vec<Duration> = waits.iter().map(|wait| wait.arrived).collect();
+            times.sort_unstable();
+            times
+        };
+        assert_eq!(times(), times());
     }
 
     #[test]
@@ -246,8 +259,7 @@ mod tests {
             Generator::connect(address, 4, questions, |_| Ok(Http1::plain())).unwrap();
         let time = Duration::from_millis(100);
         let waits = generator.arrive(1_000.0, time, || upstream.answer()).unwrap();
-        let [all] = &waits[..] else { panic!("{} stretches", waits.len()) };
-        assert!((50..150).contains(&all.len()), "{}", all.len());
+        assert!((50..150).contains(&waits.len()), "{}", waits.len());
         assert_eq!(generator.in_flight(), 0);
     }
 

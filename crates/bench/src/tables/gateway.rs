@@ -22,7 +22,7 @@ use crate::spread::Spread;
 use crate::table::Table;
 
 use super::column::{Column, micros, thousands, whole_micros};
-use super::visiting::{self, Saturated, Waits, Watched};
+use super::visiting::{self, Saturated, Watched};
 use super::{Tools, overload_check};
 use proxies::{Proxies, Who};
 
@@ -103,19 +103,18 @@ fn side_by_side(
 fn waiting(table: &mut Table, pins: &Pins, scale: Scale, half: f64) -> anyhow::Result<()> {
     eprintln!("gateway: callers arrive {half:.0} times a second");
     let waits = waits::measure(pins, scale, half)?;
-    let p99 = |waits: &Waits| waits.p99_quiet_micros;
     let shown =
-        |more: Spread| format!("{:+.0} µs ({:+.0}–{:+.0})", more.median, more.low, more.high);
-    let more = waits.difference(Who::Tidegate, Who::Unlimited, p99);
+        |(mean, more): (f64, Spread)| format!("{mean:+.0} µs ({:+.0}–{:+.0})", more.low, more.high);
+    let more = waits.more_micros(Who::Tidegate, Who::Unlimited);
     table.row([
         "p99 at half load with all limiters".to_owned(),
-        whole_micros(waits.median(Who::Tidegate, p99)),
+        whole_micros(waits.p99_micros(Who::Tidegate)),
         Who::Unlimited.to_string(),
-        whole_micros(waits.median(Who::Unlimited, p99)),
+        whole_micros(waits.p99_micros(Who::Unlimited)),
         shown(more),
-        LIMITERS_WAIT.judge(more.median),
+        LIMITERS_WAIT.judge(more.0),
     ]);
-    let noise = waits.difference(Who::UnlimitedToo, Who::Unlimited, p99);
+    let noise = waits.more_micros(Who::UnlimitedToo, Who::Unlimited);
     let busy = |who| waits.median(who, |waits| waits.busy_percent);
     let answered = |who| waits.median(who, |waits| waits.per_second);
     table.note(format!(

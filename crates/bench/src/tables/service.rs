@@ -72,7 +72,7 @@ fn side_by_side(
 
     let half = calls.median(Who::BareTonic, rate.of) / 2.0;
     let waits = waits(&contenders, half, pins, scale.visit, scale.visits)?;
-    let p99: Column<Waits> = Column { of: |waits| waits.p99_micros, shown: whole_micros };
+    let p99: Column<Waits> = Column { of: Waits::usual_p99_micros, shown: whole_micros };
     let what = "p99 at half of bare tonic's calls/s";
     p99.row(table, what, &waits, [Who::Tidegate, Who::BareTonic], P99);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::super::visiting::{self, Saturated, Waits, Watched};
+use super::super::visiting::{self, Saturated, Span, Waits, Watched};
 use crate::load::{Generator, Http1, Http2};
 use crate::questions::{Questions, Wire};
 use crate::rounds::Visit;
@@ -21,6 +21,9 @@ const GRPC_CONNECTIONS: usize = 2;
 const GRPC_DEPTH: usize = 64;
 /// How programs talk over HTTP/1.1: many connections, one request on each.
 const HTTP_CONNECTIONS: usize = 50;
+
+/// Waits are looked at apart for each so long.
+const STRETCH: Duration = Duration::from_millis(100);
 
 /// Whom, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +98,8 @@ impl<'a> Contender<'a> {
     /// When a call fails or is refused.
     pub(super) fn arrive(&self, per_second: f64, time: Duration) -> anyhow::Result<Visit<Waits>> {
         let (mut generator, server) = (self.grpc()?, self.server.process());
-        let visit = visiting::arrive(&mut generator, server, per_second, time, || Ok(()));
+        let span = Span { time, stretch: STRETCH };
+        let visit = visiting::arrive(&mut generator, server, per_second, span, || Ok(()));
         visit.with_context(|| self.who.to_string())
     }
 
