@@ -93,7 +93,7 @@ pub enum Ending {
 }
 
 pub(crate) fn explain(domain: &Domain, entries: &[Entry<'_>]) -> Explanation {
-    let mut fork = domain.tree.top();
+    let mut fork = domain.tree.top().below;
     let mut end = End::Nothing;
     let mut levels = Vec::new();
     let mut path = Vec::new();

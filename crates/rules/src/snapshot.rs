@@ -217,19 +217,16 @@ impl Domain {
     /// spares moving them, and does not look at the rule, which spares fetching it.
     #[inline]
     pub fn find_id<'r>(&self, entries: &[Entry<'r>], values: &mut Values<'r>) -> Option<RuleId> {
-        let mut fork = self.tree.top();
-        let mut end = End::Nothing;
+        let mut edge = self.tree.top();
         for entry in entries {
-            let edge = self.tree.follow(fork, entry.key, entry.value)?;
+            edge = self.tree.follow(edge.below, entry.key, entry.value)?;
             match edge.count_by {
                 CountBy::Nothing => {}
                 CountBy::Value => values.push(KeyValue::Text(entry.value)),
                 CountBy::Network(grouping) => push_network(grouping, entry.value, values),
             }
-            fork = edge.below;
-            end = edge.end;
         }
-        self.id_at(end, entries.last()?.value)
+        self.id_at(edge.end, entries.last()?.value)
     }
 
     /// Says how a request's descriptor is matched, level by level, and why it ends as it does.

@@ -132,7 +132,7 @@ impl TreeBuilder {
             wide: wide(&slots, &forks, &keys),
             literals: literals(&self.exact, &slots),
             keys,
-            top: forks.first().copied().unwrap_or_default(),
+            top: Edge { below: forks.first().copied().unwrap_or_default(), ..Edge::NOWHERE },
             slots,
             patterns: self.patterns.into_iter().map(PatternSet::new).collect(),
             ranges: self.ranges.into_iter().map(RangeSet::new).collect(),

@@ -37,6 +37,12 @@ pub(crate) struct Edge {
     pub(crate) below: Fork,
 }
 
+impl Default for Edge {
+    fn default() -> Self {
+        Edge::NOWHERE
+    }
+}
+
 impl Edge {
     /// What stands where no edge is.
     pub(super) const NOWHERE: Edge = Edge::to(NodeId::ROOT, CountBy::Nothing);
@@ -148,7 +154,8 @@ pub(crate) struct Tree {
     pub(super) keys: Vec<Box<str>>,
     /// Those of one node side by side.
     pub(super) slots: Vec<Slot>,
-    pub(super) top: Fork,
+    /// To the root, whose keys a request begins with.
+    pub(super) top: Edge,
     /// The slots of forks with many keys.
     pub(super) wide: HashTable<u32>,
     pub(super) literals: Literals,
@@ -204,8 +211,8 @@ impl Tree {
 
     /// Where every request starts.
     #[inline]
-    pub(crate) const fn top(&self) -> Fork {
-        self.top
+    pub(crate) const fn top(&self) -> &Edge {
+        &self.top
     }
 
     /// Which ways of matching a fork has for a key: exact, patterns, ranges, bare.
@@ -371,10 +378,10 @@ mod tests {
         assert_eq!(taken.unwrap_err().0, NodeId(4));
         let tree = builder.finish(&[]);
         for (key, node) in keys.iter().zip(1..) {
-            let step = tree.step(tree.top(), key, "v").unwrap();
+            let step = tree.step(tree.top().below, key, "v").unwrap();
             assert_eq!(step.edge.child, NodeId(node));
         }
-        assert!(tree.step(tree.top(), "key20", "v").is_none());
-        assert_eq!(tree.keys_at(tree.top()).len(), 20);
+        assert!(tree.step(tree.top().below, "key20", "v").is_none());
+        assert_eq!(tree.keys_at(tree.top().below).len(), 20);
     }
 }
