@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Limit};
+use tidegate_algorithms::{Algorithm, Limit, Small, TokenBucket};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
@@ -39,6 +39,9 @@ pub(crate) struct BriefRule {
     /// Whether it has limits that the store in memory can decide in place, and neither they nor
     /// an exemption say anything of other rules.
     pub(crate) is_plain: bool,
+    /// Whether it is plain, and all of its limits are token buckets of which a request of cost
+    /// one takes one unit.
+    pub(crate) takes_units: bool,
     /// Whether one of its limits counts requests in flight.
     pub(crate) counts_slots: bool,
 }
@@ -64,17 +67,35 @@ impl BriefRule {
     fn of(rule: &Rule, limits: &[RuleLimit], set: &Switches) -> Self {
         let replaces = limits.iter().any(|limit| !limit.replaces.is_empty());
         let in_place = MemoryStore::can_check_in_place(limits.iter().map(|limit| &*limit.limit));
+        let is_plain = !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place;
+        let brief: SmallVec<_> =
+            limits.iter().map(|limit| BriefLimit::of(limit, set.of(limit))).collect();
         BriefRule {
             identity: rule.identity(),
-            limits: limits.iter().map(|limit| BriefLimit::of(limit, set.of(limit))).collect(),
             is_exempt: rule.exemption().is_some(),
-            is_plain: !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place,
+            is_plain,
+            takes_units: is_plain && brief.iter().all(BriefLimit::takes_unit),
             counts_slots: limits.iter().any(counts_slots),
+            limits: brief,
         }
     }
 }
 
 impl BriefLimit {
+    /// Whether a request of cost one takes one unit of a token bucket.
+    fn takes_unit(&self) -> bool {
+        self.cost == 1 && self.bucket().is_some()
+    }
+
+    /// Its bucket, if that is what it is.
+    #[inline(always)]
+    pub(crate) fn bucket(&self) -> Option<&TokenBucket> {
+        match self.limit.small() {
+            Some(Small::TokenBucket(bucket)) => Some(bucket),
+            _ => None,
+        }
+    }
+
     fn of(limit: &RuleLimit, switch: Switch) -> Self {
         BriefLimit {
             identity: limit.identity,

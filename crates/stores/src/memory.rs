@@ -16,6 +16,7 @@ mod shelf;
 mod slot;
 mod spread;
 mod together;
+mod units;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,9 +5,9 @@
 //! lie side by side, and its answers become rulings where the verdict keeps them. Whatever is not
 //! that simple, a new key included, is left to `here`, and nothing is charged then.
 
-use tidegate_algorithms::{Clock, Holder, Tenure};
+use tidegate_algorithms::{Clock, Holder, Tenure, Timestamp, TokenBucket};
 use tidegate_rules::{RuleId, Values};
-use tidegate_stores::{Answer, Answered, Charge, Fingerprint, MemoryStore, Verb};
+use tidegate_stores::{Answer, Answered, Basis, Charge, Fingerprint, MemoryStore, Verb};
 
 use super::Engine;
 use crate::gather::{MetLimit, charge_of, fingerprint};
@@ -32,6 +32,7 @@ struct PlainRule<'s> {
     fingerprint: Fingerprint,
     asked: u64,
     charge: Charge,
+    now: Timestamp,
 }
 
 impl<C: Clock> Engine<MemoryStore, C> {
@@ -64,8 +65,11 @@ impl<C: Clock> Engine<MemoryStore, C> {
             fingerprint: fingerprint(&self.fingerprinter, rule.identity, values),
             asked: descriptor.cost.unwrap_or(request.cost),
             charge: charge_of(domain),
+            now: self.clock.now(),
         };
-        if !self.decide_plainly(asked, taking, rulings) {
+        if self.take_units(&asked, rulings).is_none()
+            && !self.decide_plainly(asked, taking, rulings)
+        {
             return Directly::Met(found);
         }
         *domain_known = true;
@@ -74,12 +78,49 @@ impl<C: Clock> Engine<MemoryStore, C> {
         Directly::Decided
     }
 
+    /// Takes one unit of each limit of a rule, if that is all there is to it. `None`, and nothing
+    /// left of the attempt, if not.
+    #[inline(always)]
+    fn take_units(&self, asked: &PlainRule<'_>, rulings: &mut Rulings) -> Option<()> {
+        let PlainRule { rule, fingerprint, asked, now, .. } = *asked;
+        if !rule.takes_units || asked != 1 {
+            return None;
+        }
+        match &*rule.limits {
+            [one] => self.take_units_of([(one, one.bucket()?)], fingerprint, now, rulings),
+            [one, other] => {
+                let limits = [(one, one.bucket()?), (other, other.bucket()?)];
+                self.take_units_of(limits, fingerprint, now, rulings)
+            }
+            _ => None,
+        }
+    }
+
+    // A function of its own: one that does everything has no registers left for what is common.
+    #[inline(never)]
+    fn take_units_of<const N: usize>(
+        &self,
+        limits: [(&BriefLimit, &TokenBucket); N],
+        fingerprint: Fingerprint,
+        now: Timestamp,
+        rulings: &mut Rulings,
+    ) -> Option<()> {
+        let buckets = limits.map(|(limit, bucket)| (limit.identity, bucket));
+        let states = self.store.take_units(fingerprint, buckets, now)?;
+        for ((limit, bucket), after) in limits.iter().zip(&states) {
+            let decision = bucket.tell_taken(*after, now);
+            let (limit, role, basis) = (Some(limit.id), limit.role, Basis::Exact);
+            rulings.push(Ruling { descriptor: 0, limit, cost: 1, decision, basis, role });
+        }
+        Some(())
+    }
+
     /// Asks the store for the limits of a rule. Says whether it could decide; if not, nothing is
     /// left of the attempt.
     #[inline(always)]
     fn decide_plainly(
         &self,
-        PlainRule { rule, fingerprint, asked, charge }: PlainRule<'_>,
+        PlainRule { rule, fingerprint, asked, charge, now }: PlainRule<'_>,
         taking: &mut Option<Taking<'_>>,
         rulings: &mut Rulings,
     ) -> bool {
@@ -95,8 +136,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
             let ids = limits.iter().map(|limit| Some(limit.id));
             list_slots(slots, ids.zip(checks.clone()));
         }
-        let (store, now) = (&self.store, self.clock.now());
-        let decided = store.check_in_place(charge, now, checks, |place, check, told| {
+        let decided = self.store.check_in_place(charge, now, checks, |place, check, told| {
             if let Some(ruling) = rulings.get_mut(place) {
                 // Told again, because another limit refuses.
                 return ruling.put(told);

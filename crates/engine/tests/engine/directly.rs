@@ -11,6 +11,16 @@ descriptors:
       - {name: burst, algorithm: token_bucket, requests_per_unit: 3, unit: second, burst: 6}
       - {name: day, requests_per_unit: 40, unit: day}
       - {name: in_flight, algorithm: concurrency, requests_per_unit: 4, time_to_live: 5s}
+  - key: token
+    limits: [{algorithm: token_bucket, requests_per_unit: 3, unit: second, burst: 5}]
+  - key: tokens
+    limits:
+      - {name: short, algorithm: token_bucket, requests_per_unit: 4, unit: second, burst: 5}
+      - {name: long, algorithm: token_bucket, requests_per_unit: 30, unit: minute, burst: 9}
+  - key: costly
+    limits:
+      - {name: one, algorithm: token_bucket, requests_per_unit: 4, unit: second, burst: 5}
+      - {name: two, algorithm: token_bucket, requests_per_unit: 9, unit: second, cost: 2}
   - key: job
     limits: [{algorithm: leaky_bucket, requests_per_unit: 2, unit: second, queue: 4}]
   - key: path
@@ -24,6 +34,8 @@ descriptors:
       - {name: one, algorithm: concurrency, requests_per_unit: 2, time_to_live: 5s}
       - {name: other, algorithm: concurrency, requests_per_unit: 3, time_to_live: 9s}
 ";
+
+const KEYS: &[&str] = &["user", "token", "tokens", "costly", "job", "path", "page", "slot"];
 
 /// Numbers that look drawn at random, the same in every run.
 struct Draw(u64);
@@ -60,7 +72,7 @@ fn decide_both_ways(charge: &str, mut draw: Draw) {
         let wait = Duration::from_millis(draw.one_of(&[0, 7, 90, 400]));
         clock.advance(wait);
         other_clock.advance(wait);
-        let key = draw.one_of(&["user", "job", "path", "page", "slot"]);
+        let key = draw.one_of(KEYS);
         let value = draw.one_of(&["ada", "grace"]);
         let one = entries(&[(key, value)]);
         let alone = [Descriptor::new(&one)];

@@ -143,8 +143,7 @@ impl Shard {
         bucket: &TokenBucket,
         now: Timestamp,
     ) -> Option<(Change, Decision)> {
-        let (slot, found) = self.find_slot(key)?;
-        let bits = found.bits();
+        let (slot, bits) = self.bits(key)?;
         let before = BucketState::unpack(bits)?;
         match bucket.take_unit(before, now)? {
             Taken::Fits(after) => {
@@ -162,6 +161,20 @@ impl Shard {
     #[inline(always)]
     pub(super) fn set_in_place(&mut self, change: &Change) {
         self.slots[change.slot].set(change.after);
+    }
+
+    /// A known key's place, and the bits of its state there.
+    #[inline(always)]
+    pub(super) fn bits(&self, key: Fingerprint) -> Option<(usize, Bits)> {
+        self.find_slot(key).map(|(at, slot)| (at, slot.bits()))
+    }
+
+    /// Puts another state where [`Shard::bits`] found one; the shard must not have changed since.
+    #[inline(always)]
+    pub(super) fn put(&mut self, slot: usize, bits: Bits) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.put(bits);
+        }
     }
 
     /// The state that [`Shard::judge_in_place`] found.

@@ -28,6 +28,11 @@ pub(super) struct Bits {
     aux: u32,
 }
 
+impl Bits {
+    /// Those of an empty slot.
+    pub(super) const NONE: Bits = Bits { word: 0, aux: 0 };
+}
+
 /// A state that fits into a slot, mostly.
 pub(super) trait Pack: Sized {
     /// The state in these bits, if it is of this kind.
