@@ -26,7 +26,7 @@ pub use batch::{
 };
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
-pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, WhenFull};
+pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, Units, WhenFull};
 #[cfg(feature = "fleet")]
 pub use redis::RedisBoard;
 #[cfg(feature = "redis")]

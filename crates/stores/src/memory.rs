@@ -29,6 +29,7 @@ use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use lock::{Held, ShardLock};
 use shard::{Loaded, Shard, Wanted};
+pub use units::Units;
 
 /// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;

@@ -2,9 +2,10 @@
 //! general one does, or does nothing.
 
 use proptest::prelude::*;
-use tidegate_algorithms::{Decision, Limit, Period, Small, Timestamp, TokenBucket};
+use tidegate_algorithms::{Decision, Limit, Period, Small, Taken, Timestamp, TokenBucket};
 use tidegate_stores::{
-    Answers, Batch, Charge, Check, Fingerprint, Key, MemoryConfig, MemoryStore, Verb, WhenFull,
+    Answers, Batch, Charge, Check, Fingerprint, Key, MemoryConfig, MemoryStore, Units, Verb,
+    WhenFull,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -43,7 +44,7 @@ fn check<const N: usize>(
     answers.iter().map(|answer| answer.decision).collect()
 }
 
-/// What the short way says, if it says anything.
+/// What the short way says, if it takes anything.
 fn take<const N: usize>(
     store: &MemoryStore,
     key: Fingerprint,
@@ -51,7 +52,7 @@ fn take<const N: usize>(
     now: Timestamp,
 ) -> Option<Vec<Decision>> {
     let buckets = rule.map(|(group, limit)| (group, bucket(limit)));
-    let states = store.take_units(key, buckets, now)?;
+    let Units::Taken(states) = store.take_units(key, buckets, now)? else { return None };
     let told = buckets.iter().zip(states).map(|((_, bucket), after)| bucket.tell_taken(after, now));
     Some(told.collect())
 }
@@ -109,7 +110,12 @@ fn a_bucket_with_nothing_left_keeps_the_others_from_being_charged() {
     );
     let key = key(&store, 1);
     check(&store, key, [(1, &wide), (2, &narrow)], NOW);
-    assert_eq!(take(&store, key, [(1, &wide), (2, &narrow)], NOW), None);
+    let buckets = [(1, bucket(&wide)), (2, bucket(&narrow))];
+    let Some(Units::Short(states)) = store.take_units(key, buckets, NOW) else {
+        panic!("one has nothing left");
+    };
+    assert!(bucket(&wide).take_unit(states[0], NOW).is_some_and(|unit| unit != Taken::Refused));
+    assert_eq!(bucket(&narrow).take_unit(states[1], NOW), Some(Taken::Refused));
     let told = take(&store, key, [(1, &wide)], NOW).expect("eight are left");
     assert_eq!(told[0].remaining, 7);
 }

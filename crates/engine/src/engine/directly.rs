@@ -5,9 +5,13 @@
 //! lie side by side, and its answers become rulings where the verdict keeps them. Whatever is not
 //! that simple, a new key included, is left to `here`, and nothing is charged then.
 
-use tidegate_algorithms::{Clock, Holder, Tenure, Timestamp, TokenBucket};
+use tidegate_algorithms::{
+    Ask, BucketState, Clock, Decision, Holder, State, Taken, Tenure, Timestamp, TokenBucket,
+};
 use tidegate_rules::{RuleId, Values};
-use tidegate_stores::{Answer, Answered, Basis, Charge, Fingerprint, MemoryStore, Verb};
+use tidegate_stores::{
+    Answer, Answered, Basis, Charge, Fingerprint, MemoryStore, Role, Units, Verb,
+};
 
 use super::Engine;
 use crate::gather::{MetLimit, charge_of, fingerprint};
@@ -78,19 +82,18 @@ impl<C: Clock> Engine<MemoryStore, C> {
         Directly::Decided
     }
 
-    /// Takes one unit of each limit of a rule, if that is all there is to it. `None`, and nothing
-    /// left of the attempt, if not.
+    /// Asks for one unit of each limit of a rule, if that is all there is to it. `None`, and
+    /// nothing left of the attempt, if not.
     #[inline(always)]
     fn take_units(&self, asked: &PlainRule<'_>, rulings: &mut Rulings) -> Option<()> {
-        let PlainRule { rule, fingerprint, asked, now, .. } = *asked;
-        if !rule.takes_units || asked != 1 {
+        if !asked.rule.takes_units || asked.asked != 1 {
             return None;
         }
-        match &*rule.limits {
-            [one] => self.take_units_of([(one, one.bucket()?)], fingerprint, now, rulings),
+        match &*asked.rule.limits {
+            [one] => self.take_units_of([(one, one.bucket()?)], asked, rulings),
             [one, other] => {
                 let limits = [(one, one.bucket()?), (other, other.bucket()?)];
-                self.take_units_of(limits, fingerprint, now, rulings)
+                self.take_units_of(limits, asked, rulings)
             }
             _ => None,
         }
@@ -101,18 +104,20 @@ impl<C: Clock> Engine<MemoryStore, C> {
     fn take_units_of<const N: usize>(
         &self,
         limits: [(&BriefLimit, &TokenBucket); N],
-        fingerprint: Fingerprint,
-        now: Timestamp,
+        asked: &PlainRule<'_>,
         rulings: &mut Rulings,
     ) -> Option<()> {
+        let now = asked.now;
         let buckets = limits.map(|(limit, bucket)| (limit.identity, bucket));
-        let states = self.store.take_units(fingerprint, buckets, now)?;
-        for ((limit, bucket), after) in limits.iter().zip(&states) {
-            let decision = bucket.tell_taken(*after, now);
-            let (limit, role, basis) = (Some(limit.id), limit.role, Basis::Exact);
-            rulings.push(Ruling { descriptor: 0, limit, cost: 1, decision, basis, role });
+        match self.store.take_units(asked.fingerprint, buckets, now)? {
+            Units::Taken(states) => {
+                for ((limit, bucket), after) in limits.iter().zip(&states) {
+                    rulings.push(of_unit(limit, bucket.tell_taken(*after, now)));
+                }
+                Some(())
+            }
+            Units::Short(states) => refuse_units(&limits, &states, asked, rulings),
         }
-        Some(())
     }
 
     /// Asks the store for the limits of a rule. Says whether it could decide; if not, nothing is
@@ -154,4 +159,35 @@ impl<C: Clock> Engine<MemoryStore, C> {
         }
         decided
     }
+}
+
+/// A limit's ruling on one unit.
+#[inline(always)]
+const fn of_unit(limit: &BriefLimit, decision: Decision) -> Ruling {
+    let (limit, role, basis) = (Some(limit.id), limit.role, Basis::Exact);
+    Ruling { descriptor: 0, limit, cost: 1, decision, basis, role }
+}
+
+/// The rulings on units that were not taken because one was missing. `None` where others are
+/// charged or the request passes all the same, which takes more than looking at states.
+#[cold]
+fn refuse_units(
+    limits: &[(&BriefLimit, &TokenBucket)],
+    states: &[BucketState],
+    asked: &PlainRule<'_>,
+    rulings: &mut Rulings,
+) -> Option<()> {
+    let required = limits.iter().all(|(limit, _)| limit.role == Role::Required);
+    if asked.charge != Charge::AllOrNothing || !required {
+        return None;
+    }
+    for ((limit, bucket), state) in limits.iter().zip(states) {
+        let decision = match bucket.take_unit(*state, asked.now) {
+            Some(Taken::Refused) => bucket.tell_refused(*state, asked.now),
+            // It would have admitted.
+            _ => limit.limit.peek(&mut State::Bucket(*state), Ask::new(1, asked.now)),
+        };
+        rulings.push(of_unit(limit, decision));
+    }
+    Some(())
 }

@@ -21,6 +21,10 @@ descriptors:
     limits:
       - {name: one, algorithm: token_bucket, requests_per_unit: 4, unit: second, burst: 5}
       - {name: two, algorithm: token_bucket, requests_per_unit: 9, unit: second, cost: 2}
+  - key: either
+    limits:
+      - {name: this, algorithm: token_bucket, requests_per_unit: 1, unit: second, burst: 2, quota_mode: true}
+      - {name: that, algorithm: token_bucket, requests_per_unit: 20, unit: minute, burst: 4, quota_mode: true}
   - key: job
     limits: [{algorithm: leaky_bucket, requests_per_unit: 2, unit: second, queue: 4}]
   - key: path
@@ -35,7 +39,8 @@ descriptors:
       - {name: other, algorithm: concurrency, requests_per_unit: 3, time_to_live: 9s}
 ";
 
-const KEYS: &[&str] = &["user", "token", "tokens", "costly", "job", "path", "page", "slot"];
+const KEYS: &[&str] =
+    &["user", "token", "tokens", "costly", "either", "job", "path", "page", "slot"];
 
 /// Numbers that look drawn at random, the same in every run.
 struct Draw(u64);

@@ -169,6 +169,11 @@ impl Shard {
         self.find_slot(key).map(|(at, slot)| (at, slot.bits()))
     }
 
+    /// The bits where [`Shard::bits`] found some.
+    pub(super) fn bits_at(&self, slot: usize) -> Option<Bits> {
+        self.slots.get(slot).map(Slot::bits)
+    }
+
     /// Puts another state where [`Shard::bits`] found one; the shard must not have changed since.
     #[inline(always)]
     pub(super) fn put(&mut self, slot: usize, bits: Bits) {
