@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Observer, Options, Request,
-    Retry, Source, Timestamp, Verb, Verdict, compile,
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
+    Options, Request, Retry, Source, Timestamp, Verb, Verdict, compile,
 };
 
 const RULES: &str = "
@@ -104,6 +104,25 @@ fn an_observer_is_told_when_a_request_that_was_admitted_is_turned_away() {
     assert_eq!(verdict.retry(), Retry::After(retry));
     let told = [&counting.admitted, &counting.turned_away].map(|told| told.load(Ordering::Relaxed));
     assert_eq!(told, [2, 1]);
+}
+
+#[test]
+fn hits_of_a_request_that_is_turned_away_count_as_over_the_limit_that_delayed_it() {
+    let engine = Arc::into_inner(engine()).expect("nobody else has it");
+    let engine = Arc::new(engine.with_tallies(NearLimit::default()));
+    drop(check(&engine));
+    let mut verdict = check(&engine);
+    request(|request| engine.turn_away(request, &mut verdict, Duration::from_millis(120).into()));
+    let mut hits = Vec::new();
+    engine.for_each_tally(|snapshot, rule, limit, tally| {
+        let name = snapshot.limit_name(rule, limit).into_owned();
+        hits.push((name, tally.within, tally.over));
+    });
+    // The others had let it through.
+    let expected = [("drip", 3, 3), ("daily", 6, 0), ("tokens", 6, 0), ("flight", 2, 0)];
+    for (name, within, over) in expected {
+        assert!(hits.contains(&(name.to_owned(), within, over)), "{name}: {hits:?}");
+    }
 }
 
 #[test]
