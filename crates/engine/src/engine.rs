@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder, Nanos};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
@@ -154,6 +154,11 @@ impl<S, C: Clock> Engine<S, C> {
     /// The version of the rules in place.
     pub fn rules_version(&self) -> u64 {
         self.loaded.load().snapshot().version()
+    }
+
+    /// The rules in place, as they are used.
+    pub(crate) fn loaded(&self) -> Guard<Arc<Loaded>> {
+        self.loaded.load()
     }
 
     /// The store behind the engine.

@@ -74,6 +74,33 @@ async fn a_deposit_goes_by_the_rules_that_charged() {
     assert_eq!(left(&engine)[1], 100);
 }
 
+#[tokio::test]
+async fn who_was_charged_in_full_gets_it_back_without_the_verdict() {
+    let engine = engine();
+    let rules = engine.rules_version();
+    let verdict = request(|request| engine.check_now(&request.with_cost(1)));
+    assert!(verdict.is_charged_in_full());
+    drop(verdict);
+    assert_eq!(left(&engine), [5, 99, 49, 4, 0]);
+    let deposit = || request(|request| engine.deposit_in_full(&request.with_cost(1), rules));
+    deposit().give_back().await;
+    assert_eq!(left(&engine), [5, 100, 50, 4, 1]);
+    // A limit in shadow refused the second.
+    drop(check(&engine));
+    assert!(!check(&engine).is_charged_in_full());
+}
+
+#[tokio::test]
+async fn rules_that_did_not_charge_give_nothing_back() {
+    let engine = engine();
+    let rules = engine.rules_version();
+    drop(check(&engine));
+    let other =
+        compile(&[Source::new("test.yaml", format!("{RULES} # other"))], &Options::default());
+    engine.install(other.unwrap_or_else(|report| panic!("{report}")));
+    assert!(request(|request| engine.deposit_in_full(request, rules)).is_empty());
+}
+
 /// Counts what it is told.
 #[derive(Default)]
 struct Counting {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -27,7 +28,8 @@ use super::route::Route;
 use super::shared::Shared;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
-use super::visit::{Passport, Stage, Visit};
+use super::visit::{Known, Passport, Stage, Visit};
+use crate::charged::Charged;
 use crate::line::{Later, LineKey};
 use crate::turns::Waiting;
 use stay::Stay;
@@ -172,8 +174,10 @@ where
             }
         };
         // It stays where it is kept until its turn has come.
-        if let Some(turn) = passage.as_mut().ok().and_then(|passage| passage.turn.take()) {
-            turn.come().await;
+        if let Ok(passage) = &mut passage
+            && let Some(turn) = passage.turn.take()
+        {
+            passage.charged = turn.come().await;
         }
         let (Ok(passage), Some(request)) = (passage, self.lasting.held.take(id)) else {
             self.lasting.held.settle(id, HeldState::Expired);
@@ -192,19 +196,48 @@ where
     /// Passes a request on that its limits admit: after its turn, and through the gate.
     async fn pass(self: &Arc<Self>, mut trip: Box<Trip>, mut passage: Passage) -> Answer {
         if let Some(turn) = passage.turn.take() {
-            Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
+            passage.charged = Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
         }
         match self.enter(trip.visit.screened, &mut trip.visit.passport).await {
             Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
-            Err(refusal) => self.shed(trip.visit.passport, &refusal),
+            Err(refusal) => {
+                self.give_back(&trip, passage.charged);
+                self.shed(trip.visit.passport, &refusal)
+            }
         }
     }
 
     /// Waits until a request's turn has come, or its client is gone.
-    async fn wait_for(&self, turn: Box<Waiting>, passport: &mut Passport) {
+    async fn wait_for(&self, turn: Box<Waiting>, passport: &mut Passport) -> Charged {
         let wait = Wait::begin(self, passport);
-        turn.come().await;
+        let charged = turn.come().await;
         wait.end(passport);
+        charged
+    }
+
+    /// Gives back what a request was charged for which there is no place.
+    #[cold]
+    fn give_back(&self, trip: &Trip, charged: Charged) {
+        if charged.is_nothing() {
+            return;
+        }
+        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let Trip { hop, visit, head, body, .. } = trip;
+        match &visit.description {
+            Some(description) => charged.give_back(&description.described, asked),
+            // Not kept for the many that are served.
+            None => {
+                let known = Known {
+                    head,
+                    target: &visit.target,
+                    client: visit.passport.client,
+                    hop,
+                    body_bytes: body.size_hint().exact(),
+                };
+                let described = self.describe(&visit.passport, &visit.route, &known).described;
+                charged.give_back(&described, asked);
+            }
+        }
     }
 
     /// To the upstream and back.
