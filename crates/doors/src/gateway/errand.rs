@@ -248,8 +248,9 @@ where
         pass: Option<Pass<SteadyClock>>,
         category: Option<Category>,
     ) -> Answer {
-        if let Some(category) = category {
-            self.categories.tell(&mut trip.head.headers, category);
+        match category {
+            Some(category) => self.categories.tell(&mut trip.head.headers, category),
+            None => self.categories.forget(&mut trip.head.headers, trip.visit.trusted),
         }
         let body = std::mem::replace(&mut trip.body, RequestBody::empty());
         let Visit { target, route, trusted, .. } = &trip.visit;

@@ -194,6 +194,28 @@ async fn a_category_comes_from_rules_and_trusted_hops_and_upstreams_are_told() {
 }
 
 #[tokio::test]
+async fn what_a_stranger_says_of_its_category_goes_no_further_where_nobody_is_shed() {
+    let upstream = Upstream::start().await;
+    let claimed = || Request::get("/").header("x-tidegate-category", "critical");
+    let heard = |settings: GatewaySettings, parts: GatewayParts| async {
+        let engine = engine(RULES, ManualClock::at(START));
+        let bench = Bench::with(engine, settings, parts, |endpoint| endpoint);
+        bench.send(claimed()).await;
+        upstream.last().headers.get("x-tidegate-category").cloned()
+    };
+    let open = to(&[upstream.url()]);
+    assert_eq!(heard(open.clone(), GatewayParts::default()).await, None);
+    let trusting = trusting(open.clone());
+    let kept = heard(trusting, GatewayParts::default()).await;
+    assert_eq!(kept.as_ref().map(|kept| kept.as_bytes()), Some(&b"critical"[..]));
+    let mut exempt = open;
+    exempt.routes[0].exempt = true;
+    let clock = SteadyClock::starting_at(START);
+    let protection = Some(Arc::new(Protection::new(ProtectionSettings::new(2), clock)));
+    assert_eq!(heard(exempt, GatewayParts { protection, ..GatewayParts::default() }).await, None);
+}
+
+#[tokio::test]
 async fn exempt_routes_pass_a_full_gate() {
     let upstream = Upstream::start().await;
     let mut settings = trusting(to(&[upstream.url()]));
