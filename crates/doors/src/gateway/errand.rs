@@ -15,8 +15,10 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Admission, Category, Entering, Pass, Screened, SteadyClock};
-use tokio::time::Instant;
+use tidegate_overload::{
+    Admission, Category, Cause as Reason, Entering, Pass, Refusal, Screened, SteadyClock,
+};
+use tokio::time::{Instant, sleep_until};
 
 use super::answers::{self, Answer, Cause, Fault};
 use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
@@ -47,6 +49,9 @@ pub(super) struct Trip {
     pub(super) body: RequestBody,
     pub(super) progress: Option<Arc<Progress>>,
 }
+
+/// What a request that is in holds there, and the category that it came in by.
+type Entered = (Option<Pass<SteadyClock>>, Option<Category>);
 
 /// What a decision gave a request.
 enum Gone {
@@ -161,10 +166,11 @@ where
     async fn process(
         self: Arc<Self>,
         hop: Arc<Hop>,
-        visit: Visit,
+        mut visit: Visit,
         (line, over): (LineKey, Option<Box<Over>>),
         id: HeldId,
     ) {
+        let end = Instant::now().checked_add(self.settings.queue.wait_max);
         let mut passage = match &visit.description {
             None => Ok(Passage::free()),
             Some(description) => {
@@ -179,14 +185,20 @@ where
         {
             passage.charged = turn.come().await;
         }
-        let (Ok(passage), Some(request)) = (passage, self.lasting.held.take(id)) else {
+        let entered = match &passage {
+            Ok(_) => Some(self.enter_in_time(&mut visit, end).await),
+            Err(_) => None,
+        };
+        let (Ok(passage), Some(entered), Some(request)) =
+            (passage, entered, self.lasting.held.take(id))
+        else {
             self.lasting.held.settle(id, HeldState::Expired);
             return;
         };
         let HeldRequest { head, body } = request;
         let body = RequestBody::whole(body);
         let trip = Box::new(Trip { hop, visit, head, body, progress: None });
-        let answer = self.pass(trip, passage).await;
+        let answer = self.go(trip, passage, entered).await;
         self.lasting.held.settle(id, HeldState::Done(answer.status()));
         // Read to its end, so that the upstream is not cut off.
         let mut body = answer.into_body();
@@ -198,7 +210,18 @@ where
         if let Some(turn) = passage.turn.take() {
             passage.charged = Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
         }
-        match self.enter(trip.visit.screened, &mut trip.visit.passport).await {
+        let entered = self.enter(trip.visit.screened, &mut trip.visit.passport).await;
+        self.go(trip, passage, entered).await
+    }
+
+    /// On to the upstream, if there is a place.
+    async fn go(
+        self: &Arc<Self>,
+        trip: Box<Trip>,
+        passage: Passage,
+        entered: Result<Entered, Refusal>,
+    ) -> Answer {
+        match entered {
             Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
             Err(refusal) => {
                 self.give_back(&trip, passage.charged);
@@ -286,12 +309,32 @@ where
         answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, ending))
     }
 
+    /// Through the gate with a request that is kept. Nobody comes back for it, so it is tried
+    /// again, as a client would; but for one that is too late already.
+    async fn enter_in_time(
+        &self,
+        visit: &mut Visit,
+        end: Option<Instant>,
+    ) -> Result<Entered, Refusal> {
+        loop {
+            let refusal = match self.enter(visit.screened, &mut visit.passport).await {
+                Ok(entered) => return Ok(entered),
+                Err(refusal) => refusal,
+            };
+            let again = Instant::now().checked_add(refusal.retry_after.into());
+            match again.filter(|again| Some(*again) <= end) {
+                Some(again) if refusal.cause != Reason::Deadline => sleep_until(again).await,
+                _ => return Err(refusal),
+            }
+        }
+    }
+
     /// Through the gate, if there is one.
     async fn enter(
         &self,
         screened: Option<(Screened, Category)>,
         passport: &mut Passport,
-    ) -> Result<(Option<Pass<SteadyClock>>, Option<Category>), tidegate_overload::Refusal> {
+    ) -> Result<Entered, Refusal> {
         let (Some(protection), Some((screened, category))) = (&self.lasting.protection, screened)
         else {
             return Ok((None, None));
