@@ -12,8 +12,7 @@ use crate::described::Described;
 /// Says, in the extensions of an answer, that its request was not worked on. Limits that were
 /// asked before give back what they charged for it.
 ///
-/// A [`ProtectionLayer`](crate::ProtectionLayer) says so of what it refuses. A service that sheds
-/// requests by itself can, too:
+/// A `ProtectionLayer` says so of what it refuses. A service that sheds requests by itself can, too:
 ///
 /// ```
 /// # use http::{Response, StatusCode};
