@@ -16,6 +16,8 @@ mod meter;
 mod notice;
 
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
+mod charged;
+#[cfg(any(feature = "gateway", feature = "tower-layer"))]
 mod described;
 #[cfg(any(feature = "gateway", feature = "tower-layer"))]
 mod line;
@@ -75,6 +77,8 @@ pub use tower_layer::{
     Arriving, Protected, ProtectedFuture, ProtectionLayer, Screened, ScreeningLayer,
 };
 #[cfg(feature = "tower-layer")]
-pub use tower_layer::{LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer};
+pub use tower_layer::{
+    LimitError, LimitedBody, RateLimit, RateLimitFuture, RateLimitLayer, Unserved,
+};
 #[cfg(feature = "traces")]
 pub use traced::{SpanNotes, Traced, TracedFuture};

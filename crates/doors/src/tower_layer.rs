@@ -19,6 +19,7 @@ mod body;
 mod future;
 #[cfg(feature = "protection-layer")]
 mod protection;
+mod receipt;
 mod service;
 mod waiting;
 
@@ -28,5 +29,6 @@ pub use future::RateLimitFuture;
 pub use protection::{
     Arriving, Protected, ProtectedFuture, ProtectionLayer, Screened, ScreeningLayer,
 };
+pub use receipt::Unserved;
 pub use service::RateLimit;
 pub use settings::{LimitError, RateLimitLayer};

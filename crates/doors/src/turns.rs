@@ -27,9 +27,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::described::Described;
 use crate::line::{DelaySettings, Later};
-use waiting::give_back;
 
-pub(crate) use waiting::Waiting;
+pub(crate) use waiting::{Waiting, give_back};
 
 /// All turns that are waited for, and those that nobody takes.
 #[derive(Debug)]

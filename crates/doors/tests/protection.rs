@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody};
 use support::{Answer, check, get, hello, layer, send, user_limits};
-use tidegate_doors::{Arriving, ProtectionLayer};
+use tidegate_doors::{Arriving, ProtectionLayer, Unserved};
 use tidegate_engine::{Clock, Timestamp};
 use tidegate_overload::{
     Answer as Said, Category, Ending, Limiter, Mode, Pass, Protection, ProtectionSettings,
@@ -244,7 +244,56 @@ async fn screened_before_its_limits_a_request_that_is_shed_spends_nothing() {
     engine.clock().advance(std::time::Duration::from_secs(3_600));
     assert_eq!(send(&service, get("/")).await.status, 503);
     let spent = check(&engine, 0).tightest().map(|met| met.decision.remaining);
-    assert_eq!(spent, Some(2), "the gate comes last");
+    assert_eq!(spent, Some(3), "what the gate refuses spends nothing either");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_its_turn_and_finds_no_place_gets_back_the_rest() {
+    let guard = guard(Mode::ENFORCE);
+    let engine = user_limits(
+        "{algorithm: leaky_bucket, unit: second, requests_per_unit: 1, queue: 5}, \
+         {name: daily, unit: day, requests_per_unit: 10}",
+    );
+    let service = layer(&engine).layer(protect(&guard).layer(hello()));
+    assert_eq!(send(&service, get("/")).await.status, 200);
+    let _inside = fill(&guard, 4).await;
+    assert_eq!(send(&service, get("/")).await.status, 503);
+    let left = check(&engine, 0).rulings()[1].decision.remaining;
+    assert_eq!(left, 9, "the first paid, the second did not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_took_nothing_of_a_request_that_is_shed_gives_nothing_back() {
+    let guard = guard(Mode::ENFORCE);
+    let engine = user_limits(
+        "{name: hourly, unit: hour, requests_per_unit: 9}, \
+         {name: dark, unit: hour, requests_per_unit: 1, mode: shadow}",
+    );
+    let service = layer(&engine).layer(protect(&guard).layer(hello()));
+    assert_eq!(send(&service, get("/")).await.status, 200);
+    let _inside = fill(&guard, 4).await;
+    assert_eq!(send(&service, get("/")).await.status, 503);
+    let met = check(&engine, 0);
+    let left: Vec<u64> = met.rulings().iter().map(|met| met.decision.remaining).collect();
+    assert_eq!(left, [8, 0]);
+}
+
+#[tokio::test]
+async fn a_service_can_say_by_itself_that_it_did_not_serve() {
+    let engine = user_limits("{algorithm: token_bucket, unit: hour, requests_per_unit: 3}");
+    let busy = tower::service_fn(|request: Request<()>| async move {
+        let mut answer = Response::new(Full::new(Bytes::new()));
+        if request.uri().path() == "/busy" {
+            answer.extensions_mut().insert(Unserved);
+        }
+        Ok::<_, Infallible>(answer)
+    });
+    let service = layer(&engine).layer(busy);
+    for (path, left) in [("/busy", 3), ("/busy", 3), ("/", 2)] {
+        send(&service, get(path)).await;
+        let met = check(&engine, 0);
+        assert_eq!(met.tightest().map(|met| met.decision.remaining), Some(left), "{path}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

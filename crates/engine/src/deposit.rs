@@ -2,7 +2,11 @@
 //!
 //! A request that a leaky bucket admits for later is charged when it is decided, and served when
 //! its turn has come. Should it go away before, or be turned away because its turn is too far
-//! off, its other limits have charged it for nothing. A deposit is what they would give back.
+//! off, its other limits have charged it for nothing. The same holds for one that is let through
+//! and then finds no place where it would be worked on. A deposit is what they would give back.
+//!
+//! Most requests are served, so there is a deposit that costs nothing until it is needed: who was
+//! charged in full can be asked for again, as long as the rules are the same.
 //!
 //! Slots are not in it: a [`Permit`](crate::Permit) holds those. Neither are places in leaky
 //! buckets, which have no refund.
@@ -45,7 +49,34 @@ struct Charged {
 impl<S: CounterStore, C: Clock> Engine<S, C> {
     /// What a request was charged, by the verdict that it was given.
     pub fn deposit(self: &Arc<Self>, request: &Request<'_>, verdict: &Verdict) -> Deposit<S, C> {
-        let loaded: &Arc<Loaded> = &verdict.loaded;
+        let taken = |ruling: &Ruling| {
+            // Limits may have been switched since, so their places say nothing.
+            let place = usize::try_from(ruling.descriptor).ok()?;
+            let said = verdict.rulings_of(place).iter().find(|said| said.limit == ruling.limit)?;
+            Some(said.decision.taken)
+        };
+        self.deposit_of(&verdict.loaded, request, taken)
+    }
+
+    /// What a request was charged whose verdict [is gone](Verdict::is_charged_in_full), a moment
+    /// ago and by rules of this version. Nothing, if there are others by now.
+    pub fn deposit_in_full(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        rules_version: u64,
+    ) -> Deposit<S, C> {
+        let loaded = self.loaded();
+        let same = loaded.snapshot().version() == rules_version;
+        self.deposit_of(&loaded, request, |ruling| same.then_some(ruling.cost))
+    }
+
+    /// What limits would give back of what each `took`.
+    fn deposit_of(
+        self: &Arc<Self>,
+        loaded: &Arc<Loaded>,
+        request: &Request<'_>,
+        took: impl Fn(&Ruling) -> Option<u64>,
+    ) -> Deposit<S, C> {
         let (mut met, mut rulings) = (Met::new(), Rulings::new());
         let mut checks = Checks::new();
         let mut gathered = Gathered::new(&mut checks);
@@ -54,7 +85,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         let mut charged = SmallVec::new();
         let mut of = Rulings::new();
         for (check, ruling) in checks.iter().zip(&rulings) {
-            if let Some(taken) = charged_by(verdict, check, ruling, loaded.snapshot()) {
+            if let Some(taken) = refundable(check, ruling, loaded.snapshot(), &took) {
                 charged.push(taken);
                 of.push(*ruling);
             }
@@ -64,12 +95,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     }
 }
 
-/// What the verdict says that a check was charged, if it can be given back.
-fn charged_by(
-    verdict: &Verdict,
+/// What a check took, if it can be given back.
+fn refundable(
     check: &Check<'_>,
     ruling: &Ruling,
     snapshot: &Snapshot,
+    took: impl Fn(&Ruling) -> Option<u64>,
 ) -> Option<Charged> {
     let limit = ruling.limit?;
     let algorithm = snapshot.limit(limit)?.limit.algorithm();
@@ -77,12 +108,17 @@ fn charged_by(
     if is_slot || matches!(algorithm, Algorithm::LeakyBucket(_)) {
         return None;
     }
-    // Limits may have been switched since, so their places say nothing.
-    let place = usize::try_from(ruling.descriptor).ok()?;
-    let said = verdict.rulings_of(place).iter().find(|said| said.limit == ruling.limit)?;
-    let amount = said.decision.taken;
+    let amount = took(ruling)?;
     let charged = Charged { limit, key: check.key, policy: check.policy, amount };
     (amount > 0).then_some(charged)
+}
+
+impl Verdict {
+    /// Whether every limit took what the request cost. Then [`Engine::deposit_in_full`] knows what
+    /// was charged without the verdict.
+    pub fn is_charged_in_full(&self) -> bool {
+        self.rulings().iter().all(|ruling| ruling.decision.taken == ruling.cost)
+    }
 }
 
 impl<S: CounterStore, C: Clock> Deposit<S, C> {

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Holder, Nanos};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
@@ -156,6 +156,11 @@ impl<S, C: Clock> Engine<S, C> {
         self.loaded.load().snapshot().version()
     }
 
+    /// The rules in place, as they are used.
+    pub(crate) fn loaded(&self) -> Guard<Arc<Loaded>> {
+        self.loaded.load()
+    }
+
     /// The store behind the engine.
     pub const fn store(&self) -> &S {
         &self.store
@@ -234,9 +239,22 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     /// Makes the verdict of a request that was admitted for later a refusal, because it may not
-    /// wait for so long, and tells the observer; see [`Verdict::refuse_to_wait`].
+    /// wait for so long, counts it as one, and tells the observer; see [`Verdict::refuse_to_wait`].
     pub fn turn_away(&self, request: &Request<'_>, verdict: &mut Verdict, retry: Nanos) {
+        let before = verdict.rulings.clone();
         verdict.refuse_to_wait(retry);
+        if let Some(near) = self.tallied {
+            let after = verdict.rulings.iter().map(|ruling| ruling.decision.is_admitted());
+            let turned = before
+                .iter()
+                .zip(after)
+                .filter(|(ruling, admitted)| ruling.decision.is_admitted() && !admitted);
+            for (ruling, _) in turned {
+                if let Some(tally) = ruling.limit.and_then(|limit| verdict.loaded.tally(limit)) {
+                    tally.turn_away(near, ruling.cost, &ruling.decision);
+                }
+            }
+        }
         if let Some(observer) = &self.observer {
             let told = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
             let _ = catch_unwind(told);

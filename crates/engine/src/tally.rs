@@ -4,6 +4,10 @@
 //! enough to be always on in a service. Counts are in hits, as costs are, and
 //! stay over a change of rules, by the limit's identity. Nothing here knows
 //! keys: who was refused is an [`Observer`](crate::Observer)'s matter.
+//!
+//! A request that is let through and turned away a moment later was refused.
+//! Its hits move from one count to the other, and no count that was read
+//! falls: whoever reads would take that for a new beginning.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,9 +64,10 @@ impl Default for NearLimit {
     }
 }
 
-/// A limit's counts. Alone in its line, so that limits do not slow each other.
+/// A limit's counts. Alone in its lines, so that limits do not slow each other; decisions touch
+/// the first line only.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct TallyCell {
     within: AtomicU64,
     near: AtomicU64,
@@ -70,6 +75,24 @@ pub(crate) struct TallyCell {
     over: AtomicU64,
     shadow: AtomicU64,
     refunded: AtomicU64,
+    turned_away: TurnedAway,
+    read: Highest,
+}
+
+/// Of the hits let through, those whose requests were turned away.
+#[derive(Debug, Default)]
+struct TurnedAway {
+    within: AtomicU64,
+    near: AtomicU64,
+    soft: AtomicU64,
+}
+
+/// The most that was read of the counts that hits can be taken from.
+#[derive(Debug, Default)]
+struct Highest {
+    within: AtomicU64,
+    near: AtomicU64,
+    soft: AtomicU64,
 }
 
 impl TallyCell {
@@ -83,13 +106,9 @@ impl TallyCell {
         cost: u64,
         decision: &Decision,
     ) {
-        let add = |count: &AtomicU64, hits: u64| {
-            if hits > 0 {
-                count.fetch_add(hits, Ordering::Relaxed);
-            }
-        };
         match verb {
-            Verb::Check | Verb::Take | Verb::Charge => {}
+            Verb::Check | Verb::Charge => {}
+            Verb::Take => return self.count_taken(near, role, cost, decision),
             Verb::Refund => return add(&self.refunded, cost),
             Verb::Peek | Verb::Reset => return,
         }
@@ -104,12 +123,36 @@ impl TallyCell {
         }
     }
 
+    /// Counts what was there to take as let through, and the rest as refused.
+    fn count_taken(&self, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
+        let taken = decision.taken.min(cost);
+        let used = decision.limit.saturating_sub(decision.remaining);
+        add(&self.within, taken);
+        add(&self.near, near.part(decision.limit, used, taken));
+        add(&self.soft, if decision.soft { taken } else { 0 });
+        add(&self.over, cost - taken);
+        add(&self.shadow, if role == Role::Observed { cost - taken } else { 0 });
+    }
+
+    /// Takes a decision that let hits through for a refusal: their request is turned away.
+    pub(crate) fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
+        let used = decision.limit.saturating_sub(decision.remaining);
+        add(&self.turned_away.within, cost);
+        add(&self.turned_away.near, near.part(decision.limit, used, cost));
+        add(&self.turned_away.soft, if decision.soft { cost } else { 0 });
+        add(&self.over, cost);
+    }
+
     pub(crate) fn read(&self) -> Tally {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let left = |count: &AtomicU64, turned_away: &AtomicU64, highest: &AtomicU64| {
+            let left = read(count).saturating_sub(read(turned_away));
+            highest.fetch_max(left, Ordering::Relaxed).max(left)
+        };
         Tally {
-            within: read(&self.within),
-            near: read(&self.near),
-            soft: read(&self.soft),
+            within: left(&self.within, &self.turned_away.within, &self.read.within),
+            near: left(&self.near, &self.turned_away.near, &self.read.near),
+            soft: left(&self.soft, &self.turned_away.soft, &self.read.soft),
             over: read(&self.over),
             shadow: read(&self.shadow),
             refunded: read(&self.refunded),
@@ -117,8 +160,17 @@ impl TallyCell {
     }
 }
 
+#[inline]
+fn add(count: &AtomicU64, hits: u64) {
+    if hits > 0 {
+        count.fetch_add(hits, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tidegate_algorithms::{Nanos, Outcome, Retry};
+
     use super::*;
 
     #[test]
@@ -130,5 +182,44 @@ mod tests {
         assert_eq!(near.part(0, 0, 0), 0);
         assert_eq!(near.part(u64::MAX, u64::MAX, u64::MAX), u64::MAX / 5);
         assert_eq!(NearLimit::from_millionths(1_000_000).part(10, 10, 10), 0);
+    }
+
+    const LEAKY: Decision = Decision {
+        outcome: Outcome::Admitted,
+        limit: 10,
+        remaining: 0,
+        taken: 3,
+        retry: Retry::Now,
+        reset_after: Nanos::ZERO,
+        delay: Nanos::from_secs(1),
+        soft: false,
+    };
+
+    #[test]
+    fn hits_that_are_turned_away_are_over_and_no_longer_within() {
+        let (cell, near) = (TallyCell::default(), NearLimit::default());
+        for _ in 0..2 {
+            cell.count(Verb::Check, near, Role::Required, 3, &LEAKY);
+        }
+        cell.turn_away(near, 3, &LEAKY);
+        assert_eq!(cell.read(), Tally { within: 3, near: 2, over: 3, ..Tally::default() });
+    }
+
+    #[test]
+    fn of_hits_that_are_taken_as_far_as_they_go_the_rest_is_over() {
+        let cell = TallyCell::default();
+        cell.count(Verb::Take, NearLimit::default(), Role::Required, 5, &LEAKY);
+        assert_eq!(cell.read(), Tally { within: 3, near: 2, over: 2, ..Tally::default() });
+    }
+
+    #[test]
+    fn a_count_that_was_read_does_not_fall() {
+        let (cell, near) = (TallyCell::default(), NearLimit::default());
+        cell.count(Verb::Check, near, Role::Required, 3, &LEAKY);
+        assert_eq!(cell.read(), Tally { within: 3, near: 2, ..Tally::default() });
+        cell.turn_away(near, 3, &LEAKY);
+        assert_eq!(cell.read(), Tally { within: 3, near: 2, over: 3, ..Tally::default() });
+        cell.count(Verb::Check, near, Role::Required, 3, &LEAKY);
+        assert_eq!(cell.read(), Tally { within: 3, near: 2, over: 3, ..Tally::default() });
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_engine::{
-    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Observer, Options, Request,
-    Retry, Source, Timestamp, Verb, Verdict, compile,
+    Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
+    Options, Request, Retry, Source, Timestamp, Verb, Verdict, compile,
 };
 
 const RULES: &str = "
@@ -74,6 +74,33 @@ async fn a_deposit_goes_by_the_rules_that_charged() {
     assert_eq!(left(&engine)[1], 100);
 }
 
+#[tokio::test]
+async fn who_was_charged_in_full_gets_it_back_without_the_verdict() {
+    let engine = engine();
+    let rules = engine.rules_version();
+    let verdict = request(|request| engine.check_now(&request.with_cost(1)));
+    assert!(verdict.is_charged_in_full());
+    drop(verdict);
+    assert_eq!(left(&engine), [5, 99, 49, 4, 0]);
+    let deposit = || request(|request| engine.deposit_in_full(&request.with_cost(1), rules));
+    deposit().give_back().await;
+    assert_eq!(left(&engine), [5, 100, 50, 4, 1]);
+    // A limit in shadow refused the second.
+    drop(check(&engine));
+    assert!(!check(&engine).is_charged_in_full());
+}
+
+#[tokio::test]
+async fn rules_that_did_not_charge_give_nothing_back() {
+    let engine = engine();
+    let rules = engine.rules_version();
+    drop(check(&engine));
+    let other =
+        compile(&[Source::new("test.yaml", format!("{RULES} # other"))], &Options::default());
+    engine.install(other.unwrap_or_else(|report| panic!("{report}")));
+    assert!(request(|request| engine.deposit_in_full(request, rules)).is_empty());
+}
+
 /// Counts what it is told.
 #[derive(Default)]
 struct Counting {
@@ -104,6 +131,25 @@ fn an_observer_is_told_when_a_request_that_was_admitted_is_turned_away() {
     assert_eq!(verdict.retry(), Retry::After(retry));
     let told = [&counting.admitted, &counting.turned_away].map(|told| told.load(Ordering::Relaxed));
     assert_eq!(told, [2, 1]);
+}
+
+#[test]
+fn hits_of_a_request_that_is_turned_away_count_as_over_the_limit_that_delayed_it() {
+    let engine = Arc::into_inner(engine()).expect("nobody else has it");
+    let engine = Arc::new(engine.with_tallies(NearLimit::default()));
+    drop(check(&engine));
+    let mut verdict = check(&engine);
+    request(|request| engine.turn_away(request, &mut verdict, Duration::from_millis(120).into()));
+    let mut hits = Vec::new();
+    engine.for_each_tally(|snapshot, rule, limit, tally| {
+        let name = snapshot.limit_name(rule, limit).into_owned();
+        hits.push((name, tally.within, tally.over));
+    });
+    // The others had let it through.
+    let expected = [("drip", 3, 3), ("daily", 6, 0), ("tokens", 6, 0), ("flight", 2, 0)];
+    for (name, within, over) in expected {
+        assert!(hits.contains(&(name.to_owned(), within, over)), "{name}: {hits:?}");
+    }
 }
 
 #[test]

@@ -58,11 +58,13 @@ use scenario::{Script, Setting};
 /// Seeds that choose the best setting of a grid.
 const GRID_SEEDS: u64 = 2;
 /// Bounds of what can be asked for: a run is to end, and to fit into memory.
-const WORKERS_MAX: u32 = 4_096;
-const SEEDS_MAX: u64 = 1_000;
-const FACTOR_MAX: f64 = 100.0;
-const OVERLOAD_SECONDS_MAX: u64 = 3_600;
-const THREADS_MAX: usize = 64;
+pub(crate) const WORKERS_MAX: u32 = 4_096;
+pub(crate) const SEEDS_MAX: u64 = 1_000;
+/// Below it hardly anybody comes, and shares of nothing say nothing.
+pub(crate) const FACTOR_MIN: f64 = 0.1;
+pub(crate) const FACTOR_MAX: f64 = 100.0;
+pub(crate) const OVERLOAD_SECONDS_MAX: u64 = 3_600;
+pub(crate) const THREADS_MAX: usize = 64;
 
 /// What to run. Numbers out of bounds are taken for the nearest within.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +73,7 @@ pub struct Options {
     pub scenarios: Vec<Scenario>,
     /// What the traffic is made of. Default: M1.
     pub mix: Mix,
-    /// How many capacities the step goes up to, to 100. Default: 10.
+    /// How many capacities the step goes up to, from 0.1 to 100. Default: 10.
     pub factor: f64,
     /// Workers of the server, to 4096. Default: 64.
     pub workers: u32,
@@ -122,7 +124,7 @@ impl Options {
     fn within_bounds(&self) -> Self {
         let factor = if self.factor.is_finite() { self.factor } else { 1.0 };
         Options {
-            factor: factor.clamp(0.0, FACTOR_MAX),
+            factor: factor.clamp(FACTOR_MIN, FACTOR_MAX),
             workers: self.workers.clamp(1, WORKERS_MAX),
             seeds: self.seeds.clamp(1, SEEDS_MAX),
             overload_seconds: self.overload_seconds.clamp(3, OVERLOAD_SECONDS_MAX),

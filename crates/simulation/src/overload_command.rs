@@ -1,10 +1,14 @@
 //! `overload` on the command line: from words to options, from a report to files.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::overload::{
-    Contender, Discipline, Format, Mix, Options, Progress, RefusalCost, Scenario, ServiceTimes, run,
+    Contender, Discipline, FACTOR_MAX, FACTOR_MIN, Format, Mix, OVERLOAD_SECONDS_MAX, Options,
+    Progress, RefusalCost, SEEDS_MAX, Scenario, ServiceTimes, THREADS_MAX, WORKERS_MAX, run,
 };
 use clap::Args;
 
@@ -18,10 +22,10 @@ pub struct OverloadArguments {
     #[arg(long, default_value = "m1", value_parser = mix)]
     mix: Mix,
     /// How many capacities the step goes up to.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = factor)]
     factor: f64,
     /// Workers of the server.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = within(1..=WORKERS_MAX))]
     workers: u32,
     /// How requests share the workers: workers or sharing.
     #[arg(long, default_value = "workers", value_parser = model)]
@@ -33,7 +37,7 @@ pub struct OverloadArguments {
     #[arg(long, default_value = "by-place", value_parser = cost)]
     refusal_cost: RefusalCost,
     /// How long the overload of a step lasts.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 300, value_parser = within(3..=OVERLOAD_SECONDS_MAX))]
     overload_seconds: u64,
     /// Who takes part, by name, or `all`.
     #[arg(long, value_delimiter = ',', default_value = "all", value_parser = contender)]
@@ -48,10 +52,10 @@ pub struct OverloadArguments {
     #[arg(long, default_value_t = 1)]
     first_seed: u64,
     /// How many seeds.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = within(1..=SEEDS_MAX))]
     seeds: u64,
     /// Threads that play; the report is the same with any number.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=THREADS_MAX))]
     threads: usize,
     /// How tables are printed: text, markdown or json.
     #[arg(long, default_value = "text", value_parser = format)]
@@ -120,6 +124,21 @@ fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Re
     })
 }
 
+/// Refuses what the simulator would take for something else.
+fn within<T>(bounds: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("a number from {} to {}", bounds.start(), bounds.end()))
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    within(FACTOR_MIN..=FACTOR_MAX)(text)
+}
+
 fn scenario(text: &str) -> Result<Vec<Scenario>, String> {
     if text == "all" {
         return Ok(Scenario::ALL.to_vec());
@@ -168,5 +187,18 @@ mod tests {
         assert!(Contender::ALL.iter().all(|one| contender(one.name()) == Ok(vec![*one])));
         assert_eq!(scenario("all").map(|all| all.len()), Ok(Scenario::ALL.len()));
         assert!(mix("m4").unwrap_err().contains("m1, m2, m3"));
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        assert_eq!(factor("1.5"), Ok(1.5));
+        for wrong in ["0", "-1", "nan", "inf", "1e300", "", "ten"] {
+            assert_eq!(factor(wrong), Err("a number from 0.1 to 100".to_owned()), "{wrong}");
+        }
+        let seeds = within(1..=SEEDS_MAX);
+        assert_eq!((seeds("1"), seeds("1000")), (Ok(1), Ok(1_000)));
+        for wrong in ["0", "1001", "18446744073709551616", "-1", "1.5"] {
+            assert!(seeds(wrong).is_err(), "{wrong}");
+        }
     }
 }

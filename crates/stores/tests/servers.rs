@@ -5,6 +5,7 @@ mod support;
 use support::authority::Authority;
 use support::cluster::Cluster;
 use support::eventually;
+use support::port::Port;
 use support::resp::{Client, Reply};
 use support::sentinel::Watched;
 use support::server::{Flavour, Server, Setup};
@@ -35,6 +36,36 @@ fn a_killed_server_comes_back_on_its_port() {
     assert_eq!(server.try_ask(&["PING"]), None);
     server.restart();
     assert_eq!(server.ask(&["PING"]), text("PONG"));
+}
+
+#[test]
+fn a_port_is_nobody_elses_while_it_is_held() {
+    let port = Port::claim();
+    let number = port.number();
+    assert!(Port::claim_this(number).is_none());
+    drop(port);
+    assert!(Port::claim_this(number).is_some());
+}
+
+#[test]
+fn a_server_that_is_down_keeps_its_ports() {
+    let mut server = Setup::valkey().being_cluster_node().start();
+    server.kill();
+    for port in [server.port(), server.second_port()] {
+        assert!(Port::claim_this(port).is_none());
+    }
+    server.restart();
+}
+
+#[test]
+fn a_server_is_not_taken_for_another_that_answers_on_its_port() {
+    let other = Server::redis();
+    let node = Setup::valkey().being_cluster_node();
+    let taken = || Port::unclaimed(other.port());
+    assert!(Setup::redis().try_start(taken(), Port::claim()).is_none());
+    assert!(node.try_start(taken(), Port::claim()).is_none());
+    assert!(node.try_start(Port::claim(), taken()).is_none());
+    assert_eq!(other.ask(&["PING"]), text("PONG"));
 }
 
 #[test]

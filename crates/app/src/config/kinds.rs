@@ -127,6 +127,8 @@ pub enum Shape {
     HeaderName,
     /// An `http` or `https` address.
     Url,
+    /// Where a Redis is.
+    RedisUrl,
     /// A path that begins with `/`.
     UrlPath,
     /// What a limiter does.
@@ -152,6 +154,7 @@ impl Shape {
             Shape::Address => "`ADDRESS:PORT` or `unix:PATH`".to_owned(),
             Shape::HeaderName => "the name of a header field".to_owned(),
             Shape::Url => "an `http` or `https` address".to_owned(),
+            Shape::RedisUrl => "an address such as `redis://localhost:6379`".to_owned(),
             Shape::UrlPath => "a path that begins with `/`".to_owned(),
             Shape::Mode => "`off`, `dark`, `enforce` or `enforce 10%`".to_owned(),
             Shape::Network => "a network such as `10.0.0.0/8`".to_owned(),

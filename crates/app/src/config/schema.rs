@@ -108,6 +108,7 @@ fn shape(field: &Field<'_>) -> Value {
         Shape::Address => text("^(unix:.+|.+:[0-9]{1,5})$"),
         Shape::HeaderName => text("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
         Shape::Url => text("^https?://[^/ ]"),
+        Shape::RedisUrl => text("^(rediss?(-sentinel|-cluster)?|redis\\+unix|unix)://[^ ]"),
         Shape::UrlPath => text("^/"),
         // To older YAML an unquoted `off` is a boolean.
         Shape::Mode => json!({"anyOf": [

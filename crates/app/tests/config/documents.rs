@@ -43,6 +43,11 @@ fn the_schema_accepts_what_is_right_and_refuses_what_is_wrong() {
     assert!(accepted(&example));
     assert!(accepted(&uncommented(&example)), "{}", uncommented(&example));
     assert!(accepted("limiter: {near_limit_ratio: 80%}\ndebug: {switches: off}\nworkers: 3\n"));
+    for url in ["redis://h:6379/1", "rediss-cluster://a,b", "redis-sentinel://a/m", "unix:///run/r"]
+    {
+        assert!(accepted(&format!("store: {{redis: {{url: '{url}'}}}}")), "{url}");
+    }
+    assert!(!accepted("store: {redis: {url: 'http://localhost'}}"));
     // What only the reader knows: several fields together, bounds with units, the
     // inside of addresses.
     let beyond = [

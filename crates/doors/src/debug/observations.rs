@@ -171,13 +171,15 @@ impl Observer for Observations {
         }
         self.refusals.observe(request, verdict);
         if verdict.snapshot().shows_values() {
-            self.values.observe(request, verdict);
+            self.values.observe(verb, request, verdict);
         }
     }
 
-    /// Hits by value stay as its limits decided them.
     fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
         self.refusals.observe_turned_away(request, verdict);
+        if verdict.snapshot().shows_values() {
+            self.values.observe_turned_away(request, verdict);
+        }
     }
 }
 

@@ -206,7 +206,10 @@ fn named(word: &str) -> Result<LimiterName, Problem> {
 }
 
 fn unprotected(limiter: LimiterName) -> Problem {
-    let detail = format!("there is no limiter `{}` here: nothing protects it", limiter.as_str());
+    let detail = format!(
+        "there is no limiter `{}` here: nothing protects the node, since `overload.capacity` is not set",
+        limiter.as_str()
+    );
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 

@@ -89,6 +89,14 @@ impl Categories {
             let _ = headers.try_insert(field, field_value(category));
         }
     }
+
+    /// Leaves out what a stranger says, where nobody tells the upstream anything else: it may
+    /// believe what it hears from here.
+    pub(super) fn forget(&self, headers: &mut HeaderMap, trusted: bool) {
+        if let Some(field) = self.settings.field.as_ref().filter(|_| !trusted) {
+            headers.remove(field);
+        }
+    }
 }
 
 impl CategoryRule {

@@ -17,6 +17,7 @@ use super::answers::{Answer, Asker, Cause, Retry};
 use super::describe::Description;
 use super::route::Route;
 use super::shared::Shared;
+use crate::charged::Charged;
 use crate::headers::{Fields, HeadersOn};
 use crate::line::{Later, LineKey, Said};
 use crate::meter::Answered;
@@ -33,12 +34,15 @@ pub(super) struct Passage {
     pub(super) turn: Option<Box<Waiting>>,
     /// How its decision is counted.
     pub(super) answered: Answered,
+    /// What it gets back if it is shed.
+    pub(super) charged: Charged,
 }
 
 impl Passage {
     /// Of a request that no limit met.
     pub(super) fn free() -> Self {
-        Passage { held: None, fields: Fields::default(), turn: None, answered: Answered::Admitted }
+        let (fields, answered) = (Fields::default(), Answered::Admitted);
+        Passage { held: None, fields, turn: None, answered, charged: Charged::Nothing }
     }
 }
 
@@ -93,11 +97,15 @@ where
             Some(_) => Answered::Undecided,
         };
         if verdict.delay() == Nanos::ZERO {
-            return Judged::Pass(Passage { held, fields, turn: None, answered });
+            let charged = self.charged(verdict, asking.description);
+            return Judged::Pass(Passage { held, fields, turn: None, answered, charged });
         }
         drop(notice);
         match self.take_turn(verdict, asking) {
-            Ok(turn) => Judged::Pass(Passage { held, fields, turn: Some(turn), answered }),
+            Ok(turn) => {
+                let charged = Charged::Nothing;
+                Judged::Pass(Passage { held, fields, turn: Some(turn), answered, charged })
+            }
             Err(no_turn) => self.judge_without_turn(verdict, no_turn, asking),
         }
     }
@@ -112,6 +120,15 @@ where
         let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
         let line = self.lasting.lines.key(&asking.description.described, descriptor);
         Judged::Over(Over { later, line, wait: wait.into(), answer, cause })
+    }
+
+    /// What a request that may pass gets back if it is shed; where nobody sheds it is nothing.
+    fn charged(&self, verdict: &Verdict, description: &Description) -> Charged {
+        if self.lasting.protection.is_none() {
+            return Charged::Nothing;
+        }
+        let asked = (&self.lasting.engine, &*self.settings.domain);
+        Charged::by(verdict, &description.described, asked)
     }
 
     /// Takes the turn that a leaky bucket gave, if it is near enough.

@@ -24,7 +24,7 @@ use ipnet::IpNet;
 use super::forward::Hop;
 use super::head::Target;
 use super::route::Template;
-use super::settings::{Missing, Problems, RouteSettings, ValueFrom};
+use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
 use crate::described::Described;
 pub(super) use api_keys::ApiKeys;
 pub(super) use cost::{Cost, Deferrals};
@@ -83,6 +83,10 @@ impl Describer {
         problems: &mut Problems,
     ) -> Option<Self> {
         let mut templates = Vec::new();
+        // What is wrong with the route's own is told where it stands.
+        if let PathMatch::Template(text) = &settings.path {
+            templates.extend(Template::parse(text).ok());
+        }
         for (index, text) in settings.templates.iter().enumerate() {
             let place = format!("{place}.templates[{index}]");
             templates.extend(problems.take(place, Template::parse(text)));

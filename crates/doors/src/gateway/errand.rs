@@ -10,12 +10,15 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Admission, Category, Entering, Pass, Screened, SteadyClock};
-use tokio::time::Instant;
+use tidegate_overload::{
+    Admission, Category, Cause as Reason, Entering, Pass, Refusal, Screened, SteadyClock,
+};
+use tokio::time::{Instant, sleep_until};
 
 use super::answers::{self, Answer, Cause, Fault};
 use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
@@ -27,7 +30,8 @@ use super::route::Route;
 use super::shared::Shared;
 use super::tally::Outcome;
 use super::upstream::{Errand, SendError};
-use super::visit::{Passport, Stage, Visit};
+use super::visit::{Known, Passport, Stage, Visit};
+use crate::charged::Charged;
 use crate::line::{Later, LineKey};
 use crate::turns::Waiting;
 use stay::Stay;
@@ -45,6 +49,9 @@ pub(super) struct Trip {
     pub(super) body: RequestBody,
     pub(super) progress: Option<Arc<Progress>>,
 }
+
+/// What a request that is in holds there, and the category that it came in by.
+type Entered = (Option<Pass<SteadyClock>>, Option<Category>);
 
 /// What a decision gave a request.
 enum Gone {
@@ -159,10 +166,11 @@ where
     async fn process(
         self: Arc<Self>,
         hop: Arc<Hop>,
-        visit: Visit,
+        mut visit: Visit,
         (line, over): (LineKey, Option<Box<Over>>),
         id: HeldId,
     ) {
+        let end = Instant::now().checked_add(self.settings.queue.wait_max);
         let mut passage = match &visit.description {
             None => Ok(Passage::free()),
             Some(description) => {
@@ -172,17 +180,25 @@ where
             }
         };
         // It stays where it is kept until its turn has come.
-        if let Some(turn) = passage.as_mut().ok().and_then(|passage| passage.turn.take()) {
-            turn.come().await;
+        if let Ok(passage) = &mut passage
+            && let Some(turn) = passage.turn.take()
+        {
+            passage.charged = turn.come().await;
         }
-        let (Ok(passage), Some(request)) = (passage, self.lasting.held.take(id)) else {
+        let entered = match &passage {
+            Ok(_) => Some(self.enter_in_time(&mut visit, end).await),
+            Err(_) => None,
+        };
+        let (Ok(passage), Some(entered), Some(request)) =
+            (passage, entered, self.lasting.held.take(id))
+        else {
             self.lasting.held.settle(id, HeldState::Expired);
             return;
         };
         let HeldRequest { head, body } = request;
         let body = RequestBody::whole(body);
         let trip = Box::new(Trip { hop, visit, head, body, progress: None });
-        let answer = self.pass(trip, passage).await;
+        let answer = self.go(trip, passage, entered).await;
         self.lasting.held.settle(id, HeldState::Done(answer.status()));
         // Read to its end, so that the upstream is not cut off.
         let mut body = answer.into_body();
@@ -192,19 +208,59 @@ where
     /// Passes a request on that its limits admit: after its turn, and through the gate.
     async fn pass(self: &Arc<Self>, mut trip: Box<Trip>, mut passage: Passage) -> Answer {
         if let Some(turn) = passage.turn.take() {
-            Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
+            passage.charged = Box::pin(self.wait_for(turn, &mut trip.visit.passport)).await;
         }
-        match self.enter(trip.visit.screened, &mut trip.visit.passport).await {
+        let entered = self.enter(trip.visit.screened, &mut trip.visit.passport).await;
+        self.go(trip, passage, entered).await
+    }
+
+    /// On to the upstream, if there is a place.
+    async fn go(
+        self: &Arc<Self>,
+        trip: Box<Trip>,
+        passage: Passage,
+        entered: Result<Entered, Refusal>,
+    ) -> Answer {
+        match entered {
             Ok((pass, category)) => self.travel(trip, passage, pass, category).await,
-            Err(refusal) => self.shed(trip.visit.passport, &refusal),
+            Err(refusal) => {
+                self.give_back(&trip, passage.charged);
+                self.shed(trip.visit.passport, &refusal)
+            }
         }
     }
 
     /// Waits until a request's turn has come, or its client is gone.
-    async fn wait_for(&self, turn: Box<Waiting>, passport: &mut Passport) {
+    async fn wait_for(&self, turn: Box<Waiting>, passport: &mut Passport) -> Charged {
         let wait = Wait::begin(self, passport);
-        turn.come().await;
+        let charged = turn.come().await;
         wait.end(passport);
+        charged
+    }
+
+    /// Gives back what a request was charged for which there is no place.
+    #[cold]
+    fn give_back(&self, trip: &Trip, charged: Charged) {
+        if charged.is_nothing() {
+            return;
+        }
+        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let Trip { hop, visit, head, body, .. } = trip;
+        match &visit.description {
+            Some(description) => charged.give_back(&description.described, asked),
+            // Not kept for the many that are served.
+            None => {
+                let known = Known {
+                    head,
+                    target: &visit.target,
+                    client: visit.passport.client,
+                    hop,
+                    body_bytes: body.size_hint().exact(),
+                };
+                let described = self.describe(&visit.passport, &visit.route, &known).described;
+                charged.give_back(&described, asked);
+            }
+        }
     }
 
     /// To the upstream and back.
@@ -215,8 +271,9 @@ where
         pass: Option<Pass<SteadyClock>>,
         category: Option<Category>,
     ) -> Answer {
-        if let Some(category) = category {
-            self.categories.tell(&mut trip.head.headers, category);
+        match category {
+            Some(category) => self.categories.tell(&mut trip.head.headers, category),
+            None => self.categories.forget(&mut trip.head.headers, trip.visit.trusted),
         }
         let body = std::mem::replace(&mut trip.body, RequestBody::empty());
         let Visit { target, route, trusted, .. } = &trip.visit;
@@ -252,12 +309,32 @@ where
         answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, ending))
     }
 
+    /// Through the gate with a request that is kept. Nobody comes back for it, so it is tried
+    /// again, as a client would; but for one that is too late already.
+    async fn enter_in_time(
+        &self,
+        visit: &mut Visit,
+        end: Option<Instant>,
+    ) -> Result<Entered, Refusal> {
+        loop {
+            let refusal = match self.enter(visit.screened, &mut visit.passport).await {
+                Ok(entered) => return Ok(entered),
+                Err(refusal) => refusal,
+            };
+            let again = Instant::now().checked_add(refusal.retry_after.into());
+            match again.filter(|again| Some(*again) <= end) {
+                Some(again) if refusal.cause != Reason::Deadline => sleep_until(again).await,
+                _ => return Err(refusal),
+            }
+        }
+    }
+
     /// Through the gate, if there is one.
     async fn enter(
         &self,
         screened: Option<(Screened, Category)>,
         passport: &mut Passport,
-    ) -> Result<(Option<Pass<SteadyClock>>, Option<Category>), tidegate_overload::Refusal> {
+    ) -> Result<Entered, Refusal> {
         let (Some(protection), Some((screened, category))) = (&self.lasting.protection, screened)
         else {
             return Ok((None, None));

@@ -17,7 +17,7 @@ use super::access_log::{Line, Record};
 use super::answers::{self, Answer, Asker, Cause, Fault, Retry};
 use super::category::field_value;
 use super::decide::{Asking, Judged, Over, Passage, Waits};
-use super::describe::{Description, Seen};
+use super::describe::{Description, Identity, Seen};
 use super::forward::Hop;
 use super::head::{Examined, Target, examine};
 use super::held::{HELD_PATH, HeldId, HeldState};
@@ -151,15 +151,7 @@ where
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, known.head, passport.began);
-        let seen = Seen {
-            head: known.head,
-            target: known.target,
-            client: known.client,
-            hop: known.hop,
-            route: &route.name,
-            identity: &identity,
-            body_bytes: known.body_bytes,
-        };
+        let seen = known.seen(route, &identity);
         let screened = match self.screen(&seen, trusted) {
             Ok(screened) => screened,
             Err(refusal) => return ControlFlow::Break(self.shed(passport, &refusal)),
@@ -207,6 +199,18 @@ where
         let done = matches!(stage, Stage::Pass(_)) && description.deferred.is_empty();
         let description = (!done).then(|| Box::new(description));
         ControlFlow::Continue((passport, description, stage, screened))
+    }
+
+    /// Describes a request again that was described before and did not wait.
+    pub(super) fn describe(
+        &self,
+        passport: &Passport,
+        route: &Route,
+        known: &Known<'_>,
+    ) -> Description {
+        let needs = route.describer.needs();
+        let identity = self.identities.identify(needs, known.head, passport.began);
+        route.describer.describe(&known.seen(route, &identity))
     }
 
     /// Whether we can take one more of this kind.
@@ -327,10 +331,24 @@ where
 type Decided = (Passport, Option<Box<Description>>, Stage, Option<(Screened, Category)>);
 
 /// What is known of a request before its route says more.
-struct Known<'r> {
-    head: &'r Parts,
-    target: &'r Target,
-    client: Option<IpAddr>,
-    hop: &'r Hop,
-    body_bytes: Option<u64>,
+pub(super) struct Known<'r> {
+    pub(super) head: &'r Parts,
+    pub(super) target: &'r Target,
+    pub(super) client: Option<IpAddr>,
+    pub(super) hop: &'r Hop,
+    pub(super) body_bytes: Option<u64>,
+}
+
+impl<'r> Known<'r> {
+    fn seen(&self, route: &'r Route, identity: &'r Identity) -> Seen<'r> {
+        Seen {
+            head: self.head,
+            target: self.target,
+            client: self.client,
+            hop: self.hop,
+            route: &route.name,
+            identity,
+            body_bytes: self.body_bytes,
+        }
+    }
 }

@@ -12,26 +12,36 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::body::{Held, LimitedBody};
+use super::receipt::{Receipt, Unserved};
 use crate::headers::Fields;
 
-/// What a request that may pass takes along: its slots, and the fields for its answer.
+/// What a request that may pass takes along: its slots, the fields for its answer, and what it
+/// gets back if it is not served.
 #[derive(Debug)]
 pub(super) struct Passage {
     held: Held,
     fields: Fields,
+    receipt: Option<Receipt>,
 }
 
 impl Passage {
     pub(super) const fn new(held: Held, fields: Fields) -> Self {
-        Passage { held, fields }
+        Passage { held, fields, receipt: None }
     }
 
     /// Of a request that is not limited.
     pub(super) fn free() -> Self {
-        Passage { held: Held::nothing(), fields: Fields::default() }
+        Passage::new(Held::nothing(), Fields::default())
+    }
+
+    pub(super) fn with_receipt(self, receipt: Option<Receipt>) -> Self {
+        Passage { receipt, ..self }
     }
 
     fn hand_over<R: Body>(self, answer: Response<R>) -> Response<LimitedBody<R>> {
+        if answer.extensions().get::<Unserved>().is_some() {
+            self.receipt.into_iter().for_each(Receipt::give_back);
+        }
         let mut answer = answer.map(|body| LimitedBody::of_service(body, self.held));
         self.fields.add_to(answer.headers_mut());
         answer

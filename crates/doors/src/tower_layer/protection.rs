@@ -9,6 +9,8 @@
 //! Where a caller's own limits are asked too, the order matters: a request that cannot be
 //! served should not spend its caller's budget, and one that waits for its turn should not
 //! hold a place inside. [`ProtectionLayer::screening`] is the part that comes before the limits.
+//! What is refused after them is marked as [`Unserved`](crate::Unserved), and they give back what
+//! they charged.
 //!
 //! The loops of [`Protection`] have to be run: `tidegate_overload::run`, and `run_beats` for a
 //! node of a fleet. That is not done here.

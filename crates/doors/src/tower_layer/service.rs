@@ -15,6 +15,7 @@ use tower_service::Service;
 
 use super::body::LimitedBody;
 use super::future::{Passage, RateLimitFuture, Settled};
+use super::receipt::Receipt;
 use super::settings::Settings;
 use super::waiting::Ruled;
 
@@ -64,7 +65,7 @@ where
         if let Some(line) = settings.line_before(&described) {
             let settings = Arc::clone(settings);
             return self.wait(async move {
-                let settled = settings.stand(line, None, &parts, &described).await;
+                let settled = settings.stand(line, None, &parts, described).await;
                 (settled, Request::from_parts(parts, body))
             });
         }
@@ -77,20 +78,21 @@ where
         let Some(ruled) = ruled else {
             let settings = Arc::clone(settings);
             return self.wait(async move {
-                let settled = settings.decide(&parts, &described).await;
+                let settled = settings.decide(&parts, described).await;
                 (settled, Request::from_parts(parts, body))
             });
         };
         match ruled {
             Ruled::Refused(answer) => RateLimitFuture::refused(answer),
-            Ruled::Passed(passage) => {
+            Ruled::Passed(passage, charged) => {
+                let passage = passage.with_receipt(Receipt::of(settings, described, charged));
                 let request = Request::from_parts(parts, body);
                 RateLimitFuture::running(self.inner.call(request), passage)
             }
             later => {
                 let settings = Arc::clone(settings);
                 self.wait(async move {
-                    let settled = settings.settle(later, &parts, &described).await;
+                    let settled = settings.settle(later, &parts, described).await;
                     (settled, Request::from_parts(parts, body))
                 })
             }

@@ -17,7 +17,9 @@ use tokio::time::Instant;
 use super::answer::refuse;
 use super::body::Held;
 use super::future::{Passage, Settled};
+use super::receipt::Receipt;
 use super::settings::Settings;
+use crate::charged::Charged;
 use crate::described::Described;
 use crate::headers::{Fields, HeadersOn};
 use crate::line::{Later, LineKey, Said};
@@ -30,12 +32,20 @@ const FULL_LINE_WAIT: Nanos = Nanos::from_secs(1);
 /// What a verdict comes to.
 pub(super) enum Ruled {
     Refused(Response<Bytes>),
-    Passed(Passage),
+    /// It passes, and was charged this.
+    Passed(Passage, Charged),
     /// It passes when its turn has come.
     Turn(Box<Waiting>, Passage),
     /// It waits in line, and may ask again after this long. The answer is for when nothing comes
     /// of it.
     Over(LineKey, Duration, Response<Bytes>),
+}
+
+/// What the one in front of a line was charged.
+enum Paid {
+    Now(Charged),
+    /// It passes when its turn has come.
+    ForLater(Box<Waiting>),
 }
 
 impl<T, C> Settings<T, C>
@@ -71,7 +81,8 @@ where
         };
         drop(notice);
         if verdict.delay() == Nanos::ZERO || !self.wait_for_turn {
-            return Ruled::Passed(Passage::new(Held::new(permit), fields));
+            let charged = Charged::by(verdict, described, (&self.engine, &*self.domain));
+            return Ruled::Passed(Passage::new(Held::new(permit), fields), charged);
         }
         let in_line = self.lines.waiting();
         let patience = Patience::new(Later::Delay, patience, &self.delay, in_line);
@@ -98,14 +109,10 @@ where
     }
 
     /// Asks a store that has to be waited for.
-    pub(super) async fn decide(
-        self: &Arc<Self>,
-        request: &Parts,
-        described: &Described,
-    ) -> Settled {
+    pub(super) async fn decide(self: &Arc<Self>, request: &Parts, described: Described) -> Settled {
         let ruled = {
             let (mut verdict, permit) = described.admit(&self.domain, &self.engine).await;
-            self.rule_on(request, described, &mut verdict, permit, self.delay.wait_max)
+            self.rule_on(request, &described, &mut verdict, permit, self.delay.wait_max)
         };
         self.settle(ruled, request, described).await
     }
@@ -115,14 +122,16 @@ where
         self: &Arc<Self>,
         ruled: Ruled,
         request: &Parts,
-        described: &Described,
+        described: Described,
     ) -> Settled {
         match ruled {
             Ruled::Refused(answer) => Err(answer),
-            Ruled::Passed(passage) => Ok(passage),
+            Ruled::Passed(passage, charged) => {
+                Ok(passage.with_receipt(Receipt::of(self, described, charged)))
+            }
             Ruled::Turn(waiting, passage) => {
-                waiting.come().await;
-                Ok(passage)
+                let charged = waiting.come().await;
+                Ok(passage.with_receipt(Receipt::of(self, described, charged)))
             }
             Ruled::Over(line, wait, answer) => {
                 self.stand(line, Some((wait, answer)), request, described).await
@@ -136,21 +145,22 @@ where
         line: LineKey,
         told: Option<(Duration, Response<Bytes>)>,
         request: &Parts,
-        described: &Described,
+        described: Described,
     ) -> Settled {
         let began = Instant::now();
         let bounds = self.delay.beside(self.turns.waiting());
         let bounds = (&bounds, self.delay.wait_max);
-        let ask = || self.asked(request, described, began);
+        let ask = || self.asked(request, &described, began);
         match self.lines.stand((line, Later::Delay), bounds, told, ask).await {
-            Ok((waiting, passage)) => {
-                if let Some(waiting) = waiting {
-                    waiting.come().await;
-                }
-                Ok(passage)
+            Ok((charged, passage)) => {
+                let charged = match charged {
+                    Paid::Now(charged) => charged,
+                    Paid::ForLater(waiting) => waiting.come().await,
+                };
+                Ok(passage.with_receipt(Receipt::of(self, described, charged)))
             }
             Err(Some(answer)) => Err(answer),
-            Err(None) => Err(self.last_word(request, described).await),
+            Err(None) => Err(self.last_word(request, &described).await),
         }
     }
 
@@ -160,13 +170,13 @@ where
         request: &Parts,
         described: &Described,
         began: Instant,
-    ) -> Said<(Option<Box<Waiting>>, Passage), Response<Bytes>> {
+    ) -> Said<(Paid, Passage), Response<Bytes>> {
         let (mut verdict, permit) = described.admit(&self.domain, &self.engine).await;
         let patience = self.delay.wait_max.saturating_sub(began.elapsed());
         match self.rule_on(request, described, &mut verdict, permit, patience) {
             Ruled::Refused(answer) => Said::Refused(answer),
-            Ruled::Passed(passage) => Said::Pass((None, passage)),
-            Ruled::Turn(waiting, passage) => Said::Pass((Some(waiting), passage)),
+            Ruled::Passed(passage, charged) => Said::Pass((Paid::Now(charged), passage)),
+            Ruled::Turn(waiting, passage) => Said::Pass((Paid::ForLater(waiting), passage)),
             Ruled::Over(_, wait, answer) => Said::NotYet(wait, answer),
         }
     }

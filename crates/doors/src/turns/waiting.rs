@@ -12,12 +12,13 @@ use tidegate_engine::{Clock, CounterStore, Deposit};
 use tokio::runtime::Handle;
 
 use super::Turn;
+use crate::charged::{Charged, GiveBack};
 
 /// A request that waits for its turn. Dropping it before gives the turn to the next that comes,
 /// and what it was charged back.
 pub(crate) struct Waiting {
     turn: Turn,
-    give_back: Option<Box<dyn FnOnce() + Send + Sync>>,
+    give_back: Option<GiveBack>,
 }
 
 impl Waiting {
@@ -26,15 +27,16 @@ impl Waiting {
         S: CounterStore + Send + Sync + 'static,
         C: Clock + Send + Sync + 'static,
     {
-        let give_back: Option<Box<dyn FnOnce() + Send + Sync>> =
+        let give_back: Option<GiveBack> =
             if deposit.is_empty() { None } else { Some(Box::new(|| give_back(deposit))) };
         Waiting { turn, give_back }
     }
 
-    /// Waits until its turn has come.
-    pub(crate) async fn come(mut self) {
+    /// Waits until its turn has come. What it was charged can still be given back, if it finds no
+    /// place then.
+    pub(crate) async fn come(mut self) -> Charged {
         self.turn.come().await;
-        self.give_back = None;
+        self.give_back.take().into()
     }
 }
 
@@ -55,7 +57,7 @@ impl fmt::Debug for Waiting {
 }
 
 /// Gives a deposit back: at once to the embedded store, in the background to another.
-pub(super) fn give_back<S, C>(deposit: Deposit<S, C>)
+pub(crate) fn give_back<S, C>(deposit: Deposit<S, C>)
 where
     S: CounterStore + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,

@@ -16,6 +16,7 @@ use tidegate_engine::{
     Clock, CounterStore, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Nanos, Timestamp,
     Verb,
 };
+use tidegate_overload::{Protection, SteadyClock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
@@ -46,7 +47,15 @@ pub(crate) struct ByHand<S = MemoryStore> {
 impl ByHand {
     /// With these limits for each user. Time has to be paused.
     pub(crate) async fn new(limits: &str, adjust: impl FnOnce(&mut GatewaySettings)) -> Self {
-        ByHand::on(MemoryStore::new(MemoryConfig::default()).unwrap(), limits, adjust).await
+        let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+        ByHand::on(store, limits, GatewayParts::default(), adjust).await
+    }
+
+    /// With these limits, and this protection from overload.
+    pub(crate) async fn protected(limits: &str, by: Arc<Protection<SteadyClock>>) -> Self {
+        let store = MemoryStore::new(MemoryConfig::default()).unwrap();
+        let parts = GatewayParts { protection: Some(by), ..GatewayParts::default() };
+        ByHand::on(store, limits, parts, |_| {}).await
     }
 
     /// What is left of the limit at this place.
@@ -58,7 +67,7 @@ impl ByHand {
 impl ByHand<Elsewhere> {
     /// The same, with counters that have to be waited for.
     pub(crate) async fn elsewhere(limits: &str) -> Self {
-        ByHand::on(Elsewhere::new(), limits, |_| {}).await
+        ByHand::on(Elsewhere::new(), limits, GatewayParts::default(), |_| {}).await
     }
 
     /// What is left of the limit at this place.
@@ -71,7 +80,12 @@ impl ByHand<Elsewhere> {
 }
 
 impl<S: CounterStore + Send + Sync + 'static> ByHand<S> {
-    async fn on(store: S, limits: &str, adjust: impl FnOnce(&mut GatewaySettings)) -> Self {
+    async fn on(
+        store: S,
+        limits: &str,
+        parts: GatewayParts,
+        adjust: impl FnOnce(&mut GatewaySettings),
+    ) -> Self {
         let (standing, until_dropped) = sync_channel::<()>(1);
         tokio::task::spawn_blocking(move || until_dropped.recv());
         let upstream = Upstream::start().await;
@@ -80,7 +94,7 @@ impl<S: CounterStore + Send + Sync + 'static> ByHand<S> {
         let began = Instant::now();
         let descriptors = format!("- {{key: user, limits: [{limits}]}}");
         let engine = engine_on(store, &descriptors, Following(began));
-        let gateway = Gateway::new(Arc::clone(&engine), settings, GatewayParts::default());
+        let gateway = Gateway::new(Arc::clone(&engine), settings, parts);
         let gateway = gateway.unwrap_or_else(|error| panic!("{error}"));
         ByHand { gateway, engine, upstream, began, _standing: standing }
     }
@@ -96,6 +110,11 @@ impl<S: CounterStore + Send + Sync + 'static> ByHand<S> {
             answer.into_body().collect().await.unwrap();
             status
         })
+    }
+
+    /// Lets the upstream answer what it keeps back.
+    pub(crate) fn let_go(&self) {
+        self.upstream.let_go();
     }
 
     /// Turns the clock.

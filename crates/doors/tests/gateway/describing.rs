@@ -7,7 +7,7 @@ use http::Request;
 use tempfile::TempDir;
 use tidegate_doors::gateway::{
     ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, GatewaySettings, JwtKey,
-    JwtSettings, Missing, ValueFrom,
+    JwtSettings, Missing, PathMatch, ValueFrom,
 };
 use tidegate_engine::{Descriptor, Entry, Verb};
 
@@ -39,6 +39,23 @@ async fn statuses(value: ValueFrom, requests: Vec<http::request::Builder>) -> Ve
         statuses.push(bench.send(request).await.status.as_u16());
     }
     statuses
+}
+
+#[tokio::test]
+async fn a_routes_own_template_has_names_too() {
+    let upstream = Upstream::start().await;
+    for (value, others) in
+        [(ValueFrom::PathParameter("id".into()), 200), (ValueFrom::PathTemplate, 429)]
+    {
+        let mut settings = described(to(&[upstream.url()]), value);
+        settings.routes[0].path = PathMatch::Template("/users/{id}/orders".into());
+        let bench = Bench::limited(settings, &each("what", 1));
+        let mut statuses = Vec::new();
+        for user in [1, 1, 2] {
+            statuses.push(bench.get(&format!("/users/{user}/orders")).await.status.as_u16());
+        }
+        assert_eq!(statuses, [200, 429, others]);
+    }
 }
 
 #[tokio::test]

@@ -65,10 +65,29 @@ async fn a_silent_tunnel_is_closed() {
 async fn an_upstream_may_decline_and_answer_as_usual() {
     let upstream = Upstream::start().await;
     let bench = Bench::open(to(&[upstream.url()]));
-    let declined = Request::get("/").header("connection", "upgrade").header("upgrade", "h2c");
+    let declined = Request::get("/").header("connection", "upgrade").header("upgrade", "chat/2");
     assert_eq!(bench.send(declined).await.body, "hello");
+    assert_eq!(upstream.last().header("upgrade"), "chat/2");
     // Without the connection option it is no wish.
     let unmeant = Request::get("/").header("upgrade", "websocket");
     assert_eq!(bench.send(unmeant).await.body, "hello");
     assert!(!upstream.last().headers.contains_key("upgrade"));
+}
+
+/// An upstream that agreed would serve requests that no limit sees.
+#[tokio::test]
+async fn a_tunnel_for_other_requests_is_not_asked_for() {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    for protocol in ["h2c", "H2C", "HTTP/2.0", "websocket, h2c", "TLS/1.0"] {
+        let wish = Request::get("/upgrade")
+            .header("connection", "Upgrade, HTTP2-Settings")
+            .header("upgrade", protocol)
+            .header("http2-settings", "AAMAAABkAAQAoAAAAAIAAAAA");
+        assert_ne!(bench.send(wish).await.status, 101, "{protocol}");
+        let seen = upstream.last().headers;
+        for field in ["upgrade", "connection", "http2-settings"] {
+            assert!(!seen.contains_key(field), "{protocol}: {field}");
+        }
+    }
 }

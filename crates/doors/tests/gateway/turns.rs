@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use http::Request;
 use tidegate_doors::gateway::{DelaySettings, GatewayParts, GatewaySettings, QueueSettings};
-use tidegate_engine::{ManualClock, Observer, Verb, Verdict};
+use tidegate_engine::{ManualClock, Nanos, Observer, Verb, Verdict};
+use tidegate_overload::{
+    Answer as Said, Limiter, Mode, Protection, ProtectionSettings, SteadyClock,
+};
 use tokio::task::JoinHandle;
 
 use crate::bench::{Bench, START, Told, by_user, engine, to, until};
@@ -166,6 +169,36 @@ async fn a_request_that_is_kept_leaves_at_its_turn_too() {
     for answer in sent {
         assert_eq!(answer.await.unwrap(), 200);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_request_that_finds_no_place_is_tried_again() {
+    let mut protecting = ProtectionSettings::new(1);
+    protecting.fleet_mode = Mode::Off;
+    protecting.gate.reserved_percent = 0;
+    protecting.gate.burst_wait_max = Nanos::ZERO;
+    let guard = Arc::new(Protection::new(protecting, SteadyClock::starting_at(START)));
+    let limits = "{algorithm: token_bucket, unit: second, requests_per_unit: 1, burst: 1, \
+                  when_over: queue}";
+    let hand = ByHand::protected(limits, Arc::clone(&guard)).await;
+    let first = hand.begin("/slow");
+    hand.until_left(1).await;
+    assert_eq!(hand.begin("/2").await.unwrap(), 202);
+    hand.until("standing in line", |hand| hand.gateway.read().waiting == 1).await;
+    hand.turn(1_000).await;
+    let refused = |_: &ByHand| {
+        let gate = guard.decisions().into_iter().filter(|count| count.limiter == Limiter::Gate);
+        gate.filter(|count| count.answer == Said::Reject).any(|count| count.count > 0)
+    };
+    hand.turn(1).await;
+    hand.until("a refusal at the gate", refused).await;
+    hand.let_go();
+    assert_eq!(first.await.unwrap(), 200);
+    hand.until("an empty gate", |_| guard.gate().view().in_flight == 0).await;
+    assert_eq!(hand.left().len(), 1);
+    // Reading is told to come back after three seconds, more or less.
+    hand.turn(10_000).await;
+    hand.until_left(2).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ impl Report {
 /// The command that makes the same report.
 pub(crate) fn command(options: &Options) -> String {
     let usual = Options::default();
-    let mut words = vec!["tidegate-simulation overload".to_owned()];
+    let mut words = vec!["tidegate simulate overload".to_owned()];
     if options.scenarios != usual.scenarios {
         let names: Vec<&str> = options.scenarios.iter().map(|scenario| scenario.name()).collect();
         words.push(format!("--scenario {}", names.join(",")));
@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn the_command_names_what_differs_from_the_default() {
-        assert_eq!(command(&Options::default()), "tidegate-simulation overload");
+        assert_eq!(command(&Options::default()), "tidegate simulate overload");
         let options = Options { factor: 3.0, seeds: 2, tuned: true, ..Options::default() };
-        assert_eq!(command(&options), "tidegate-simulation overload --factor 3 --tuned --seeds 2");
+        assert_eq!(command(&options), "tidegate simulate overload --factor 3 --tuned --seeds 2");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::caller::{Caller, HURRIED, UNHURRIED};
 use super::support::eventually;
 use super::support::fake::{Fake, Fault};
-use super::support::port;
+use super::support::port::Port;
 use super::support::server::{Server, Setup};
 use crate::counter_store::FailureKind;
 
@@ -192,10 +192,10 @@ fn a_server_that_still_loads_is_used_once_it_has() {
 
 #[test]
 fn nobody_listening_is_told_with_the_address() {
-    let port = port::free();
-    let caller = Caller::to(&impatient(port));
+    let port = Port::claim();
+    let caller = Caller::to(&impatient(port.number()));
     let words = caller.wait_for_failure(FailureKind::Refused);
-    assert!(words.contains(&format!("127.0.0.1:{port}")), "{words}");
+    assert!(words.contains(&format!("127.0.0.1:{}", port.number())), "{words}");
 }
 
 #[test]

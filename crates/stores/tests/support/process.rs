@@ -27,6 +27,11 @@ impl Process {
         Process { child, log: log.to_owned() }
     }
 
+    /// What the system calls it.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()

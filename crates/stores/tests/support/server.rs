@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::authority::{Authority, text};
 use super::eventually;
-use super::port;
+use super::port::Port;
 use super::process::Process;
 use super::resp::{Client, Reply};
 
@@ -39,8 +39,9 @@ pub(crate) struct Server {
     setup: Setup,
     process: Process,
     files: TempDir,
-    port: u16,
-    second_port: u16,
+    // Last: they are given back when the process has ended.
+    port: Port,
+    second_port: Port,
 }
 
 impl Setup {
@@ -115,16 +116,20 @@ impl Setup {
     #[track_caller]
     pub(crate) fn start(self) -> Server {
         for _ in 0..STARTS_MAX {
-            let files = tempfile::tempdir().unwrap();
-            let (port, second_port) = (port::free(), port::free());
-            let process = self.run(files.path(), port, second_port);
-            let setup = self.clone();
-            let mut server = Server { setup, process, files, port, second_port };
-            if server.is_up() {
+            if let Some(server) = self.try_start(Port::claim(), Port::claim()) {
                 return server;
             }
         }
         panic!("{:?} does not start", self.flavour);
+    }
+
+    /// Starts it on these ports, unless somebody listens on one of them.
+    #[track_caller]
+    pub(crate) fn try_start(&self, port: Port, second_port: Port) -> Option<Server> {
+        let files = tempfile::tempdir().unwrap();
+        let process = self.run(files.path(), port.number(), second_port.number());
+        let mut server = Server { setup: self.clone(), process, files, port, second_port };
+        server.is_up().then_some(server)
     }
 
     fn run(&self, files: &Path, port: u16, second_port: u16) -> Process {
@@ -179,12 +184,12 @@ impl Server {
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// Where it speaks TLS, or with other nodes of its cluster.
     pub(crate) fn second_port(&self) -> u16 {
-        self.second_port
+        self.second_port.number()
     }
 
     pub(crate) fn unix_socket(&self) -> PathBuf {
@@ -193,7 +198,7 @@ impl Server {
 
     /// `redis://127.0.0.1:port`.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.port())
     }
 
     /// Sends one command and gives the answer, which may be an error.
@@ -211,7 +216,7 @@ impl Server {
     }
 
     pub(crate) fn try_ask(&self, words: &[&str]) -> Option<Reply> {
-        let mut client = Client::connect(self.port).ok()?;
+        let mut client = Client::connect(self.port()).ok()?;
         if let [password] = self.setup.login.as_slice() {
             client.ask(&["AUTH", password]).ok()?;
         }
@@ -246,7 +251,7 @@ impl Server {
     /// Starts it again where it was, after [`Server::kill`], and waits until it answers.
     #[track_caller]
     pub(crate) fn restart(&mut self) {
-        self.process = self.setup.run(self.files.path(), self.port, self.second_port);
+        self.process = self.setup.run(self.files.path(), self.port(), self.second_port());
         assert!(self.is_up(), "it does not start again");
     }
 
@@ -257,18 +262,21 @@ impl Server {
             self.setup = self.setup.clone().with(name, &[value]);
         }
         fs::remove_file(self.files.path().join("server.conf")).unwrap();
-        self.process = self.setup.run(self.files.path(), self.port, self.second_port);
+        self.process = self.setup.run(self.files.path(), self.port(), self.second_port());
     }
 
     /// Waits until it answers, or has ended.
     #[track_caller]
     fn is_up(&mut self) -> bool {
+        let id = self.process.id().to_string();
         eventually("that the server answers or ends", || {
             if self.process.has_ended() {
                 return Some(false);
             }
-            // One that cannot take its second port says so and ends a moment later.
-            (self.try_ask(&["PING"])? == Reply::Text("PONG".to_owned())).then_some(true)
+            let is_ready = self.try_ask(&["PING"])? == Reply::Text("PONG".to_owned());
+            // Another may answer there, while ours finds its port taken and is about to end.
+            let is_ours = self.info(&["INFO", "server"], "process_id")? == id;
+            (is_ready && is_ours).then_some(true)
         })
     }
 }

@@ -152,7 +152,7 @@ impl fmt::Debug for RedisUrl {
 }
 
 impl Single for RedisUrl {
-    const SHAPE: Shape = Shape::Url;
+    const SHAPE: Shape = Shape::RedisUrl;
 
     fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
         let text = filled(written, Self::SHAPE)?;

@@ -91,6 +91,25 @@ fn who_is_turned_away_after_all_is_listed_once() {
 }
 
 #[test]
+fn hits_by_value_of_who_is_turned_away_are_over() {
+    let rules = "- {key: user, detailed_metric: true, \
+                 limits: [{algorithm: leaky_bucket, unit: hour, requests_per_unit: 1, queue: 9}]}";
+    let (engine, observations) = watched(rules, ObservationsConfig::default());
+    let entries = [Entry { key: "user", value: "7" }];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = Request::new("api", &descriptors);
+    let before = {
+        check(&engine, "7");
+        observations.values()[0].tally
+    };
+    for _ in 0..2 {
+        let mut verdict = check(&engine, "7");
+        engine.turn_away(&request, &mut verdict, Nanos::from_secs(1));
+    }
+    assert_eq!(observations.values()[0].tally, Tally { over: 2, ..before });
+}
+
+#[test]
 fn who_only_looks_or_gives_back_is_not_listed() {
     let rules = one_a_day(", detailed_metric: true");
     let (engine, observations) = watched(&rules, ObservationsConfig::default());

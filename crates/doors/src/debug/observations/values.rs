@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
-use tidegate_engine::{NearLimit, Request, Role, Ruling, Tally, Verdict};
+use tidegate_engine::{Decision, NearLimit, Outcome, Request, Role, Ruling, Tally, Verb, Verdict};
 
 use super::OTHERS;
 use super::shards::Shards;
@@ -57,6 +57,19 @@ pub(super) struct Values {
 struct Kept {
     hash: u64,
     series: Series,
+    /// The most that was read of each count: none of them falls.
+    highest: Tally,
+}
+
+impl Kept {
+    fn read(&mut self) -> Series {
+        let (tally, highest) = (self.series.tally, &mut self.highest);
+        highest.within = highest.within.max(tally.within);
+        highest.near = highest.near.max(tally.near);
+        highest.soft = highest.soft.max(tally.soft);
+        let Tally { within, near, soft, .. } = *highest;
+        Series { tally: Tally { within, near, soft, ..tally }, ..self.series.clone() }
+    }
 }
 
 impl Values {
@@ -73,7 +86,35 @@ impl Values {
     }
 
     /// Counts the hits of limits whose rule shows values.
-    pub(super) fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+    pub(super) fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
+        let near = self.near;
+        let beyond = self.note(request, verdict, |tally, ruling| match verb {
+            Verb::Take => add_taken(tally, near, ruling),
+            _ => add(tally, near, ruling),
+        });
+        self.beyond.fetch_add(beyond, Ordering::Relaxed);
+    }
+
+    /// Takes the hits of a request that was let through and then turned away for refused.
+    pub(super) fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        let near = self.near;
+        self.note(request, verdict, |tally, ruling| {
+            // Of several quotas nobody knows here which one had let it through.
+            if ruling.role == Role::Required && !ruling.decision.is_admitted() {
+                turn_away(tally, near, ruling);
+            }
+        });
+    }
+
+    /// Notes something in the series of every ruling whose rule shows values; says how many hits
+    /// have no series of their own.
+    fn note(
+        &self,
+        request: &Request<'_>,
+        verdict: &Verdict,
+        note: impl Fn(&mut Tally, &Ruling),
+    ) -> u64 {
+        let mut beyond = 0_u64;
         for ruling in verdict.rulings() {
             let (Some(rule), Some(limit)) = (verdict.rule(ruling), verdict.limit(ruling)) else {
                 continue;
@@ -101,15 +142,17 @@ impl Values {
                 path.0
             };
             let hash = hashed.0.finish();
-            let counted = self.count(hash, &self.kept, self.series_max, ruling, || series(path()));
+            let note = |tally: &mut Tally| note(tally, ruling);
+            let counted = self.count(hash, &self.kept, self.series_max, note, || series(path()));
             if !counted {
-                self.beyond.fetch_add(ruling.cost, Ordering::Relaxed);
+                beyond = beyond.saturating_add(ruling.cost);
                 let mut hasher = self.hashes.build_hasher();
                 hasher.write_u64(limit.identity);
                 let others = || series(OTHERS.to_owned());
-                self.count(hasher.finish(), &self.kept_others, OTHERS_MAX, ruling, others);
+                self.count(hasher.finish(), &self.kept_others, OTHERS_MAX, note, others);
             }
         }
+        beyond
     }
 
     /// Counts in the series of this hash; false when it would be one too many.
@@ -118,20 +161,20 @@ impl Values {
         hash: u64,
         kept: &AtomicUsize,
         kept_max: usize,
-        ruling: &Ruling,
+        note: impl Fn(&mut Tally),
         series: impl FnOnce() -> Series,
     ) -> bool {
         let mut counted = true;
         self.shards.change(hash, |table| {
             match table.entry(hash, |known| known.hash == hash, |known| known.hash) {
                 Place::Occupied(mut known) => {
-                    add(&mut known.get_mut().series.tally, self.near, ruling);
+                    note(&mut known.get_mut().series.tally);
                 }
                 Place::Vacant(place) => {
                     if kept.fetch_add(1, Ordering::Relaxed) < kept_max {
                         let mut series = series();
-                        add(&mut series.tally, self.near, ruling);
-                        place.insert(Kept { hash, series });
+                        note(&mut series.tally);
+                        place.insert(Kept { hash, series, highest: Tally::default() });
                     } else {
                         kept.fetch_sub(1, Ordering::Relaxed);
                         counted = false;
@@ -145,7 +188,7 @@ impl Values {
     /// All series, by domain, path and limit.
     pub(super) fn read(&self) -> Vec<Series> {
         let mut all = Vec::new();
-        self.shards.each(|table| all.extend(table.iter().map(|kept| kept.series.clone())));
+        self.shards.each(|table| all.extend(table.iter_mut().map(Kept::read)));
         all.sort_by(|one, other| one.labels().cmp(&other.labels()));
         // Long paths that were cut may have become the same.
         all.dedup_by(|later, first| {
@@ -180,6 +223,26 @@ fn add(tally: &mut Tally, near: NearLimit, ruling: &Ruling) {
         add(&mut tally.over, cost);
         add(&mut tally.shadow, if ruling.role == Role::Observed { cost } else { 0 });
     }
+}
+
+/// Counts what was there to take as let through, and the rest as refused.
+fn add_taken(tally: &mut Tally, near: NearLimit, ruling: &Ruling) {
+    let taken = ruling.decision.taken.min(ruling.cost);
+    let decision = Decision { outcome: Outcome::Admitted, ..ruling.decision };
+    add(tally, near, &Ruling { cost: taken, decision, ..*ruling });
+    let decision = Decision { outcome: Outcome::Refused, ..ruling.decision };
+    add(tally, near, &Ruling { cost: ruling.cost - taken, decision, ..*ruling });
+}
+
+/// Takes a decision that let hits through for a refusal, as the engine does for its limits.
+fn turn_away(tally: &mut Tally, near: NearLimit, ruling: &Ruling) {
+    let (decision, cost) = (&ruling.decision, ruling.cost);
+    // What it was charged is told as given back.
+    let used = decision.limit.saturating_sub(decision.remaining).saturating_add(cost);
+    tally.within = tally.within.saturating_sub(cost);
+    tally.near = tally.near.saturating_sub(near.part(decision.limit, used, cost));
+    tally.soft = tally.soft.saturating_sub(if decision.soft { cost } else { 0 });
+    tally.over = tally.over.saturating_add(cost);
 }
 
 /// Text that is only hashed.

@@ -178,7 +178,7 @@ keys! {
     Route "response_headers" (Many(Place::HeaderEdit)) maybe:
         "Changes to the fields of answers, in order.";
     Route "templates" (Texts) maybe:
-        "Path templates that descriptors can name. The first that fits is taken.";
+        "More path templates that descriptors can name, after `template`. The first that fits is taken.";
     Route "descriptors" (Many(Place::Descriptor)) maybe: "What its requests are limited by.";
     Route "cost" (CountOr(Place::Cost)) usual("1"):
         "What a request costs, where its descriptor does not say.";

@@ -98,11 +98,24 @@ fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Opt
     (request, Some(key))
 }
 
-/// What the client wants to speak instead, if that can be had.
+/// What the client wants to speak instead, if that can be had. HTTP in another version cannot:
+/// requests in a tunnel would pass every limit.
 fn wanted_upgrade(head: &Parts) -> Option<HeaderValue> {
     let wanted = head.headers.get(UPGRADE).filter(|_| head.version == Version::HTTP_11)?;
     let options = head.headers.get_all(CONNECTION);
-    options.iter().any(|option| names(option, "upgrade")).then(|| wanted.clone())
+    let meant = options.iter().any(|option| names(option, "upgrade"));
+    let speaks_http = head.headers.get_all(UPGRADE).iter().any(names_http);
+    (meant && !speaks_http).then(|| wanted.clone())
+}
+
+/// Whether a list of protocols has HTTP in any version, encrypted or not.
+fn names_http(protocols: &HeaderValue) -> bool {
+    let mut protocols = protocols.as_bytes().split(|byte| *byte == b',');
+    protocols.any(|protocol| {
+        let name = protocol.trim_ascii().split(|byte| *byte == b'/').next().unwrap_or_default();
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        ["http", "h2c", "h2", "h3", "tls"].into_iter().any(is)
+    })
 }
 
 /// Whether a list has a member.

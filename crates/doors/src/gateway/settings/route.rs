@@ -28,8 +28,8 @@ pub struct RouteSettings {
     pub request_headers: Vec<HeaderEdit>,
     /// Changes to the fields of answers, in this order.
     pub response_headers: Vec<HeaderEdit>,
-    /// Path templates that descriptors can name, as `/users/{id}/orders`. The first that
-    /// matches is taken.
+    /// Path templates that descriptors can name, as `/users/{id}/orders`, after the one that the
+    /// route itself has as its path. The first that matches is taken.
     pub templates: Vec<String>,
     /// What its requests are limited by.
     pub descriptors: Vec<DescriptorSettings>,

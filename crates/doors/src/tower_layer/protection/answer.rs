@@ -15,6 +15,7 @@ use tidegate_overload::Refusal;
 use crate::grpc::{is_grpc, percent_encoded};
 use crate::refusals::{Cause, grpc_status, retry};
 use crate::tower_layer::answer::without_body;
+use crate::tower_layer::receipt::Unserved;
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -87,8 +88,10 @@ pub(super) fn usual(request: &Parts, refusal: &Refusal) -> Response<Bytes> {
     if request.method == Method::HEAD { without_body(answer) } else { answer }
 }
 
-/// The fields that every refusal has, whoever wrote it. One that it has already stays.
+/// The fields that every refusal has, whoever wrote it. One that it has already stays. A caller's
+/// own limits are told that they charged for nothing.
 pub(super) fn complete(answer: &mut Response<Bytes>, request: &Parts, refusal: &Refusal) {
+    answer.extensions_mut().insert(Unserved);
     let headers = answer.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
     if !is_grpc(&request.headers) {
