@@ -78,13 +78,12 @@ where
         held: Option<HeldSlots>,
         asking: Asking<'_>,
     ) -> Judged {
-        let notice = Notice::of(verdict);
-        if notice.is_refusal() {
-            return self.judge_refusal(&notice, asking);
+        if !verdict.is_admitted() {
+            return self.judge_refusal(&Notice::of(verdict), asking);
         }
         let fields = match self.settings.headers_on {
             HeadersOn::Always => {
-                self.settings.headers.fields(&notice, self.lasting.engine.clock().now())
+                self.settings.headers.fields_of(verdict, || self.lasting.engine.clock().now())
             }
             HeadersOn::Refusal => Fields::default(),
         };
@@ -95,7 +94,6 @@ where
         if verdict.delay() == Nanos::ZERO {
             return Judged::Pass(Passage { held, fields, turn: None, answered });
         }
-        drop(notice);
         match self.take_turn(verdict, asking) {
             Ok(turn) => Judged::Pass(Passage { held, fields, turn: Some(turn), answered }),
             Err(no_turn) => self.judge_without_turn(verdict, no_turn, asking),
