@@ -216,9 +216,8 @@ where
         trusted: bool,
     ) -> Result<Option<(Screened, Category)>, Refusal> {
         let Some(protection) = &self.lasting.protection else { return Ok(None) };
-        let category = self.categories.category(seen, trusted);
-        let deadline = self.categories.timeout(seen.head);
-        let deadline = deadline.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
+        let (category, timeout) = self.categories.of(seen, trusted);
+        let deadline = timeout.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
         let caller = self.categories.caller(seen);
         match protection.screen(Arrival::Counted { category, caller, deadline }) {
             Screening::GoOn(screened) => Ok(Some((screened, category))),
@@ -233,7 +232,7 @@ where
         let answers = self.answers_of(passport.place);
         let mut answer = answers.refused(cause, retry, &passport.asker);
         let headers = answer.headers_mut();
-        if self.categories.tells() {
+        if self.categories.names_shed() {
             headers.insert(SHED, field_value(refusal.category));
         }
         if refusal.fleet_saturated {
