@@ -205,7 +205,7 @@ where
             self.count(passage.answered, passport.began);
         }
         let done = matches!(stage, Stage::Pass(_)) && description.deferred.is_empty();
-        let description = (!done).then(|| Box::new(description));
+        let description = (!done).then(|| Box::new(description.into_owned()));
         ControlFlow::Continue((passport, description, stage, screened))
     }
 
