@@ -23,7 +23,7 @@ use crate::notice::{Notice, Policy};
 #[cfg(feature = "http-api")]
 pub(crate) use number::write_number;
 use remembered::Remembered;
-use told::Told;
+use told::{Recalled, Told};
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -112,8 +112,14 @@ impl HeaderSet {
             return Fields::default();
         }
         // None of the other fields depends on the time of day.
-        let write = || self.written(&Notice::of(verdict), Timestamp::EPOCH);
-        Fields(Source::Told(Told::recall(*self, verdict, write)))
+        let written = || self.written(&Notice::of(verdict), Timestamp::EPOCH);
+        Fields(match Told::recall(*self, verdict) {
+            Recalled::Known(told) => Source::Told(told),
+            Recalled::Unknown { again: true } => {
+                Source::Told(Told::keep(*self, verdict, written()))
+            }
+            Recalled::Unknown { again: false } => Source::Written(written()),
+        })
     }
 
     fn written(&self, notice: &Notice<'_>, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {

@@ -7,6 +7,7 @@ use tidegate_engine::{
 };
 
 use super::super::{HeaderFormat, HeaderSet, ResetAs};
+use super::{Recalled, Told};
 use crate::notice::Notice;
 
 type TestEngine = Engine<MemoryStore, ManualClock>;
@@ -33,6 +34,31 @@ fn told(set: HeaderSet, verdict: &Verdict) -> Vec<String> {
     fields.iter().map(|(name, value)| format!("{name}: {value:?}")).collect()
 }
 
+/// What is written, then remembered, then recalled.
+fn told_thrice(set: HeaderSet, verdict: &Verdict) -> Vec<String> {
+    let [first, second, third] = [(); 3].map(|()| told(set, verdict));
+    assert_eq!((&first, &first), (&second, &third));
+    first
+}
+
+#[test]
+fn what_is_told_a_second_time_is_remembered_and_nothing_else_is() {
+    let engine = engine("{name: a, unit: day, requests_per_unit: 1000}", Options::default());
+    let set = HeaderSet::default();
+    let is_recalled = |verdict: &Verdict| {
+        drop(set.fields_of(verdict, || START));
+        matches!(Told::recall(set, verdict), Recalled::Known(_))
+    };
+    let first = check(&engine, "7", 1);
+    assert!(!is_recalled(&first));
+    assert!(is_recalled(&first));
+    // Whatever others are told once, it stays.
+    for _ in 0..900 {
+        drop(set.fields_of(&check(&engine, "8", 1), || START));
+    }
+    assert!(is_recalled(&first));
+}
+
 /// What it is told by the way that remembers no answers.
 fn written(set: HeaderSet, verdict: &Verdict) -> Vec<String> {
     let fields = set.fields(&Notice::of(verdict), START);
@@ -44,7 +70,7 @@ fn rules_with_other_names_are_told_by_their_own() {
     let named = |name: &str| {
         let limits = format!("{{name: {name}, unit: minute, requests_per_unit: 5}}");
         let engine = engine(&limits, Options::default());
-        told(HeaderSet::default(), &check(&engine, "7", 1))
+        told_thrice(HeaderSet::default(), &check(&engine, "7", 1))
     };
     assert!(named("first").contains(&r#"ratelimit: "\"first\";r=4;t=60""#.to_owned()));
     assert!(named("other").contains(&r#"ratelimit: "\"other\";r=4;t=60""#.to_owned()));
@@ -56,7 +82,8 @@ fn a_month_is_told_as_long_as_it_is_taken_to_be() {
     for calendar_months in [false, true, false] {
         let engine = engine(limits, Options { calendar_months, ..Options::default() });
         let verdict = check(&engine, "7", 1);
-        assert_eq!(told(HeaderSet::default(), &verdict), written(HeaderSet::default(), &verdict));
+        let expected = written(HeaderSet::default(), &verdict);
+        assert_eq!(told_thrice(HeaderSet::default(), &verdict), expected);
     }
 }
 
@@ -65,12 +92,12 @@ fn a_limit_that_is_put_into_shadow_is_told_no_more() {
     let limits = "{name: a, unit: hour, requests_per_unit: 9}, \
                   {name: b, unit: day, requests_per_unit: 99}";
     let engine = engine(limits, Options::default());
-    let both = told(HeaderSet::default(), &check(&engine, "7", 1));
+    let both = told_thrice(HeaderSet::default(), &check(&engine, "7", 1));
     assert!(both.contains(&r#"ratelimit: "\"a\";r=8;t=3600, \"b\";r=98;t=86400""#.to_owned()));
     let target = Target { domain: "api", path: "user", limit: Some("a") };
     let shadow = Switch { mode: Mode::Shadow, enforce_percent: 100 };
     assert_eq!(engine.set_switch(target, shadow), Ok(1));
-    let one = told(HeaderSet::default(), &check(&engine, "8", 1));
+    let one = told_thrice(HeaderSet::default(), &check(&engine, "8", 1));
     assert!(one.contains(&r#"ratelimit: "\"b\";r=98;t=86400""#.to_owned()), "{one:?}");
 }
 
@@ -109,8 +136,10 @@ proptest! {
             engine.clock().advance(Nanos::from_millis(millis));
             let verdict = check(engine, &user.to_string(), cost);
             let expected = written(set, &verdict);
-            prop_assert_eq!(told(set, &verdict), expected.clone());
-            prop_assert_eq!(told(set, &verdict), expected);
+            // Written, remembered and recalled.
+            for _ in 0..3 {
+                prop_assert_eq!(told(set, &verdict), expected.clone());
+            }
         }
     }
 }
