@@ -77,8 +77,22 @@ impl Described {
 
     /// Asks something about the request that is described.
     pub(crate) fn ask<R>(&self, domain: &str, question: impl FnOnce(&Request<'_>) -> R) -> R {
-        let entries = self.entries();
-        question(&Request { domain, descriptors: &self.descriptors(&entries), cost: self.cost })
+        let (entry, descriptor);
+        let (entries, several);
+        let descriptors: &[Descriptor<'_>] = match (&*self.entries, &*self.descriptors) {
+            // What most requests have, and nothing that takes a list.
+            ([(key, value)], [part]) if part.end == 1 => {
+                entry = [Entry { key, value }];
+                descriptor = [Descriptor { cost: part.cost, ..Descriptor::new(&entry) }];
+                &descriptor
+            }
+            _ => {
+                entries = self.entries();
+                several = self.descriptors(&entries);
+                &several
+            }
+        };
+        question(&Request { domain, descriptors, cost: self.cost })
     }
 
     /// Asks an engine whose store has to be waited for.

@@ -3,7 +3,8 @@
 //! There is no one standard, so the set is chosen: two de-facto sets, the old
 //! drafts of the IETF and the present one. `Retry-After` is in every refusal.
 //! What an answer says of the limits themselves is the same for all answers of
-//! a rule, so it is written once and remembered; what is left is written anew.
+//! a rule, so it is written once and remembered; what is left is written anew,
+//! unless an admitted request was told the same before.
 //!
 //! Field names are the same in any case, so the two sets that begin with
 //! `X-RateLimit` go together: they share their first two fields.
@@ -11,14 +12,18 @@
 mod number;
 mod remembered;
 mod structured;
+mod told;
+
+use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use tidegate_engine::{Nanos, Timestamp};
+use tidegate_engine::{Nanos, Timestamp, Verdict};
 
 use crate::notice::{Notice, Policy};
 #[cfg(feature = "http-api")]
 pub(crate) use number::write_number;
 use remembered::Remembered;
+use told::{Recalled, Told};
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -94,12 +99,36 @@ impl HeaderSet {
     /// The fields for a notice. A verdict that no enforced limit stands behind
     /// has none, but for `Retry-After` if it refuses.
     pub fn fields(&self, notice: &Notice<'_>, now: Timestamp) -> Fields {
+        Fields(Source::Written(self.written(notice, now)))
+    }
+
+    /// The same for a verdict. What an admitted request is told may have been written before.
+    pub fn fields_of(&self, verdict: &Verdict, now: impl FnOnce() -> Timestamp) -> Fields {
+        // A refusal has fields of its own, and an instant is another one every second.
+        if !verdict.is_admitted() || self.x_reset == Some(ResetAs::EpochSeconds) {
+            return self.fields(&Notice::of(verdict), now());
+        }
+        if verdict.rulings().is_empty() || *self == Self::NONE {
+            return Fields::default();
+        }
+        // None of the other fields depends on the time of day.
+        let written = || self.written(&Notice::of(verdict), Timestamp::EPOCH);
+        Fields(match Told::recall(*self, verdict) {
+            Recalled::Known(told) => Source::Told(told),
+            Recalled::Unknown { again: true } => {
+                Source::Told(Told::keep(*self, verdict, written()))
+            }
+            Recalled::Unknown { again: false } => Source::Written(written()),
+        })
+    }
+
+    fn written(&self, notice: &Notice<'_>, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         if !notice.policies().is_empty() {
             fields.reserve(FIELDS);
         }
         self.write(notice, now, |name, value| fields.push((name, value)));
-        Fields(fields)
+        fields
     }
 
     /// Puts the fields for a notice on an answer that has none yet.
@@ -184,7 +213,21 @@ pub enum HeadersOn {
 
 /// Header fields, ready to be put on an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(Vec<(HeaderName, HeaderValue)>);
+pub struct Fields(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// For one answer.
+    Written(Vec<(HeaderName, HeaderValue)>),
+    /// For every answer that says the same.
+    Told(Arc<Told>),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Source::Written(Vec::new())
+    }
+}
 
 impl Fields {
     /// Puts the fields on an answer. A field that the answer has stays as it
@@ -193,17 +236,36 @@ impl Fields {
         // Few answers have any, and looking at the names that are there costs less than looking
         // for those that are not.
         let some_are_there = headers.keys().any(may_be_ours);
-        for (name, value) in self.0 {
-            if !(some_are_there && headers.contains_key(&name)) {
-                // An answer with tens of thousands of fields has no room for more.
-                let _ = headers.try_insert(name, value);
+        match self.0 {
+            Source::Written(fields) => {
+                for (name, value) in fields {
+                    add(headers, some_are_there, name, value);
+                }
+            }
+            Source::Told(told) => {
+                for (name, value) in &told.fields {
+                    add(headers, some_are_there, name.clone(), value.clone());
+                }
             }
         }
     }
 
     /// The fields, in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        self.0.iter().map(|(name, value)| (name, value))
+        let fields = match &self.0 {
+            Source::Written(fields) => fields,
+            Source::Told(told) => &told.fields,
+        };
+        fields.iter().map(|(name, value)| (name, value))
+    }
+}
+
+/// Adds a field unless it is there, which it can only be if some are.
+#[inline]
+fn add(headers: &mut HeaderMap, some_are_there: bool, name: HeaderName, value: HeaderValue) {
+    if !(some_are_there && headers.contains_key(&name)) {
+        // An answer with tens of thousands of fields has no room for more.
+        let _ = headers.try_insert(name, value);
     }
 }
 

@@ -213,16 +213,23 @@ impl Guarded {
 
     /// Tells those who wait what became of them. Under the lock, so that whoever
     /// holds it afterwards finds either a waiting ticket or an outcome.
+    #[inline]
     fn deliver(&mut self, now: Timestamp) {
         while let Some(event) = self.state.next_event() {
-            let sender = self.waiting.get_mut(event.ticket.index()).and_then(Option::take);
-            let lost = match sender {
-                Some(sender) => sender.send(event.outcome).err(),
-                None => Some(event.outcome),
-            };
-            if let Some(Outcome::Enter(slot)) = lost {
-                self.state.leave(now, slot, Ending::Abandoned);
-            }
+            self.tell(event, now);
+        }
+    }
+
+    /// Apart, since nearly nobody waits.
+    #[cold]
+    fn tell(&mut self, event: Event, now: Timestamp) {
+        let sender = self.waiting.get_mut(event.ticket.index()).and_then(Option::take);
+        let lost = match sender {
+            Some(sender) => sender.send(event.outcome).err(),
+            None => Some(event.outcome),
+        };
+        if let Some(Outcome::Enter(slot)) = lost {
+            self.state.leave(now, slot, Ending::Abandoned);
         }
     }
 }

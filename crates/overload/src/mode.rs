@@ -79,11 +79,11 @@ impl Mode {
     /// Refuses whoever is to be refused.
     pub const ENFORCE: Mode = Mode::Enforce(Percent::ALL);
 
-    fn to_word(self) -> u16 {
+    const fn to_word(self) -> u16 {
         match self {
             Mode::Off => 0,
             Mode::Dark => 1,
-            Mode::Enforce(percent) => 2 + u16::from(percent.0),
+            Mode::Enforce(percent) => 2 + percent.0 as u16,
         }
     }
 
@@ -95,6 +95,10 @@ impl Mode {
         }
     }
 }
+
+/// The words of modes that spare nobody: all are refused who are to be, or nothing is asked.
+const ENFORCE: u16 = Mode::ENFORCE.to_word();
+const OFF: u16 = Mode::Off.to_word();
 
 /// A mode that can be changed at any time.
 #[derive(Debug)]
@@ -115,13 +119,23 @@ impl ModeCell {
         Mode::from_word(self.0.swap(mode.to_word(), Relaxed))
     }
 
+    /// Whether the limiter lets anybody through whom it would refuse.
+    #[inline]
+    pub(crate) fn spares_some(&self) -> bool {
+        !matches!(self.0.load(Relaxed), ENFORCE | OFF)
+    }
+
     /// How the limiter acts on this caller's request; `None` when it is off.
     #[inline]
     pub(crate) fn acting(&self, caller: Caller) -> Option<Acting> {
-        match self.read() {
+        let word = self.0.load(Relaxed);
+        // What nearly all limiters do, told by the word as it is.
+        if word == ENFORCE {
+            return Some(Acting::Enforcing);
+        }
+        match Mode::from_word(word) {
             Mode::Off => None,
             Mode::Dark => Some(Acting::Watching),
-            Mode::Enforce(Percent::ALL) => Some(Acting::Enforcing),
             Mode::Enforce(percent) if caller.is_among(percent.0) => Some(Acting::Enforcing),
             Mode::Enforce(_) => Some(Acting::Watching),
         }

@@ -46,15 +46,35 @@ impl Categories {
     }
 
     /// Whether answers name the category that was shed.
-    pub(super) const fn tells(&self) -> bool {
+    pub(super) const fn names_shed(&self) -> bool {
         self.settings.tell
     }
 
-    pub(super) fn category(&self, seen: &Seen<'_>, trusted: bool) -> Category {
-        let told = self.settings.field.as_ref().filter(|_| trusted);
-        let told = told.and_then(|field| named(seen.head.headers.get(field)?));
+    /// What a request is, and how long its client waits if it says so.
+    pub(super) fn of(&self, seen: &Seen<'_>, trusted: bool) -> (Category, Option<Duration>) {
+        // Most requests say nothing of either, and looking at the names that are there costs
+        // less than looking for those that are not.
+        let says = seen.head.headers.keys().any(|name| self.tells(name));
+        let (told, timeout) = match says {
+            true => (self.told(seen.head, trusted), self.timeout(seen.head)),
+            false => (None, None),
+        };
         let rule = || self.settings.rules.iter().find(|rule| rule.takes(seen, trusted));
-        told.or_else(|| rule().map(|rule| rule.category)).unwrap_or_else(|| usual(seen.head))
+        let ruled = || rule().map(|rule| rule.category);
+        (told.or_else(ruled).unwrap_or_else(|| usual(seen.head)), timeout)
+    }
+
+    /// Whether a field tells of the category, or of how long the client waits.
+    fn tells(&self, name: &HeaderName) -> bool {
+        let is = |field: &Option<HeaderName>| field.as_ref().is_some_and(|field| field == name);
+        let CategorySettings { field, timeout_field, .. } = &self.settings;
+        is(field) || is(timeout_field) || grpc::timeout::is_field(name)
+    }
+
+    /// The category that a trusted hop names.
+    fn told(&self, head: &Parts, trusted: bool) -> Option<Category> {
+        let field = self.settings.field.as_ref().filter(|_| trusted)?;
+        named(head.headers.get(field)?)
     }
 
     /// Who is refused together.

@@ -82,13 +82,12 @@ where
         held: Option<HeldSlots>,
         asking: Asking<'_>,
     ) -> Judged {
-        let notice = Notice::of(verdict);
-        if notice.is_refusal() {
-            return self.judge_refusal(&notice, asking);
+        if !verdict.is_admitted() {
+            return self.judge_refusal(&Notice::of(verdict), asking);
         }
         let fields = match self.settings.headers_on {
             HeadersOn::Always => {
-                self.settings.headers.fields(&notice, self.lasting.engine.clock().now())
+                self.settings.headers.fields_of(verdict, || self.lasting.engine.clock().now())
             }
             HeadersOn::Refusal => Fields::default(),
         };
@@ -100,7 +99,6 @@ where
             let charged = self.charged(verdict, asking.description);
             return Judged::Pass(Passage { held, fields, turn: None, answered, charged });
         }
-        drop(notice);
         match self.take_turn(verdict, asking) {
             Ok(turn) => {
                 let charged = Charged::Nothing;

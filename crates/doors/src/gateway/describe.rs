@@ -14,7 +14,10 @@ mod jwt;
 mod key_set;
 mod presented;
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use compact_str::{CompactString, ToCompactString};
 use http::HeaderValue;
@@ -35,12 +38,19 @@ use presented::{cookie, query};
 /// The characters of the longest IPv4 address.
 const IPV4_CHARS_MAX: usize = 15;
 
+/// Describers made so far, in all gateways.
+static DESCRIBERS: AtomicU64 = AtomicU64::new(0);
+
 /// How the requests of one route are described.
 #[derive(Debug)]
 pub(super) struct Describer {
+    /// No other has it, also after a reload.
+    number: u64,
     templates: Box<[Template]>,
     recipes: Box<[Recipe]>,
     needs: Needs,
+    /// Whether all that is said of a request is where it came from.
+    by_origin: bool,
 }
 
 #[derive(Debug)]
@@ -70,10 +80,23 @@ pub(super) struct Seen<'r> {
 }
 
 /// A described request: what it is limited by, and what is charged when it has ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Description {
     pub(super) described: Described,
     pub(super) deferred: Deferrals,
+}
+
+/// What is said of all requests of a connection, by the first route that describes them by
+/// where they come from. Few connections ask for more than one. In a box: not all connections
+/// have it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfConnection(OnceLock<Box<Known>>);
+
+#[derive(Clone, Debug)]
+struct Known {
+    /// Of the describer.
+    number: u64,
+    description: Description,
 }
 
 impl Describer {
@@ -112,7 +135,10 @@ impl Describer {
             let cost = Cost::of(descriptor.cost.as_ref().unwrap_or(&settings.cost));
             recipes.push(Recipe { ingredients: ingredients.into(), cost });
         }
-        Some(Describer { templates: templates.into(), recipes: recipes.into(), needs })
+        let number = DESCRIBERS.fetch_add(1, Ordering::Relaxed);
+        let by_origin = recipes.iter().all(Recipe::is_by_origin);
+        let (templates, recipes) = (templates.into(), recipes.into());
+        Some(Describer { number, templates, recipes, needs, by_origin })
     }
 
     /// What has to be known of the caller.
@@ -125,7 +151,22 @@ impl Describer {
         self.recipes.is_empty()
     }
 
-    pub(super) fn describe(&self, seen: &Seen<'_>) -> Description {
+    /// Describes a request, in words that its connection has already if it can.
+    #[inline]
+    pub(super) fn describe<'r>(&self, seen: &Seen<'r>) -> Cow<'r, Description> {
+        // A client behind the hop is another for each request.
+        if self.by_origin && seen.client == seen.hop.address {
+            let known = seen.hop.described.0.get_or_init(|| {
+                Box::new(Known { number: self.number, description: self.described(seen) })
+            });
+            if known.number == self.number {
+                return Cow::Borrowed(&known.description);
+            }
+        }
+        Cow::Owned(self.described(seen))
+    }
+
+    fn described(&self, seen: &Seen<'_>) -> Description {
         let path = seen.target.path(seen.head);
         let template = self.templates.iter().find(|template| template.matches(path));
         let mut description =
@@ -156,6 +197,17 @@ impl Describer {
             }
         }
         description
+    }
+}
+
+impl Recipe {
+    /// Whether it says the same of all requests that come from one place.
+    fn is_by_origin(&self) -> bool {
+        let fixed = |ingredient: &Ingredient| {
+            use ValueFrom::{Address, Fixed, Route};
+            matches!(ingredient.value, Address { .. } | Fixed(_) | Route)
+        };
+        matches!(self.cost, Cost::Fixed(_)) && self.ingredients.iter().all(fixed)
     }
 }
 

@@ -197,7 +197,7 @@ where
             self.count(passage.answered, passport.began);
         }
         let done = matches!(stage, Stage::Pass(_)) && description.deferred.is_empty();
-        let description = (!done).then(|| Box::new(description));
+        let description = (!done).then(|| Box::new(description.into_owned()));
         ControlFlow::Continue((passport, description, stage, screened))
     }
 
@@ -210,7 +210,7 @@ where
     ) -> Description {
         let needs = route.describer.needs();
         let identity = self.identities.identify(needs, known.head, passport.began);
-        route.describer.describe(&known.seen(route, &identity))
+        route.describer.describe(&known.seen(route, &identity)).into_owned()
     }
 
     /// Whether we can take one more of this kind.
@@ -220,9 +220,8 @@ where
         trusted: bool,
     ) -> Result<Option<(Screened, Category)>, Refusal> {
         let Some(protection) = &self.lasting.protection else { return Ok(None) };
-        let category = self.categories.category(seen, trusted);
-        let deadline = self.categories.timeout(seen.head);
-        let deadline = deadline.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
+        let (category, timeout) = self.categories.of(seen, trusted);
+        let deadline = timeout.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
         let caller = self.categories.caller(seen);
         match protection.screen(Arrival::Counted { category, caller, deadline }) {
             Screening::GoOn(screened) => Ok(Some((screened, category))),
@@ -237,7 +236,7 @@ where
         let answers = self.answers_of(passport.place);
         let mut answer = answers.refused(cause, retry, &passport.asker);
         let headers = answer.headers_mut();
-        if self.categories.tells() {
+        if self.categories.names_shed() {
             headers.insert(SHED, field_value(refusal.category));
         }
         if refusal.fleet_saturated {

@@ -7,7 +7,14 @@ use http::header::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
 /// Where it stands.
-pub(crate) const FIELD: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const FIELD: HeaderName = HeaderName::from_static(NAME);
+const NAME: &str = "grpc-timeout";
+
+/// Whether a field is the one.
+#[cfg(feature = "gateway")]
+pub(crate) fn is_field(name: &HeaderName) -> bool {
+    name.as_str() == NAME
+}
 
 /// What the client of a call says; nothing if it makes no sense.
 #[cfg(any(feature = "gateway", feature = "protection-layer"))]

@@ -62,10 +62,9 @@ where
         permit: Permit<T, C>,
         patience: Duration,
     ) -> Ruled {
-        let notice = Notice::of(verdict);
-        let now = self.engine.clock().now();
-        if notice.is_refusal() {
-            let answer = refuse(self, request, &notice, now);
+        if !verdict.is_admitted() {
+            let notice = Notice::of(verdict);
+            let answer = refuse(self, request, &notice, self.engine.clock().now());
             let later = if self.wait_for_turn { Later::of(&notice) } else { None };
             return match (later, notice.retry()) {
                 (Some(Later::Delay), Retry::After(wait)) => {
@@ -76,10 +75,9 @@ where
             };
         }
         let fields = match self.headers_on {
-            HeadersOn::Always => self.headers.fields(&notice, now),
+            HeadersOn::Always => self.headers.fields_of(verdict, || self.engine.clock().now()),
             HeadersOn::Refusal => Fields::default(),
         };
-        drop(notice);
         if verdict.delay() == Nanos::ZERO || !self.wait_for_turn {
             let charged = Charged::by(verdict, described, (&self.engine, &*self.domain));
             return Ruled::Passed(Passage::new(Held::new(permit), fields), charged);

@@ -184,6 +184,7 @@ impl GateState {
     }
 
     /// What became of somebody who waited, in the order in which it happened.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

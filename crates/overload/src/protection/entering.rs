@@ -74,19 +74,20 @@ impl<C: Clock> Protection<C> {
             }
             return Entering::Done(Admission::Admitted(pass));
         }
-        match contain(|| self.node.gate.arrive(now, request.level, request.deadline)) {
+        let arrived = contain(|| self.node.gate.arrive(now, request.level, request.deadline));
+        let outcome = match arrived {
             Some(Arrived::Waits(place)) => {
-                Entering::Waits(Waiting { protection: self, pass, place, since: now, category })
+                let waiting = Waiting { protection: self, pass, place, since: now, category };
+                return Entering::Waits(waiting);
             }
-            Some(Arrived::Done(outcome)) => {
-                Entering::Done(self.settle(pass, category, Some(outcome)))
-            }
-            None => Entering::Done(self.settle(pass, category, None)),
-        }
+            Some(Arrived::Done(outcome)) => Some(outcome),
+            None => None,
+        };
+        Entering::Done(self.settle(pass, category, outcome))
     }
 
     /// What becomes of a request that an enforcing gate has answered. `None` is a gate that failed.
-    #[inline]
+    #[inline(always)]
     fn settle(
         &self,
         mut pass: Pass<C>,

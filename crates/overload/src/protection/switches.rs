@@ -76,6 +76,6 @@ impl<C: Clock> Protection<C> {
     /// to know what is in progress, to leave those out.
     #[inline]
     pub(super) fn watched(&self) -> bool {
-        !matches!(self.mode(Limiter::Worker), Mode::ENFORCE | Mode::Off)
+        self.modes[Limiter::Worker.index()].spares_some()
     }
 }

@@ -10,9 +10,17 @@ fn described(settings: &RouteSettings, uri: &str, client: &str) -> String {
 }
 
 fn described_over(hop: &Hop, settings: &RouteSettings, uri: &str, client: &str) -> String {
+    described_by(&describer(settings), hop, uri, client)
+}
+
+fn describer(settings: &RouteSettings) -> Describer {
     let mut problems = Problems::default();
     let describer = Describer::compile(settings, "route", &mut problems).unwrap();
     problems.finish().unwrap();
+    describer
+}
+
+fn described_by(describer: &Describer, hop: &Hop, uri: &str, client: &str) -> String {
     let request = Request::get(uri).header("host", "a").body(()).unwrap();
     let (mut head, ()) = request.into_parts();
     let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
@@ -91,6 +99,40 @@ fn a_client_at_the_other_end_of_the_connection_is_described_as_one_behind_a_hop_
         let hop = Hop::of(&Peer { address, ..Peer::default() });
         let direct = described_over(&hop, &settings, "/", client);
         assert_eq!(direct, described(&settings, "/", client));
+    }
+}
+
+#[test]
+fn what_a_connection_knows_is_said_of_its_own_client_and_by_the_route_that_said_it() {
+    let route = |key: &str| {
+        let mut settings = RouteSettings::new("route", "api");
+        let value = ValueFrom::Address { v4_bits: 32, v6_bits: 64 };
+        settings.descriptors = vec![DescriptorSettings::new([EntrySettings::new(key, value)])];
+        describer(&settings)
+    };
+    let (first, other) = (route("first"), route("other"));
+    let address = Some("192.0.2.77:4000".parse().unwrap());
+    let hop = Hop::of(&Peer { address, ..Peer::default() });
+    for _ in 0..2 {
+        assert_eq!(described_by(&first, &hop, "/", "192.0.2.77"), "first=192.0.2.77 costs 1");
+        assert_eq!(described_by(&first, &hop, "/", "192.0.2.78"), "first=192.0.2.78 costs 1");
+        assert_eq!(described_by(&other, &hop, "/", "192.0.2.77"), "other=192.0.2.77 costs 1");
+    }
+}
+
+#[test]
+fn what_differs_from_request_to_request_is_described_each_time() {
+    let mut settings = RouteSettings::new("route", "api");
+    settings.descriptors = vec![DescriptorSettings::new([
+        EntrySettings::new("at", ValueFrom::Address { v4_bits: 32, v6_bits: 64 }),
+        EntrySettings::new("path", ValueFrom::Path),
+    ])];
+    let describer = describer(&settings);
+    let address = Some("192.0.2.77:4000".parse().unwrap());
+    let hop = Hop::of(&Peer { address, ..Peer::default() });
+    for path in ["/a", "/b"] {
+        let expected = format!("at=192.0.2.77,path={path} costs 1");
+        assert_eq!(described_by(&describer, &hop, path, "192.0.2.77"), expected);
     }
 }
 

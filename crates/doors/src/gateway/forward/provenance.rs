@@ -13,6 +13,7 @@ use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::{Version, uri::Authority};
 
 use crate::gateway::client_address::X_FORWARDED_FOR;
+use crate::gateway::describe::OfConnection;
 use crate::gateway::settings::ProvenanceSettings;
 use crate::server::Peer;
 
@@ -38,6 +39,8 @@ pub(in crate::gateway) struct Hop {
     element: Box<str>,
     /// What is told of the first host that it asked for. A connection seldom asks for another.
     told: OnceLock<Told>,
+    /// What its requests are limited by.
+    pub(in crate::gateway) described: OfConnection,
 }
 
 /// What is told of a host that is asked for.
@@ -65,6 +68,7 @@ impl Hop {
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),
             element: format!("for={node};proto={proto}").into(),
             told: OnceLock::new(),
+            described: OfConnection::default(),
         }
     }
 
