@@ -106,6 +106,13 @@ pub enum Screening {
 #[must_use = "it is not in yet"]
 pub struct Screened(Option<Request>);
 
+impl Screened {
+    /// The same request without a time by which it is too late: nobody waits for it any more.
+    pub fn without_deadline(self) -> Self {
+        Screened(self.0.map(|request| Request { deadline: None, ..request }))
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Request {
     level: Level,

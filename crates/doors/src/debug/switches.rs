@@ -63,7 +63,7 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct KillSwitch {
     off: bool,
     for_seconds: Option<u64>,
@@ -93,7 +93,7 @@ pub(super) fn revive(board: &Switchboard) -> (Change, Answer) {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct LimitSwitch {
     domain: String,
     path: String,
@@ -130,7 +130,7 @@ pub(super) fn limit<S, C: Clock>(
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct LimitBack {
     domain: String,
     path: String,
@@ -149,7 +149,7 @@ pub(super) fn limit_back<S, C: Clock>(
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct LimiterSwitch {
     limiter: String,
     mode: String,
@@ -185,7 +185,7 @@ pub(super) fn limiter(
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct LimiterBack {
     limiter: String,
 }

@@ -15,9 +15,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{
-    Admission, Category, Cause as Reason, Entering, Pass, Refusal, Screened, SteadyClock,
-};
+use tidegate_overload::{Admission, Category, Entering, Pass, Refusal, Screened, SteadyClock};
 use tokio::time::{Instant, sleep_until};
 
 use super::answers::{self, Answer, Cause, Fault};
@@ -157,7 +155,10 @@ where
         let answer = answers::kept(&format!("{HELD_PATH}{id}"));
         let passport = visit.passport.for_later();
         let told = self.answered(visit.passport, answer, Outcome::Kept);
-        let visit = Visit { passport, ..visit };
+        // Its client has been answered, and does not wait.
+        let screened =
+            visit.screened.map(|(screened, category)| (screened.without_deadline(), category));
+        let visit = Visit { passport, screened, ..visit };
         tokio::spawn(Arc::clone(&self).process(hop, visit, (line, over), id));
         told
     }
@@ -310,7 +311,7 @@ where
     }
 
     /// Through the gate with a request that is kept. Nobody comes back for it, so it is tried
-    /// again, as a client would; but for one that is too late already.
+    /// again, as a client would.
     async fn enter_in_time(
         &self,
         visit: &mut Visit,
@@ -323,8 +324,8 @@ where
             };
             let again = Instant::now().checked_add(refusal.retry_after.into());
             match again.filter(|again| Some(*again) <= end) {
-                Some(again) if refusal.cause != Reason::Deadline => sleep_until(again).await,
-                _ => return Err(refusal),
+                Some(again) => sleep_until(again).await,
+                None => return Err(refusal),
             }
         }
     }

@@ -106,6 +106,16 @@ async fn what_cannot_be_switched_changes_nothing_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_body_of_the_wrong_kind_is_told_in_words_of_its_writer() {
+    let (stage, _) = stage(TWO_LIMITS);
+    for path in ["/switches/kill", "/switches/limit", "/switches/limiter"] {
+        let answer = stage.send(Method::PUT, path, &[], "7").await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(answer.body.contains("expected an object"), "{path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_large_is_not_read_to_its_end() {
     let (stage, _) = stage(TWO_LIMITS);
     let body = " ".repeat(100_000);

@@ -102,7 +102,12 @@ impl<S: CounterStore + Send + Sync + 'static> ByHand<S> {
     /// Sends a request. If counters are not elsewhere it is decided when this returns; aborting
     /// it is the client's leaving.
     pub(crate) fn begin(&self, path: &str) -> JoinHandle<StatusCode> {
-        let request = Request::get(path).header("host", "a").header("x-user", "7");
+        self.send(Request::get(path))
+    }
+
+    /// The same for a request that says more than its path.
+    pub(crate) fn send(&self, request: http::request::Builder) -> JoinHandle<StatusCode> {
+        let request = request.header("host", "a").header("x-user", "7");
         let answering = self.gateway.call(request.body(Full::new(Bytes::new())).unwrap());
         tokio::spawn(async move {
             let answer = answering.await.unwrap();

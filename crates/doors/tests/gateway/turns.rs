@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Request;
 use tidegate_doors::gateway::{DelaySettings, GatewayParts, GatewaySettings, QueueSettings};
-use tidegate_engine::{ManualClock, Nanos, Observer, Verb, Verdict};
+use tidegate_engine::{Clock, ManualClock, Nanos, Observer, Verb, Verdict};
 use tidegate_overload::{
     Answer as Said, Limiter, Mode, Protection, ProtectionSettings, SteadyClock,
 };
@@ -198,6 +198,24 @@ async fn a_kept_request_that_finds_no_place_is_tried_again() {
     assert_eq!(hand.left().len(), 1);
     // Reading is told to come back after three seconds, more or less.
     hand.turn(10_000).await;
+    hand.until_left(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_request_is_served_however_long_its_client_would_have_waited() {
+    let mut protecting = ProtectionSettings::new(1);
+    protecting.fleet_mode = Mode::Off;
+    let guard = Arc::new(Protection::new(protecting, SteadyClock::starting_at(START)));
+    let limits = "{algorithm: token_bucket, unit: second, requests_per_unit: 1, burst: 1, \
+                  when_over: queue}";
+    let hand = ByHand::protected(limits, Arc::clone(&guard)).await;
+    assert_eq!(hand.begin("/1").await.unwrap(), 200);
+    let impatient = Request::get("/2").header("grpc-timeout", "50m");
+    assert_eq!(hand.send(impatient).await.unwrap(), 202);
+    // The clock of protection is the real one.
+    let too_late = guard.clock().now().after(Nanos::from_millis(50));
+    hand.until("its deadline", |_| guard.clock().now() > too_late).await;
+    hand.turn(1_000).await;
     hand.until_left(2).await;
 }
 
