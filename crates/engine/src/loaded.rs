@@ -82,20 +82,6 @@ impl BriefRule {
 }
 
 impl BriefLimit {
-    /// Whether a request of cost one takes one unit of a token bucket.
-    fn takes_unit(&self) -> bool {
-        self.cost == 1 && self.bucket().is_some()
-    }
-
-    /// Its bucket, if that is what it is.
-    #[inline(always)]
-    pub(crate) fn bucket(&self) -> Option<&TokenBucket> {
-        match self.limit.small() {
-            Some(Small::TokenBucket(bucket)) => Some(bucket),
-            _ => None,
-        }
-    }
-
     fn of(limit: &RuleLimit, switch: Switch) -> Self {
         BriefLimit {
             identity: limit.identity,
@@ -107,6 +93,20 @@ impl BriefLimit {
             role: if limit.quota { Role::Alternative } else { Role::Required },
             counts_slots: counts_slots(limit),
             replaces: !limit.replaces.is_empty(),
+        }
+    }
+
+    /// Whether a request of cost one takes one unit of a token bucket.
+    fn takes_unit(&self) -> bool {
+        self.cost == 1 && self.bucket().is_some()
+    }
+
+    /// Its bucket, if that is what it is.
+    #[inline(always)]
+    pub(crate) fn bucket(&self) -> Option<&TokenBucket> {
+        match self.limit.small() {
+            Some(Small::TokenBucket(bucket)) => Some(bucket),
+            _ => None,
         }
     }
 }

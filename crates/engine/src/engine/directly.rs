@@ -2,8 +2,9 @@
 //! everybody and says nothing of other rules.
 //!
 //! Nothing is written down for the store here: it reads the checks off the rule's limits, which
-//! lie side by side, and its answers become rulings where the verdict keeps them. Whatever is not
-//! that simple, a new key included, is left to `here`, and nothing is charged then.
+//! lie side by side, and its answers become rulings where the verdict keeps them. Shorter still is
+//! the way of one unit of each limit, where these are one or two token buckets; it is tried first.
+//! Whatever is not that simple, a new key included, is left to `here`, and nothing is charged then.
 
 use tidegate_algorithms::{
     Ask, BucketState, Clock, Decision, Holder, State, Taken, Tenure, Timestamp, TokenBucket,
