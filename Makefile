@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate-doors/protection-layer,tidegate-stores/fleet
+OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto,tidegate-stores/fleet
 
 .PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
@@ -11,14 +11,14 @@ help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Serve decisions, and the gateway in front of a small API; say what to try
-	$(CARGO) run --locked --release --quiet -p tidegate -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
+	$(CARGO) run --locked --release --quiet -p tidegate-app -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
 
 run-redis: ## Two servers that share their limits over a Redis, and a look at it
-	$(CARGO) build --locked --release --quiet -p tidegate
+	$(CARGO) build --locked --release --quiet -p tidegate-app
 	tools/run-redis
 
 demo: ## Try the engine on the terminal, with the quickstart rules
-	$(CARGO) run --locked --release --quiet -p tidegate -- demo
+	$(CARGO) run --locked --release --quiet -p tidegate-app -- demo
 
 test: fmt lint docs features unit ## Format, lints, docs and every test
 
@@ -40,9 +40,9 @@ features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
 	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
-	$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features
-	for door in tower-layer protection-layer rls http-api debug gateway server traces; do \
-		$(CARGO) check --locked --quiet -p tidegate-doors --no-default-features --features $$door || exit 1; \
+	$(CARGO) check --locked --quiet -p tidegate --no-default-features
+	for feature in layer protection pacer redis; do \
+		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
 
 unit: tools ## Every test
@@ -51,7 +51,7 @@ unit: tools ## Every test
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	-tools/install-nginx
 	-tools/install-envoy
-	$(CARGO) build --locked --release --quiet -p tidegate -p tidegate-bench
+	$(CARGO) build --locked --release --quiet -p tidegate-app -p tidegate-bench
 	$(or $(CARGO_TARGET_DIR),target)/release/tidegate-bench $(BENCH)
 
 sim: ## Simulate the whole system on fresh seeds
@@ -64,7 +64,7 @@ fuzz: ## Damage input for every reader, from fresh seeds; FUZZ="--target rls --s
 	$(CARGO) run --locked --quiet -p tidegate-fuzz -- $(FUZZ)
 
 soak: ## Load the service for SECONDS (180), with reloads and bad input, and watch its memory
-	$(CARGO) build --locked --release --quiet -p tidegate
+	$(CARGO) build --locked --release --quiet -p tidegate-app
 	$(CARGO) run --locked --quiet -p tidegate-fuzz --bin soak -- $(SECONDS)
 
 deny: ## Licences, sources and banned crates (installs cargo-deny when missing)

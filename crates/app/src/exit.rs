@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use tidegate_control::LoadError;
 use tidegate_rules::Report;
+use tidegate_sources::LoadError;
 
 use crate::output::{Clean, Output, Painted, style, write_problems};
 use crate::words::count;

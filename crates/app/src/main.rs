@@ -9,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    tidegate::run(std::env::args_os())
+    tidegate_app::run(std::env::args_os())
 }

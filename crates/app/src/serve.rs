@@ -29,7 +29,7 @@ mod welcome;
 use std::sync::Arc;
 
 use clap::Args;
-use tidegate_doors::Switchboard;
+use tidegate_admin::Switchboard;
 use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 

@@ -1,7 +1,7 @@
 //! Where the shared store is, from our own file and from upstream's variables.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use tidegate::config::{Flag, Input, KeyLayout, Loaded, Redis, resolve};
+use tidegate_app::config::{Flag, Input, KeyLayout, Loaded, Redis, resolve};
 use tidegate_rules::Source;
 
 fn input(file: &str, variables: &[(&str, &str)]) -> Input {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_doors::gateway::{DOCUMENT_BYTES_MAX, Gateway, GatewayDocument, GatewayParts};
 use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+use tidegate_gateway::{DOCUMENT_BYTES_MAX, Gateway, GatewayDocument, GatewayParts};
 use tidegate_rules::{Report, Source};
 
 use super::load::read_text;

@@ -106,7 +106,7 @@ pub fn reference() -> String {
 
 /// The reference of the gateway's document, as Markdown.
 pub fn gateway_reference() -> String {
-    format!("{GATEWAY_INTRODUCTION}{}", tidegate_doors::gateway::gateway_reference())
+    format!("{GATEWAY_INTRODUCTION}{}", tidegate_gateway::gateway_reference())
 }
 
 /// The fields right below a section.

@@ -17,7 +17,7 @@ use crate::output::Output;
 pub(crate) fn run(of: SchemaOf, out: &mut Output) -> Result<Exit, Failure> {
     let schema = match of {
         SchemaOf::Config => schema(),
-        SchemaOf::Gateway => tidegate_doors::gateway::gateway_schema(),
+        SchemaOf::Gateway => tidegate_gateway::gateway_schema(),
     };
     writeln!(out, "{schema:#}")?;
     Ok(Exit::Fine)

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tidegate_control::{Cause, Fault, FileSource, TextSource};
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
+use tidegate_sources::{Cause, Fault, FileSource, TextSource};
 
 use crate::exit::{Complaint, Failure};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_doors::{RemoteReading, StoreReading};
+use tidegate_admin::{RemoteReading, StoreReading};
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
 use tidegate_overload::FleetSettings;
 use tidegate_stores::{

@@ -7,12 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tidegate_control::{
+use tidegate_admin::{DocumentFailure, DocumentReading};
+use tidegate_gateway::{Gateway, GatewayDocument};
+use tidegate_rules::Source;
+use tidegate_sources::{
     DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchEvent, WatchHandle,
 };
-use tidegate_doors::gateway::{Gateway, GatewayDocument};
-use tidegate_doors::{DocumentFailure, DocumentReading};
-use tidegate_rules::Source;
 
 use super::counters::Counters;
 use super::{gateway, rules, system};

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_doors::gateway::{
+use tidegate_gateway::{
     AccessLogFormat, AccessLogSettings, Gateway, GatewayParts, GatewaySettings,
 };
-use tidegate_doors::{Health, Meter};
+use tidegate_http_api::Health;
+use tidegate_metrics::Meter;
 use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use tidegate_doors::{Health, Meter, Observations, ObservationsConfig, SpanNotes};
+use tidegate_admin::{Observations, ObservationsConfig};
 use tidegate_engine::{NearLimit, Observer, Request, Verb, Verdict};
+use tidegate_http_api::Health;
+use tidegate_metrics::Meter;
+use tidegate_spans::SpanNotes;
 
 use super::SharedEngine;
 use super::counters::{Counters, budget_bytes};

@@ -35,7 +35,7 @@ pub(crate) struct LogLevel {
     written: Arc<Mutex<String>>,
 }
 
-impl tidegate_doors::LogLevel for LogLevel {
+impl tidegate_admin::LogLevel for LogLevel {
     fn get(&self) -> String {
         self.written.lock().clone()
     }
@@ -88,6 +88,6 @@ mod tests {
     fn what_is_no_level_is_an_error_that_lists_them() {
         let error = filter("tidegate=loud").expect_err("no such level");
         assert!(error.contains("error, warn, info, debug or trace"), "{error}");
-        assert!(filter("info,tidegate_doors=debug").is_ok());
+        assert!(filter("info,tidegate_gateway=debug").is_ok());
     }
 }

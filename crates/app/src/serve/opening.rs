@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_doors::gateway::GatewayReading;
-use tidegate_doors::rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
-use tidegate_doors::server::{
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, Switchboard, Token};
+use tidegate_gateway::GatewayReading;
+use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
+use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
+use tidegate_server::{
     Address, ConnectionLimits, Endpoint, Keepalive, Listening, OpenError, Protocol, Server, Tls,
     TlsFiles,
 };
-use tidegate_doors::{
-    Change, DebugDoor, DebugParts, DebugSettings, HttpApi, HttpApiParts, HttpApiSettings,
-    JsonHandler, Switchboard, Token, Traced,
-};
+use tidegate_spans::Traced;
 
 use tidegate_engine::SystemClock;
 

@@ -1,6 +1,6 @@
 //! What the shared store tells of itself, as the debug door shows it.
 
-use tidegate_doors::{RemoteReading, Spread};
+use tidegate_admin::{RemoteReading, Spread};
 use tidegate_stores::{CourierFigures, FailureKind, Histogram, Metrics, OVERSHOOT_BOUNDS};
 
 /// Both halves as one reading.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_doors::gateway::{GatewayReading, RefusedRequest};
+use tidegate_gateway::{GatewayReading, RefusedRequest};
 use tidegate_overload::{Answer, Protection, SteadyClock};
 
 /// From one report to the next.

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tidegate_control::{DocumentSource, NamedFiles, Watch, WatchEvent, WatchHandle};
+use tidegate_sources::{DocumentSource, NamedFiles, Watch, WatchEvent, WatchHandle};
 
 use super::{rules, system};
 use crate::config::{Config, Input, changed, resolve};

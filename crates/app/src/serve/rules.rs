@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate_control::{
+use tidegate_admin::RulesReading;
+use tidegate_engine::Timestamp;
+use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
+use tidegate_rules::Problem;
+use tidegate_sources::{
     DotFiles, FileSource, Noticing, ReloadError, ReloadFailure, RuntimeChanges, RuntimeSource,
     Watch, WatchBuilder, WatchEvent, WatchHandle, WatchSettings, WatchStatus,
 };
-use tidegate_doors::{Health, RulesFailure, RulesReading, RulesStatus, RulesView};
-use tidegate_engine::Timestamp;
-use tidegate_rules::Problem;
 
 use super::counters::Counters;
 use super::limiting::Limiting;
@@ -89,7 +90,7 @@ fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
 }
 
 /// Starts to watch a source for the engine.
-fn started<R: tidegate_control::TextSource + Send + 'static, S: Counters>(
+fn started<R: tidegate_sources::TextSource + Send + 'static, S: Counters>(
     source: R,
     config: &Config,
     engine: SharedEngine<S>,

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_doors::{LimiterMode, LimiterName, Switchboard};
+use tidegate_admin::{LimiterMode, LimiterName, Switchboard};
 use tidegate_engine::Timestamp;
 use tidegate_rules::Source;
 use tidegate_rules::reading::{Fault, Kind, Plain, Problems, closest, one_of, parse};

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::json;
-use tidegate_doors::server::{Address, Listening};
 use tidegate_engine::{Rule, Snapshot};
 use tidegate_rules::Shown;
+use tidegate_server::{Address, Listening};
 
 /// A limit that a loop on the command line reaches soon.
 const REACHED_SOON: u64 = 50;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::config::{
+use tidegate_app::config::{
     Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, RulesFrom, TraceProtocol, VARIABLES,
     Weight,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use tidegate::config::{Config, Origin, schema};
+use tidegate_app::config::{Config, Origin, schema};
 
 use crate::config_cases::{cases, documents, root};
 use crate::resolved::{field_paths, of_file};
@@ -38,7 +38,7 @@ fn the_schema_is_a_valid_one_and_lists_exactly_the_fields() {
 #[test]
 fn the_schema_accepts_what_is_right_and_refuses_what_is_wrong() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();
-    let example = tidegate::config::example();
+    let example = tidegate_app::config::example();
     let accepted = |text: &str| validator.is_valid(&json(text).unwrap());
     assert!(accepted(&example));
     assert!(accepted(&uncommented(&example)), "{}", uncommented(&example));
@@ -87,7 +87,7 @@ fn uncommented(example: &str) -> String {
 
 #[test]
 fn the_example_changes_nothing_and_shows_every_field() {
-    let example = tidegate::config::example();
+    let example = tidegate_app::config::example();
     assert_eq!(of_file(&example).config, Config::default());
     let loaded = of_file(&uncommented(&example));
     assert_eq!(loaded.config, Config::default());
@@ -99,7 +99,7 @@ fn the_example_changes_nothing_and_shows_every_field() {
 fn the_documents_are_what_the_declaration_says() {
     for (path, text) in documents() {
         let written = fs::read_to_string(root().join(path)).unwrap();
-        let bless = "cargo run -p tidegate --example bless_config";
+        let bless = "cargo run -p tidegate-app --example bless_config";
         assert!(written == text, "{path} is out of date: `{bless}`");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::config::{
+use tidegate_app::config::{
     Config, Entry, Flag, Input, LogLevel, Origin, RulesFrom, Workers, resolve, variable_of,
 };
 use tidegate_rules::Source;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
-use tidegate::config::{Config, Entry, Input, VARIABLES, resolve, variable_of};
+use tidegate_app::config::{Config, Entry, Input, VARIABLES, resolve, variable_of};
 
 use crate::config_cases::{cases, say};
 use crate::resolved::{input, loaded, of_file, set};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate::config::{Config, Entry, Flag, Input, Loaded, resolve};
+use tidegate_app::config::{Config, Entry, Flag, Input, Loaded, resolve};
 use tidegate_rules::Source;
 
 /// A file and variables.

@@ -1,7 +1,7 @@
 //! `tidegate serve` as its users meet it: the real binary, on free ports.
 
 mod process;
-#[path = "../../../stores/tests/support/mod.rs"]
+#[path = "../../../decision/stores/tests/support/mod.rs"]
 mod servers;
 
 mod certificates;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tidegate::config::{Input, resolve};
+use tidegate_app::config::{Input, resolve};
 use tidegate_rules::Source;
 
 /// One file and what it should lead to.
@@ -43,10 +43,10 @@ pub(crate) fn say(case: &Case) -> Option<String> {
 /// The documents that are made from the declaration, by path from the root.
 pub(crate) fn documents() -> [(&'static str, String); 4] {
     [
-        ("docs/configuration.md", tidegate::config::reference()),
-        ("docs/compat-variables.md", tidegate::config::compat_reference()),
-        ("examples/tidegate.yaml", tidegate::config::example()),
-        ("docs/gateway-reference.md", tidegate::config::gateway_reference()),
+        ("docs/configuration.md", tidegate_app::config::reference()),
+        ("docs/compat-variables.md", tidegate_app::config::compat_reference()),
+        ("examples/tidegate.yaml", tidegate_app::config::example()),
+        ("docs/gateway-reference.md", tidegate_app::config::gateway_reference()),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_doors::{LimiterMode, LimiterName};
+use tidegate_admin::{LimiterMode, LimiterName};
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
 use crate::config::kinds::{AccessLogFormat, Address, LogTo, Network, Percent};

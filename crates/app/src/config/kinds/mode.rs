@@ -4,7 +4,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 use serde_json::Value;
-use tidegate_doors::LimiterMode;
+use tidegate_admin::LimiterMode;
 use tidegate_rules::reading::Scalar;
 
 use super::text::filled;

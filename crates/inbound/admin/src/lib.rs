@@ -1,0 +1,48 @@
+//! The debug door: what those who run the service look at, and what they switch.
+//!
+//! Metrics, statistics, the limits in place, who is refused most, run-time
+//! switches and the log level, over HTTP. Everything is read when it is asked for;
+//! nothing is kept here but [`Observations`], which the engine's verdicts feed.
+//! A large page takes milliseconds to write, so serve this door from a thread
+//! of its own rather than from one that answers requests.
+//!
+//! Pages are listed in `routes`, metrics in `vocabulary`; there are no others.
+//! Where the figures of rules, store and logs come from is the program's
+//! matter: it hands them in with [`DebugParts`]. Sockets are the server's.
+
+mod answer;
+mod change;
+mod door;
+mod metrics_only;
+mod remote;
+mod routes;
+mod settings;
+mod token;
+
+mod gateway;
+mod hits;
+mod limiters;
+mod log_level;
+mod metrics;
+mod overload;
+mod rlconfig;
+mod stats;
+mod switches;
+mod top;
+
+mod exposition;
+mod observations;
+mod process;
+mod vocabulary;
+
+pub use change::Change;
+pub use door::DebugDoor;
+
+pub use gateway::{DocumentFailure, DocumentReading};
+pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
+pub use metrics_only::MetricsDoor;
+pub use observations::{Observations, ObservationsConfig};
+pub use remote::{RemoteReading, Spread};
+pub use settings::{DebugParts, DebugSettings, LogLevel, RulesReading, StoreReading};
+pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};
+pub use vocabulary::{Kind, METRICS, Metric};

@@ -1,0 +1,193 @@
+//! Who is refused most: limits, and the callers behind them.
+
+use std::fmt::Write;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use foldhash::quality::RandomState;
+use serde::Serialize;
+use tidegate_engine::{Entry, Request, Role, Ruling, Verdict};
+
+use super::shards::Shards;
+use super::sketch::{Frequent, Sketch};
+
+/// Counters for each row that is shown: with more of them errors are smaller.
+const COUNTERS_PER_ROW: usize = 16;
+/// The most bytes of a caller that are kept, at some bytes more for a mark.
+const KEY_BYTES_MAX: usize = 200;
+/// Rows that can be asked for; at a few hundred bytes a counter that is some megabytes.
+pub(super) const TOP_MAX: usize = 1_000;
+
+/// The limit that refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RefusingLimit {
+    pub(crate) domain: String,
+    pub(crate) rule: String,
+    pub(crate) limit: String,
+    /// Whether it is in shadow, so that the request passed.
+    pub(crate) shadow: bool,
+}
+
+/// Who is refused, and by which limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RefusedKey {
+    #[serde(flatten)]
+    pub(crate) by: RefusingLimit,
+    /// The entries of the descriptor.
+    pub(crate) key: String,
+}
+
+/// One row of the most refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TopRow<L> {
+    /// Refusals, at least as many as there were.
+    pub(crate) refusals: u64,
+    /// By how much they may be too many.
+    pub(crate) error: u64,
+    #[serde(flatten)]
+    pub(crate) label: L,
+}
+
+/// The most refused, as of one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TopReading {
+    /// All refusals since they are counted.
+    pub(crate) refusals: u64,
+    /// Refusals that were not counted because others were being counted.
+    pub(crate) missed: u64,
+    pub(crate) limits: Vec<TopRow<RefusingLimit>>,
+    pub(crate) keys: Vec<TopRow<RefusedKey>>,
+}
+
+/// Follows who is refused most.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    top: usize,
+    hashes: RandomState,
+    limits: Shards<Sketch<RefusingLimit>>,
+    keys: Shards<Sketch<RefusedKey>>,
+}
+
+impl Refusals {
+    pub(super) fn new(top: usize) -> Self {
+        let top = top.clamp(1, TOP_MAX);
+        let counters = Shards::<()>::share_of(top * COUNTERS_PER_ROW);
+        Refusals {
+            top,
+            hashes: RandomState::default(),
+            limits: Shards::new(|| Sketch::new(counters)),
+            keys: Shards::new(|| Sketch::new(counters)),
+        }
+    }
+
+    /// Takes note of who refused, if anyone did.
+    pub(super) fn observe(&self, request: &Request<'_>, verdict: &Verdict) {
+        if verdict.is_admitted() && !verdict.refused_in_shadow() {
+            return;
+        }
+        for ruling in verdict.rulings() {
+            let shadow = ruling.role == Role::Observed;
+            // One quota of several may refuse while the request passes.
+            let counts = shadow || !verdict.is_admitted();
+            if counts && !ruling.decision.is_admitted() {
+                self.refused(request, verdict, ruling, shadow);
+            }
+        }
+    }
+
+    /// Takes note of who turned a request away that was admitted before. What shadow would have
+    /// refused was noted then.
+    pub(super) fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        for ruling in verdict.rulings() {
+            if ruling.role != Role::Observed && !ruling.decision.is_admitted() {
+                self.refused(request, verdict, ruling, false);
+            }
+        }
+    }
+
+    fn refused(&self, request: &Request<'_>, verdict: &Verdict, ruling: &Ruling, shadow: bool) {
+        let entries = usize::try_from(ruling.descriptor)
+            .ok()
+            .and_then(|at| request.descriptors.get(at))
+            .map_or(&[][..], |descriptor| descriptor.entries);
+        let identity = verdict.limit(ruling).map(|limit| limit.identity);
+        let by = || RefusingLimit {
+            domain: shortened(request.domain),
+            rule: super::rule_label(verdict, ruling).to_owned(),
+            limit: super::limit_label(verdict, ruling),
+            shadow,
+        };
+        let mut hasher = self.hashes.build_hasher();
+        (request.domain, identity, shadow).hash(&mut hasher);
+        let hash = hasher.finish();
+        self.limits.change(hash, |sketch| sketch.count(hash, by));
+        for entry in entries {
+            (entry.key, entry.value).hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        self.keys.change(hash, |sketch| {
+            sketch.count(hash, || RefusedKey { by: by(), key: key_text(entries) });
+        });
+    }
+
+    pub(super) fn read(&self) -> TopReading {
+        let mut refusals = 0;
+        self.keys.each(|sketch| refusals += sketch.observed());
+        TopReading {
+            refusals,
+            missed: self.missed(),
+            limits: rows(&self.limits, self.top),
+            keys: rows(&self.keys, self.top),
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        self.limits.each(Sketch::clear);
+        self.keys.each(Sketch::clear);
+    }
+
+    pub(super) fn missed(&self) -> u64 {
+        self.limits.missed().saturating_add(self.keys.missed())
+    }
+}
+
+fn rows<L: Clone>(shards: &Shards<Sketch<L>>, top: usize) -> Vec<TopRow<L>> {
+    let mut rows = Vec::new();
+    // A thing is always counted in the same shard, so rows need no adding up.
+    shards.each(|sketch| {
+        rows.extend(sketch.rows().map(|Frequent { label, count, error }| TopRow {
+            refusals: count,
+            error,
+            label: label.clone(),
+        }));
+    });
+    rows.sort_by_key(|row| std::cmp::Reverse(row.refusals));
+    rows.truncate(top);
+    rows
+}
+
+/// A caller in words: `user="7" path="/x"`. What a terminal would not show is
+/// escaped, and a long one is cut.
+fn key_text(entries: &[Entry<'_>]) -> String {
+    let mut text = String::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let space = if at > 0 { " " } else { "" };
+        let Entry { key, value } = entry;
+        let (key, value) = (start_of(key), start_of(value));
+        let _ = write!(text, "{space}{}={value:?}", key.escape_debug());
+        if text.len() > KEY_BYTES_MAX {
+            break;
+        }
+    }
+    shortened(&text)
+}
+
+/// Not more than can be shown, so that a long one costs no more to escape.
+fn start_of(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(KEY_BYTES_MAX)).unwrap_or_default()
+}
+
+fn shortened(text: &str) -> String {
+    let start = start_of(text);
+    let mark = if start.len() < text.len() { "…" } else { "" };
+    format!("{start}{mark}")
+}

@@ -1,0 +1,72 @@
+//! The statistics of envoyproxy/ratelimit, by their names there.
+//!
+//! One rule has one limit there; where ours has several, the limit's name
+//! follows the path. Rules whose metrics show values of requests are listed by
+//! those values, as there, up to the maximum of such series.
+
+use tidegate_engine::{Clock, Tally};
+
+use super::StatsReading;
+use super::name::clean;
+use crate::door::Inner;
+use crate::hits::HitsReading;
+use crate::observations::Reason;
+
+/// The meter of the door that envoyproxy/ratelimit has too.
+const RLS: &str = "grpc";
+
+pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
+    let mut stats = StatsReading::default();
+    let hits = HitsReading::of(&door.engine, door.parts.settings.rules_max);
+    for (of, hits) in &hits.limits {
+        if hits.shows_values {
+            continue;
+        }
+        let limit = if hits.one_of_several { of.limit.as_str() } else { "" };
+        limit_stats(&mut stats, &of.domain, &of.rule, limit, &hits.tally);
+    }
+    for series in door.parts.observations.values() {
+        let limit = if series.one_of_several { series.limit.as_str() } else { "" };
+        limit_stats(&mut stats, &series.domain, &series.path, limit, &series.tally);
+    }
+    for (domain, count) in door.parts.observations.unknown_domains() {
+        let domain = clean(&domain);
+        stats.add(format!("ratelimit.service.rate_limit.{domain}.domain_not_found"), count);
+    }
+    service_stats(&mut stats, door);
+    stats
+}
+
+fn limit_stats(stats: &mut StatsReading, domain: &str, path: &str, limit: &str, tally: &Tally) {
+    let (domain, path, limit) = (clean(domain), clean(path), clean(limit));
+    let dot = if limit.is_empty() { "" } else { "." };
+    let mut add = |name: &str, count: u64| {
+        let prefix = "ratelimit.service.rate_limit";
+        stats.add(format!("{prefix}.{domain}.{path}{dot}{limit}.{name}"), count);
+    };
+    add("total_hits", tally.within.saturating_add(tally.over));
+    add("over_limit", tally.over);
+    add("near_limit", tally.near);
+    add("within_limit", tally.within);
+    add("shadow_mode", tally.shadow);
+    // The embedded store needs no cache of keys over their limit.
+    add("over_limit_with_local_cache", 0);
+}
+
+fn service_stats<S, C: Clock>(stats: &mut StatsReading, door: &Inner<S, C>) {
+    let parts = &door.parts;
+    let rules = parts.rules.as_ref().map(|ask| ask()).unwrap_or_default();
+    let mut add = |name: &str, count: u64| {
+        stats.add(format!("ratelimit.service.{name}"), count);
+    };
+    add("config_load_success", rules.loads);
+    add("config_load_error", rules.failures);
+    add("global_shadow_mode", parts.globally_shadowed.as_ref().map_or(0, |ask| ask()));
+    for reason in Reason::ALL {
+        let word = if reason.is_store() { "redis_error" } else { "service_error" };
+        add(&format!("call.should_rate_limit.{word}"), parts.observations.undecided(reason));
+    }
+    let asked = parts.meters.iter().filter(|meter| meter.door() == RLS);
+    let requests = asked.map(|meter| meter.read().answers.iter().sum::<u64>()).sum();
+    stats.add("ratelimit_server.ShouldRateLimit.total_requests".to_owned(), requests);
+}

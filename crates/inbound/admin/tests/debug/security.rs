@@ -1,0 +1,169 @@
+//! Who may change anything, and who may not.
+
+use http::Method;
+use tidegate_admin::{DebugParts, DebugSettings, LogLevel, Token};
+
+use super::support::Stage;
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+struct FixedLevel;
+
+impl LogLevel for FixedLevel {
+    fn get(&self) -> String {
+        "info".to_owned()
+    }
+
+    fn set(&self, _level: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn stage(settings: DebugSettings) -> Stage {
+    let parts = DebugParts {
+        settings,
+        log_level: Some(Box::new(FixedLevel)),
+        reload: Some(Box::new(|| ())),
+        ..DebugParts::default()
+    };
+    Stage::new("- {key: user, rate_limit: {unit: day, requests_per_unit: 2}}", parts)
+}
+
+fn with_token() -> DebugSettings {
+    DebugSettings { token: Some(Token::new(TOKEN).unwrap()), ..DebugSettings::default() }
+}
+
+/// Every route that the door itself lists, so that a new one cannot be forgotten here.
+async fn routes(stage: &Stage) -> Vec<(Method, String)> {
+    let index = stage.get("/").await.body;
+    let words = |line: &str| {
+        let mut words = line.split_whitespace();
+        let method: Method = words.next().unwrap().parse().unwrap();
+        (method, words.next().unwrap().to_owned())
+    };
+    index.lines().map(words).collect()
+}
+
+/// A body that the page understands.
+fn body_for(method: &Method, path: &str) -> &'static str {
+    match (method.as_str(), path) {
+        ("PUT", "/switches/kill") => r#"{"off": true}"#,
+        ("PUT", "/switches/limit") => r#"{"domain": "api", "path": "user", "mode": "off"}"#,
+        ("DELETE", "/switches/limit") => r#"{"domain": "api", "path": "user"}"#,
+        ("PUT", "/switches/limiter") => r#"{"limiter": "rate", "mode": "dark"}"#,
+        ("DELETE", "/switches/limiter") => r#"{"limiter": "rate"}"#,
+        ("PUT", "/log-level") => r#"{"level": "debug"}"#,
+        _ => "",
+    }
+}
+
+async fn changing_routes(stage: &Stage) -> Vec<(Method, String)> {
+    let changing: Vec<_> =
+        routes(stage).await.into_iter().filter(|(method, _)| method != Method::GET).collect();
+    assert!(changing.len() >= 7, "{changing:?}");
+    changing
+}
+
+#[tokio::test]
+async fn every_change_asks_for_the_token() {
+    let wrong_tokens = [
+        None,
+        Some("Bearer correct-horse-battery-stapl"),
+        Some("Bearer correct-horse-battery-staplee"),
+        Some("Bearer xorrect-horse-battery-staple"),
+        Some("Basic correct-horse-battery-staple"),
+        Some("Bearer"),
+    ];
+    let stage = stage(with_token());
+    for (method, path) in changing_routes(&stage).await {
+        for wrong in wrong_tokens {
+            let headers: Vec<_> = wrong.map(|token| ("authorization", token)).into_iter().collect();
+            let body = body_for(&method, &path);
+            let answer = stage.send(method.clone(), &path, &headers, body).await;
+            assert_eq!(answer.status, 401, "{method} {path} with {wrong:?}");
+            assert_eq!(answer.field("www-authenticate"), Some("Bearer realm=\"tidegate\""));
+        }
+        assert!(!stage.engine.is_switched_off(), "{method} {path}");
+        assert!(!stage.get("/metrics").await.body.contains("change=\"kill_switch\"} 1"));
+    }
+}
+
+#[tokio::test]
+async fn every_change_is_made_for_who_brings_the_token() {
+    let stage = stage(with_token());
+    for (method, path) in changing_routes(&stage).await {
+        let token = format!("Bearer {TOKEN}");
+        let body = body_for(&method, &path);
+        let answer = stage.send(method.clone(), &path, &[("authorization", &token)], body).await;
+        assert!((200..300).contains(&answer.status), "{method} {path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_changes_are_off() {
+    let stage = stage(DebugSettings::default());
+    for (method, path) in changing_routes(&stage).await {
+        for headers in [&[][..], &[("authorization", "Bearer anything-at-all-here")]] {
+            let body = body_for(&method, &path);
+            let answer = stage.send(method.clone(), &path, headers, body).await;
+            assert_eq!(answer.status, 403, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_changes_can_be_allowed_but_not_for_browsers() {
+    let settings = DebugSettings { changes_without_token: true, ..DebugSettings::default() };
+    let stage = stage(settings);
+    for (method, path) in changing_routes(&stage).await {
+        let body = body_for(&method, &path);
+        let browser = [("origin", "https://elsewhere.example")];
+        let answer = stage.send(method.clone(), &path, &browser, body).await;
+        assert_eq!(answer.status, 403, "{method} {path}");
+        let answer = stage.send(method.clone(), &path, &[], body).await;
+        assert!((200..300).contains(&answer.status), "{method} {path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_closes_changes_even_where_they_were_allowed_without_one() {
+    let settings = DebugSettings { changes_without_token: true, ..with_token() };
+    let answer = stage(settings).send(Method::POST, "/reload", &[], "").await;
+    assert_eq!(answer.status, 401);
+}
+
+#[tokio::test]
+async fn pages_about_callers_ask_for_the_token_if_there_is_one() {
+    let stage = stage(with_token());
+    let token = format!("Bearer {TOKEN}");
+    for path in ["/top", "/switches"] {
+        assert_eq!(stage.get(path).await.status, 401, "{path}");
+        assert_eq!(stage.send(Method::HEAD, path, &[], "").await.status, 401, "{path}");
+        let answer = stage.send(Method::GET, path, &[("authorization", &token)], "").await;
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    for path in ["/", "/metrics", "/rlconfig", "/stats", "/log-level"] {
+        assert_eq!(stage.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_turned_away_is_counted() {
+    let stage = stage(with_token());
+    stage.send(Method::POST, "/reload", &[], "").await;
+    stage.get("/top").await;
+    let page = stage.get("/metrics").await.body;
+    assert!(page.contains("\ntidegate_debug_denied_total 2\n"), "{page}");
+}
+
+#[tokio::test]
+async fn the_token_is_shown_nowhere() {
+    let stage = stage(with_token());
+    assert!(!format!("{:?}", stage.door).contains(TOKEN));
+    let token = format!("Bearer {TOKEN}");
+    for (method, path) in routes(&stage).await {
+        let body = body_for(&method, &path);
+        let answer = stage.send(method, &path, &[("authorization", &token)], body).await;
+        assert!(!answer.body.contains(TOKEN), "{path}");
+    }
+}

@@ -1,0 +1,149 @@
+//! API keys: from what a caller presents to its name and plan.
+//!
+//! Only hashes are kept, so a table that leaks gives no key away. Keys are long and random,
+//! which is why one round of SHA-256 is enough; passwords would need more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
+use http::request::Parts;
+
+use super::presented::presented;
+use crate::settings::{ApiKeySettings, PresentedIn};
+use crate::watched_file::WatchedFile;
+
+/// 16 MiB hold 150,000 keys.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+type Hash = [u8; 32];
+
+/// Who a key belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyOwner {
+    pub(crate) name: Box<str>,
+    pub(crate) plan: Box<str>,
+}
+
+/// The keys there are.
+#[derive(Debug)]
+pub(crate) struct ApiKeys {
+    presented_in: PresentedIn,
+    inline: HashMap<Hash, Arc<KeyOwner>>,
+    file: Option<WatchedFile>,
+    all: ArcSwap<HashMap<Hash, Arc<KeyOwner>>>,
+}
+
+impl ApiKeys {
+    /// Reads the file too, if there is one. Blocks.
+    pub(crate) fn load(settings: &ApiKeySettings) -> Result<Self, String> {
+        let mut inline = HashMap::new();
+        for (hash, name, plan) in &settings.keys {
+            let owner = KeyOwner { name: name.as_str().into(), plan: plan.as_str().into() };
+            inline.insert(parse_hash(hash)?, Arc::new(owner));
+        }
+        let file = settings.file.as_deref().map(|path| WatchedFile::new(path, FILE_BYTES_MAX));
+        let all = ArcSwap::from_pointee(inline.clone());
+        let presented_in = settings.presented_in.clone();
+        let keys = ApiKeys { presented_in, inline, file, all };
+        keys.refresh()?;
+        Ok(keys)
+    }
+
+    /// Reads the file again if it has changed; the old keys stay when it is wrong. Blocks.
+    pub(crate) fn refresh(&self) -> Result<bool, String> {
+        let Some(file) = &self.file else { return Ok(false) };
+        file.refresh(|text| {
+            let mut all = self.inline.clone();
+            for (number, line) in text.lines().enumerate() {
+                let number = number.saturating_add(1);
+                all.extend(key_of_line(line).map_err(|error| format!("line {number} {error}"))?);
+            }
+            self.all.store(Arc::new(all));
+            Ok(())
+        })
+    }
+
+    /// Who the request's key belongs to, if it has one that is known.
+    pub(crate) fn owner(&self, head: &Parts) -> Option<Arc<KeyOwner>> {
+        let key = presented(head, &self.presented_in)?;
+        let hash: Hash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
+        self.all.load().get(&hash).cloned()
+    }
+}
+
+/// The key of one line, if there is one on it.
+fn key_of_line(line: &str) -> Result<Option<(Hash, Arc<KeyOwner>)>, String> {
+    let line = line.split('#').next().unwrap_or_default().trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace();
+    let (Some(hash), Some(name), Some(plan), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err("is no hash, name and plan".to_owned());
+    };
+    let hash = parse_hash(hash).map_err(|error| format!("has no key: {error}"))?;
+    Ok(Some((hash, Arc::new(KeyOwner { name: name.into(), plan: plan.into() }))))
+}
+
+fn parse_hash(text: &str) -> Result<Hash, String> {
+    let wrong = || "a key is kept as its SHA-256, in 64 hexadecimal digits".to_owned();
+    let mut hash = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (place, byte) in hash.iter_mut().enumerate() {
+        let digits = text.get(place * 2..place * 2 + 2).ok_or_else(wrong)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use http::Request;
+
+    use super::*;
+
+    /// The SHA-256 of `letmein`.
+    const LETMEIN: &str = "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032";
+
+    fn plan(keys: &ApiKeys, key: &str) -> Option<String> {
+        let request = Request::get("/").header("x-api-key", key).body(()).unwrap();
+        keys.owner(&request.into_parts().0).map(|owner| owner.plan.to_string())
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_hash() {
+        let key = (LETMEIN.to_owned(), "acme".to_owned(), "gold".to_owned());
+        let settings = ApiKeySettings { keys: vec![key], ..ApiKeySettings::default() };
+        let keys = ApiKeys::load(&settings).unwrap();
+        assert_eq!(plan(&keys, "letmein").as_deref(), Some("gold"));
+        assert_eq!(plan(&keys, "letmeout"), None);
+        assert_eq!(plan(&keys, LETMEIN), None);
+    }
+
+    #[test]
+    fn a_changed_file_is_read_again_and_a_wrong_one_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        fs::write(&path, format!("# ours\n{LETMEIN} acme free # for now\n")).unwrap();
+        let settings = ApiKeySettings { file: Some(path.clone()), ..ApiKeySettings::default() };
+        let keys = ApiKeys::load(&settings).unwrap();
+        assert_eq!(plan(&keys, "letmein").as_deref(), Some("free"));
+        assert_eq!(keys.refresh(), Ok(false));
+
+        fs::write(&path, "letmein acme gold\n").unwrap();
+        assert!(keys.refresh().unwrap_err().contains("line 1"));
+        assert_eq!(plan(&keys, "letmein").as_deref(), Some("free"));
+
+        fs::write(&path, format!("{LETMEIN} acme platinum\n")).unwrap();
+        assert_eq!(keys.refresh(), Ok(true));
+        assert_eq!(plan(&keys, "letmein").as_deref(), Some("platinum"));
+    }
+}

@@ -1,0 +1,312 @@
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::vocabulary::{KEYS, Shape, Without, keys_of};
+use super::*;
+use crate::{HeaderEdit, JwtKey, Missing, PathMatch, PathRewrite, PresentedIn, ValueFrom};
+
+const SMALL: &str = "
+routes:
+- {name: all, upstreams: api}
+upstreams:
+- {name: api, hosts: http://127.0.0.1:9000}
+";
+
+fn read(text: &str) -> GatewayDocument {
+    GatewayDocument::read(Source::new("gateway.yaml", text)).unwrap_or_else(|report| {
+        panic!("{report}");
+    })
+}
+
+/// Everything that is wrong.
+fn wrong(text: &str) -> String {
+    GatewayDocument::read(Source::new("gateway.yaml", text)).unwrap_err().to_string()
+}
+
+/// A document with this beside a route and an upstream.
+fn with(text: &str) -> String {
+    format!("{SMALL}{text}")
+}
+
+/// A document whose route has this too.
+fn route(text: &str) -> String {
+    SMALL.replace("upstreams: api}", &format!("upstreams: api, {text}}}"))
+}
+
+#[test]
+fn a_route_and_an_upstream_are_enough_and_the_rest_is_as_the_settings_say() {
+    let document = read(SMALL);
+    let settings = document.settings();
+    assert_eq!(settings.domain, "gateway");
+    assert_eq!(settings.routes[0].path, PathMatch::Prefix("/".to_owned()));
+    assert_eq!(settings.upstreams[0].hosts, ["http://127.0.0.1:9000"]);
+    let bare = GatewaySettings {
+        routes: settings.routes.clone(),
+        upstreams: settings.upstreams.clone(),
+        ..GatewaySettings::default()
+    };
+    assert_eq!(format!("{settings:?}"), format!("{bare:?}"));
+}
+
+/// A mapping with every default of a place written out.
+fn defaults(place: Place, indent: &str) -> String {
+    let mut text = String::new();
+    for key in keys_of(place) {
+        if let Without::Default(default) = key.without {
+            writeln!(text, "{indent}{}: {default}", key.name).unwrap();
+        }
+        if let Shape::One(inner) = key.shape {
+            let below = defaults(inner, &format!("{indent}  "));
+            let needs = keys_of(inner).any(|key| key.without == Without::Wrong);
+            if !below.is_empty() && !needs && !matches!(inner, Place::Jwt | Place::Health) {
+                writeln!(text, "{indent}{}:\n{below}", key.name).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn the_defaults_of_the_vocabulary_are_those_of_the_settings() {
+    let routes =
+        format!("routes:\n- name: all\n  upstreams: api\n{}", defaults(Place::Route, "  "));
+    let upstreams = format!(
+        "upstreams:\n- name: api\n  hosts: [\"http://127.0.0.1:9000\"]\n{}",
+        defaults(Place::Upstream, "  ")
+    );
+    let written = format!("{routes}{upstreams}{}", defaults(Place::Root, ""));
+    let plain = "
+routes: [{name: all, upstreams: api, timeouts: {}}]
+upstreams: [{name: api, hosts: ['http://127.0.0.1:9000']}]
+api_keys: {}
+";
+    assert!(written.contains("body_idle: 30s") && written.contains("idle_max: 128"), "{written}");
+    let (written, plain) = (read(&written), read(plain));
+    assert_eq!(format!("{:?}", written.settings()), format!("{:?}", plain.settings()));
+}
+
+#[test]
+fn defaults_of_what_needs_more_are_those_of_the_settings_too() {
+    let entry = "descriptors: [{entries: [{key: a, from: address";
+    let written = read(&route(&format!("{entry}, v4_bits: 32, v6_bits: 64}}]}}]")));
+    let plain = read(&route(&format!("{entry}}}]}}]")));
+    assert_eq!(format!("{:?}", written.settings()), format!("{:?}", plain.settings()));
+    let health = defaults(Place::Health, "      ");
+    let health = format!(
+        "routes: [{{name: all, upstreams: api}}]\nupstreams:\n- name: api\n  hosts: h\n  health:\n{health}"
+    );
+    let health = read(&health).settings().upstreams[0].health.clone();
+    assert_eq!(health, Some(crate::HealthCheck::default()));
+    let jwt = format!("jwt:\n  key_set: keys.json\n{}", defaults(Place::Jwt, "  "));
+    let jwt = read(&with(&jwt)).settings().jwt.clone();
+    let usual = crate::JwtSettings::new(JwtKey::KeySet("keys.json".into()));
+    assert_eq!(jwt, Some(usual));
+}
+
+#[test]
+fn a_route_says_what_it_takes_and_how_it_is_limited() {
+    let document = read(&route(
+        "hosts: [api.test, '*.test'], template: '/users/{id}', methods: [GET, PURGE], \
+         host_header: upstream, exempt: true, cost: {from: reported, name: X-Cost, max: 50}, \
+         request_headers: [{set: X-A, value: b}, {remove: X-B}], \
+         descriptors: [{cost: 3, entries: [{key: user, from: header, name: X-User, default: nobody}, \
+         {key: kind, value: read}, {key: plan, from: plan, when_missing: skip_entry}]}], \
+         timeouts: {total: 5s}",
+    ));
+    let route = &document.settings().routes[0];
+    assert_eq!(route.path, PathMatch::Template("/users/{id}".to_owned()));
+    assert_eq!(route.methods.len(), 2);
+    assert!(route.exempt);
+    assert!(matches!(route.request_headers[..], [HeaderEdit::Set(..), HeaderEdit::Remove(_)]));
+    let [user, kind, plan] = &route.descriptors[0].entries[..] else { panic!("{route:?}") };
+    assert_eq!(user.missing, Missing::Use("nobody".to_owned()));
+    assert_eq!(kind.value, ValueFrom::Fixed("read".to_owned()));
+    assert_eq!((&plan.value, &plan.missing), (&ValueFrom::Plan, &Missing::SkipEntry));
+    assert_eq!(route.timeouts.unwrap().total, Some(std::time::Duration::from_secs(5)));
+}
+
+#[test]
+fn timeouts_of_a_route_that_are_not_said_are_those_of_its_upstreams() {
+    let document = read(
+        "routes: [{name: all, upstreams: api, timeouts: {idle: 1s}}]
+upstreams: [{name: api, hosts: h, timeouts: {connect: 9s, total: 8s}}]",
+    );
+    let timeouts = document.settings().routes[0].timeouts.unwrap();
+    let seconds = [timeouts.connect, timeouts.idle, timeouts.total.unwrap()].map(|t| t.as_secs());
+    assert_eq!(seconds, [9, 1, 8]);
+}
+
+#[test]
+fn callers_and_categories_are_read() {
+    let document = read(&with(
+        "trusted_hops: [10.0.0.0/8, '::1']
+jwt: {secret_file: key, from: cookie, name: session, leeway: 2m}
+api_keys: {name: X-Key, keys: [{hash: aa, name: ada, plan: gold}]}
+rate_limit_fields: [x_reset_epoch]
+rate_limit_fields_on: refusal
+provenance: {via: off}
+categories:
+  field: off
+  timeout_field: X-Timeout
+  caller: {from: api_key_name}
+  rules:
+  - {category: critical, routes: [all], header: {name: X-Tier, value: gold}}
+  - {category: test, plans: [free], methods: POST}
+",
+    ));
+    let settings = document.settings();
+    assert_eq!(settings.trusted_hops.len(), 2);
+    let jwt = settings.jwt.as_ref().unwrap();
+    assert_eq!((&jwt.presented_in, jwt.leeway_secs), (&PresentedIn::Cookie("session".into()), 120));
+    let keys = settings.api_keys.as_ref().unwrap();
+    assert_eq!(keys.presented_in, PresentedIn::Header("x-key".parse().unwrap()));
+    assert_eq!(settings.provenance.via, None);
+    assert_eq!(settings.headers_on, HeadersOn::Refusal);
+    let categories = &settings.categories;
+    assert_eq!((categories.field.as_ref(), &categories.caller), (None, &ValueFrom::ApiKeyName));
+    assert!(categories.rules[0].header.is_some() && categories.rules[1].methods.len() == 1);
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_its_place_and_a_hint() {
+    let said = wrong(
+        "routes:
+- name: one
+  upstream: api
+  cost: {from: header}
+  descriptors: [{entries: [{key: a, from: heder}, {key: b, from: cookie}]}]
+  methods: [get, 'a b']
+  request_headers: [{set: X-A}, {value: x}, {remove: 'a b'}]
+  template: /x
+  path: /y
+upstreams:
+- {name: api, hosts: [], timeouts: {idle: soon}, health: 5}
+trusted_hops: [everybody]
+head: {target_bytes_max: lots, segments_max: 0}
+provenance: {forwarded: maybe}
+jwt: {issuer: me}
+3: 4
+",
+    );
+    for part in [
+        "gateway.yaml:3:3",
+        "a route has no key `upstream`",
+        "did you mean `upstreams`?",
+        "`from: header` needs `name`",
+        "`heder` is not possible here",
+        "did you mean `header`?",
+        "`from: cookie` needs `name`",
+        "write `GET`",
+        "`a b` is no method",
+        "`set` needs a `value`",
+        "this changes no field",
+        "is no name of a header field",
+        "`path` and `template` exclude each other",
+        "`soon` is no length of time",
+        "a health check is a mapping, not a number",
+        "`everybody` is no network",
+        "`lots` is no size",
+        "0 is not between 1 and",
+        "`forwarded` takes `true` or `false`, not text",
+        "there is no key to verify tokens with",
+        "a key must be text, not a number",
+        "a route needs `upstreams`",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn what_only_the_gateway_knows_is_told_at_its_place() {
+    let document = read(
+        "routes:
+- name: all
+  upstreams: apo
+- {name: other, upstreams: api, template: /a}
+upstreams:
+- name: api
+  hosts: [ftp://x]
+categories:
+  rules: [{category: test, routes: [al]}]
+",
+    );
+    let problem = |place: &str, problem: &str| SettingProblem {
+        place: place.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let error = GatewayError {
+        problems: vec![
+            problem("routes[0].upstreams", "there are no upstreams `apo`"),
+            problem("upstreams[0].hosts[0]", "`ftp://x` is no address"),
+            problem("categories.rules[0].routes", "there is no route `al`"),
+            problem("routes[0].rewrite.deeper[3]", "odd"),
+            problem("routes[1].path", "no such template"),
+            problem("nowhere", "odder"),
+        ],
+    };
+    let said = document.report(&error).to_string();
+    for part in [
+        "gateway.yaml:3:14",
+        "did you mean `api`?",
+        "gateway.yaml:7:11",
+        "gateway.yaml:9:36",
+        "gateway.yaml:4:43",
+        "did you mean `all`?",
+        "gateway.yaml:2:3",
+        "gateway.yaml:1:1",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn prefixes_are_taken_away_from_paths_and_not_from_templates() {
+    let rewrite = |text: &str| read(&route(text)).settings().routes[0].rewrite.clone();
+    assert_eq!(rewrite("path: /v1, strip_prefix: true"), PathRewrite::StripPrefix);
+    let replaced = PathRewrite::ReplacePrefix("/v2".to_owned());
+    assert_eq!(rewrite("path: /v1, replace_prefix: /v2"), replaced);
+    let said = wrong(&route("template: '/{a}', strip_prefix: true"));
+    assert!(said.contains("a template has no prefix"), "{said}");
+    let said = wrong(&route("path: /a, strip_prefix: true, replace_prefix: /b"));
+    assert!(said.contains("exclude each other"), "{said}");
+}
+
+#[test]
+fn empty_huge_and_deep_documents_are_refused() {
+    assert!(wrong("").contains("the document is empty"));
+    assert!(wrong("# nothing\n").contains("the document is empty"));
+    assert!(wrong("[1]").contains("the document is a mapping, not a list"));
+    assert!(wrong(&" ".repeat(DOCUMENT_BYTES_MAX + 1)).contains("the most is"));
+    let deep = format!("routes: {}", "[".repeat(10_000));
+    assert!(!wrong(&deep).is_empty());
+    let deep = format!("routes: {}{}", "{routes: ".repeat(500), "}".repeat(500));
+    assert!(!wrong(&deep).is_empty());
+}
+
+#[test]
+fn the_schema_knows_every_key_and_the_reference_too() {
+    let schema = gateway_schema();
+    let reference = gateway_reference();
+    for key in KEYS {
+        let at = format!("/$defs/{}/properties/{}", key.place.name(), key.name);
+        assert!(schema.pointer(&at).is_some(), "{at}");
+        assert!(reference.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+    }
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let good = serde_json::json!({
+        "routes": [{"name": "all", "upstreams": "api", "cost": 2, "timeouts": {"total": "off"}}],
+        "upstreams": [{"name": "api", "hosts": "http://127.0.0.1:1"}],
+    });
+    assert!(validator.is_valid(&good));
+    assert!(!validator.is_valid(&serde_json::json!({"routes": [], "upstream": []})));
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_the_reader(text in "[a-z:{}\\[\\], \n\"'&*<-]{0,200}") {
+        let _ = GatewayDocument::read(Source::new("x", text.as_str()));
+        let _ = GatewayDocument::read(Source::new("x", with(&text)));
+        let _ = GatewayDocument::read(Source::new("x", route(&text)));
+    }
+}

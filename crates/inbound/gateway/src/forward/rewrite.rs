@@ -1,0 +1,62 @@
+//! What an upstream sees of a path.
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+
+use crate::head::Target;
+use crate::settings::{PathMatch, PathRewrite};
+
+/// A change of paths.
+#[derive(Clone, Debug)]
+pub(crate) enum Rewrite {
+    Keep,
+    /// One prefix for another; neither ends with a slash.
+    Prefix {
+        from: Box<str>,
+        to: Box<str>,
+    },
+}
+
+/// Why a path cannot be changed so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RewriteError {
+    #[error("a route with a template has no prefix to strip or replace")]
+    NoPrefix,
+    #[error("`{0}` is no path")]
+    NoPath(String),
+}
+
+impl Rewrite {
+    pub(crate) fn of(rewrite: &PathRewrite, path: &PathMatch) -> Result<Self, RewriteError> {
+        let to = match rewrite {
+            PathRewrite::Keep => return Ok(Rewrite::Keep),
+            PathRewrite::StripPrefix => "",
+            PathRewrite::ReplacePrefix(to) => to,
+        };
+        let PathMatch::Prefix(from) = path else { return Err(RewriteError::NoPrefix) };
+        let sound = to.is_empty() || (to.starts_with('/') && PathAndQuery::try_from(to).is_ok());
+        if !sound || to.contains('?') {
+            return Err(RewriteError::NoPath(to.to_owned()));
+        }
+        let bare = |path: &str| path.trim_end_matches('/').into();
+        Ok(Rewrite::Prefix { from: bare(from), to: bare(to) })
+    }
+
+    /// The path and query for the upstream.
+    pub(crate) fn apply(&self, head: &Parts, target: &Target) -> PathAndQuery {
+        let sent = || {
+            let sent = head.uri.path_and_query().cloned();
+            sent.unwrap_or_else(|| PathAndQuery::from_static("/"))
+        };
+        let Rewrite::Prefix { from, to } = self else { return sent() };
+        let path = target.path(head);
+        let Some(rest) = path.strip_prefix(&**from) else { return sent() };
+        let slash =
+            if rest.starts_with('/') || !to.is_empty() && rest.is_empty() { "" } else { "/" };
+        let changed = match head.uri.query() {
+            Some(query) => format!("{to}{slash}{rest}?{query}"),
+            None => format!("{to}{slash}{rest}"),
+        };
+        PathAndQuery::try_from(changed).unwrap_or_else(|_| sent())
+    }
+}

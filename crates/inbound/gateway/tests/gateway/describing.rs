@@ -1,0 +1,328 @@
+//! What requests are limited by.
+
+use std::fs;
+
+use aws_lc_rs::hmac;
+use http::Request;
+use tempfile::TempDir;
+use tidegate_engine::{Descriptor, Entry, Verb};
+use tidegate_gateway::{
+    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, GatewaySettings, JwtKey,
+    JwtSettings, Missing, PathMatch, ValueFrom,
+};
+
+use crate::bench::{Bench, START, by_user, to, until};
+use crate::upstream::Upstream;
+
+/// So many of each value of `what`, in an hour.
+fn each(what: &str, count: u32) -> String {
+    format!(
+        "- key: {what}\n  limits: [{{algorithm: token_bucket, unit: hour, \
+         requests_per_unit: {count}}}]"
+    )
+}
+
+fn described(mut settings: GatewaySettings, value: ValueFrom) -> GatewaySettings {
+    settings.routes[0].descriptors =
+        vec![DescriptorSettings::new([EntrySettings::new("what", value)])];
+    settings
+}
+
+/// The statuses of these requests, with one of each value allowed.
+async fn statuses(value: ValueFrom, requests: Vec<http::request::Builder>) -> Vec<u16> {
+    let upstream = Upstream::start().await;
+    let mut settings = described(to(&[upstream.url()]), value);
+    settings.routes[0].templates = vec!["/users/{id}/orders".into(), "/files/{*path}".into()];
+    let bench = Bench::limited(settings, &each("what", 1));
+    let mut statuses = Vec::new();
+    for request in requests {
+        statuses.push(bench.send(request).await.status.as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn a_routes_own_template_has_names_too() {
+    let upstream = Upstream::start().await;
+    for (value, others) in
+        [(ValueFrom::PathParameter("id".into()), 200), (ValueFrom::PathTemplate, 429)]
+    {
+        let mut settings = described(to(&[upstream.url()]), value);
+        settings.routes[0].path = PathMatch::Template("/users/{id}/orders".into());
+        let bench = Bench::limited(settings, &each("what", 1));
+        let mut statuses = Vec::new();
+        for user in [1, 1, 2] {
+            statuses.push(bench.get(&format!("/users/{user}/orders")).await.status.as_u16());
+        }
+        assert_eq!(statuses, [200, 429, others]);
+    }
+}
+
+#[tokio::test]
+async fn values_are_taken_from_where_they_are() {
+    let get = |path: &str| Request::get(path);
+    let with = |name: &str, value: &str| Request::get("/").header(name, value);
+    for (value, requests) in [
+        (ValueFrom::Header("x-a".parse().unwrap()), vec![with("x-a", "1"), with("x-a", "1")]),
+        (ValueFrom::Cookie("s".into()), vec![with("cookie", "s=1"), with("cookie", "t=2; s=1")]),
+        (ValueFrom::Query("q".into()), vec![get("/?q=1"), get("/other?a&q=%31")]),
+        (ValueFrom::PathTemplate, vec![get("/users/1/orders"), get("/users/2/orders")]),
+        (
+            ValueFrom::PathParameter("id".into()),
+            vec![get("/users/1/orders"), get("/users/1/orders")],
+        ),
+        (ValueFrom::Path, vec![get("/%61?x"), get("//a")]),
+        (ValueFrom::Method, vec![get("/a"), get("/b")]),
+        (ValueFrom::Host, vec![with("host", "A.test"), with("host", "a.test:80")]),
+        (ValueFrom::Route, vec![get("/a"), get("/b")]),
+        (ValueFrom::Fixed("all".into()), vec![get("/a"), get("/b")]),
+    ] {
+        assert_eq!(statuses(value.clone(), requests).await, [200, 429], "{value:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_values_have_limits_of_their_own() {
+    let with = |name: &str, value: &str| Request::get("/").header(name, value);
+    for (value, requests) in [
+        (ValueFrom::Header("x-a".parse().unwrap()), vec![with("x-a", "1"), with("x-a", "2")]),
+        (
+            ValueFrom::PathParameter("id".into()),
+            vec![Request::get("/users/1/orders"), Request::get("/users/2/orders")],
+        ),
+        (ValueFrom::Method, vec![Request::get("/a"), Request::post("/a")]),
+        // Without the value there is no descriptor, and no limit.
+        (ValueFrom::Query("q".into()), vec![Request::get("/"), Request::get("/")]),
+    ] {
+        assert_eq!(statuses(value.clone(), requests).await, [200, 200], "{value:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_value_can_be_replaced_or_left_out() {
+    for (missing, expected) in [
+        (Missing::SkipDescriptor, [200, 200]),
+        (Missing::Use("nobody".into()), [200, 429]),
+        (Missing::SkipEntry, [200, 429]),
+    ] {
+        let upstream = Upstream::start().await;
+        let mut settings = by_user(to(&[upstream.url()]));
+        let entries = &mut settings.routes[0].descriptors[0].entries;
+        entries[0].missing = missing;
+        entries.insert(0, EntrySettings::new("all", ValueFrom::Fixed("".into())));
+        let limit = "limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
+        let rules = format!("- key: all\n  {limit}\n  descriptors:\n  - key: user\n    {limit}\n");
+        let bench = Bench::limited(settings, &rules);
+        let told = [bench.get("/").await, bench.get("/").await];
+        assert_eq!(told.map(|told| told.status.as_u16()), expected);
+    }
+}
+
+const SECRET: &[u8] = b"a secret of both sides";
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*chunk.get(at).unwrap_or(&0)));
+        for place in 0..=chunk.len() {
+            out.push(char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]));
+        }
+    }
+    out
+}
+
+fn token(header: &str, claims: &str, secret: &[u8]) -> String {
+    let message = format!("{}.{}", base64(header.as_bytes()), base64(claims.as_bytes()));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    format!("{message}.{}", base64(hmac::sign(&key, message.as_bytes()).as_ref()))
+}
+
+fn bearing(token: &str) -> http::request::Builder {
+    Request::get("/").header("authorization", format!("Bearer {token}"))
+}
+
+#[tokio::test]
+async fn verified_claims_limit_their_subject_and_others_count_for_nothing() {
+    let upstream = Upstream::start().await;
+    let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("sub".into()));
+    settings.jwt = Some(JwtSettings {
+        issuer: Some("us".into()),
+        audience: Some("api".into()),
+        ..JwtSettings::new(JwtKey::Secret(SECRET.to_vec()))
+    });
+    let bench = Bench::limited(settings, &each("what", 1));
+    let now = START.as_nanos() / 1_000_000_000;
+    let claims = |exp: u64| format!(r#"{{"sub":"7","iss":"us","aud":["x","api"],"exp":{exp}}}"#);
+    let header = r#"{"alg":"HS256"}"#;
+    let good = token(header, &claims(now + 60), SECRET);
+    assert_eq!(bench.send(bearing(&good)).await.status, 200);
+    assert_eq!(bench.send(bearing(&good)).await.status, 429);
+    for bad in [
+        token(header, &claims(now + 60), b"another secret"),
+        token(header, &claims(now - 61), SECRET),
+        token(header, &claims(now + 60).replace("us", "them"), SECRET),
+        token(header, &claims(now + 60).replace("api", "web"), SECRET),
+        token(r#"{"alg":"none"}"#, &claims(now + 60), SECRET),
+        token(r#"{"alg":"HS256","crit":["b64"]}"#, &claims(now + 60), SECRET),
+        "nonsense".to_owned(),
+        "a.b.c".to_owned(),
+    ] {
+        assert_eq!(bench.send(bearing(&bad)).await.status, 200, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_set_is_read_again_when_it_changes() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("keys.json");
+    let set = |id: &str, secret: &[u8]| {
+        format!(r#"{{"keys":[{{"kty":"oct","kid":"{id}","k":"{}"}}]}}"#, base64(secret))
+    };
+    fs::write(&path, set("old", SECRET)).unwrap();
+    let upstream = Upstream::start().await;
+    let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("a.b".into()));
+    settings.jwt = Some(JwtSettings::new(JwtKey::KeySet(path.clone())));
+    let bench = Bench::limited(settings.clone(), &each("what", 1));
+    let old = token(r#"{"alg":"HS256","kid":"old"}"#, r#"{"a":{"b":7}}"#, SECRET);
+    let new = token(r#"{"alg":"HS256","kid":"new"}"#, r#"{"a":{"b":8}}"#, b"next secret");
+    let mut statuses = Vec::new();
+    for bearer in [&old, &old, &new, &new] {
+        statuses.push(bench.send(bearing(bearer)).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 200, 200]);
+
+    fs::write(&path, "nonsense").unwrap();
+    assert!(bench.gateway.refresh().unwrap_err().contains("no set of keys"));
+    assert_eq!(bench.send(bearing(&old)).await.status, 429);
+
+    fs::write(&path, set("new", b"next secret")).unwrap();
+    assert_eq!(bench.gateway.refresh(), Ok(true));
+    let mut statuses = Vec::new();
+    for bearer in [&old, &new, &new] {
+        statuses.push(bench.send(bearing(bearer)).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+
+    // With the whole settings as well, and what was verified before does not hold any more.
+    fs::write(&path, set("older", SECRET)).unwrap();
+    bench.gateway.reload(settings).unwrap();
+    let older = token(r#"{"alg":"HS256","kid":"older"}"#, r#"{"a":{"b":7}}"#, SECRET);
+    assert_eq!(bench.send(bearing(&new)).await.status, 200);
+    assert_eq!(bench.send(bearing(&older)).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_plan_is_that_of_the_callers_key() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    let entries = [
+        EntrySettings::new("plan", ValueFrom::Plan),
+        EntrySettings::new("key", ValueFrom::ApiKeyName),
+    ];
+    settings.routes[0].descriptors = vec![DescriptorSettings::new(entries)];
+    let hash = |key: &str| {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.as_bytes());
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    settings.api_keys = Some(ApiKeySettings {
+        keys: vec![
+            (hash("k1"), "one".into(), "free".into()),
+            (hash("k2"), "two".into(), "gold".into()),
+        ],
+        ..ApiKeySettings::default()
+    });
+    let limit = |count| {
+        format!(
+            "descriptors:\n  - key: key\n    limits: [{{algorithm: token_bucket, unit: hour, \
+             requests_per_unit: {count}}}]"
+        )
+    };
+    let rules = format!(
+        "- key: plan\n  value: free\n  {}\n- key: plan\n  value: gold\n  {}",
+        limit(1),
+        limit(3)
+    );
+    let bench = Bench::limited(settings, &rules);
+    let mut statuses = Vec::new();
+    for key in ["k1", "k1", "k2", "k2", "k2", "k2", "k3", "k3"] {
+        let request = Request::get("/").header("x-api-key", key);
+        statuses.push(bench.send(request).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 200, 200, 200, 429, 200, 200]);
+}
+
+/// What is left of the ten that user 7 has.
+fn left(bench: &Bench) -> u64 {
+    let entries = [Entry { key: "user", value: "7" }];
+    let descriptors = [Descriptor::new(&entries)];
+    let request = tidegate_engine::Request::new("gateway", &descriptors).with_cost(1);
+    let verdict = bench.engine.apply_now(Verb::Peek, &request);
+    verdict.rulings()[0].decision.remaining
+}
+
+/// A gateway whose requests cost so much of the ten that each user has.
+async fn costing(cost: CostSettings) -> (Bench, Upstream) {
+    let upstream = Upstream::start().await;
+    let mut settings = by_user(to(&[upstream.url()]));
+    settings.routes[0].cost = cost;
+    (Bench::limited(settings, &each("user", 10)), upstream)
+}
+
+#[tokio::test]
+async fn a_cost_is_fixed_or_told_by_the_caller() {
+    let (bench, _upstream) = costing(CostSettings::Fixed(4)).await;
+    bench.get_as("7").await;
+    let before = left(&bench);
+    bench.get_as("7").await;
+    assert_eq!(before - left(&bench), 4);
+    assert_eq!(bench.get_as("7").await.status, 429);
+
+    let name: http::HeaderName = "x-weight".parse().unwrap();
+    let (bench, _upstream) = costing(CostSettings::Header { name, max: 3 }).await;
+    let start = left(&bench);
+    for (weight, costs) in [("2", 2), ("99", 3), ("many", 1)] {
+        let before = left(&bench);
+        let request = Request::get("/").header("x-user", "7").header("x-weight", weight);
+        bench.send(request).await;
+        assert_eq!(before - left(&bench), costs, "{weight}");
+    }
+    assert_eq!(start - left(&bench), 6);
+}
+
+#[tokio::test]
+async fn a_body_costs_its_bytes_whether_its_length_is_told_or_not() {
+    let (bench, upstream) = costing(CostSettings::BodyBytes).await;
+    let start = left(&bench);
+    let post = || Request::post("/echo").header("x-user", "7");
+    bench.one().await.send(post(), "1234").await;
+    assert_eq!(start - left(&bench), 4);
+    let chunked = |body: &str| {
+        format!(
+            "POST /echo HTTP/1.1\r\nhost: a\r\nx-user: 7\r\ntransfer-encoding: chunked\r\n\
+             connection: close\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        )
+    };
+    assert!(bench.raw(&chunked("abc")).await.ends_with("abc"));
+    until("the charge", || start - left(&bench) == 7).await;
+    // More than is left is refused when it is known before, and passes when it is not.
+    assert_eq!(bench.one().await.send(post(), "12345").await.status, 429);
+    assert!(bench.raw(&chunked("1234567")).await.contains(" 200 "));
+    until("the charge", || left(&bench) == 0).await;
+    assert!(bench.raw(&chunked("1")).await.contains(" 429 "));
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn an_upstream_reports_the_cost_and_the_client_does_not_see_it() {
+    let (bench, _upstream) =
+        costing(CostSettings::Reported { name: "x-cost".parse().unwrap(), max: 100 }).await;
+    let start = left(&bench);
+    let told = bench.send(Request::get("/costly").header("x-user", "7")).await;
+    assert!(!told.headers.contains_key("x-cost"));
+    until("the charge", || start - left(&bench) == 5).await;
+    bench.get_as("7").await;
+    until("the charge", || start - left(&bench) == 6).await;
+}

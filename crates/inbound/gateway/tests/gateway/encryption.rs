@@ -1,0 +1,110 @@
+//! Encrypted upstreams.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+use tidegate_gateway::UpstreamProtocol;
+use tidegate_server::{Address, Endpoint, Protocol, Server, Tls, TlsFiles};
+
+use crate::bench::{Bench, to};
+
+/// An encrypted server that says which version it was asked in, for `api.test`.
+fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["api.test".to_owned()]).unwrap();
+    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    fs::write(&certificate, cert.pem()).unwrap();
+    fs::write(&key, signing_key.serialize_pem()).unwrap();
+    let tls = Tls::load(TlsFiles::new(&certificate, key)).unwrap();
+    let server = Server::start(NonZeroUsize::MIN).unwrap();
+    let service = service_fn(|request: Request<Incoming>| async move {
+        let version = format!("{:?}", request.version());
+        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(version))))
+    });
+    let any = Address::Tcp(([127, 0, 0, 1], 0).into());
+    let endpoint = Endpoint::new("upstream", Protocol::Auto, any).tls(tls);
+    let listening = server.open(endpoint, service).unwrap();
+    let Address::Tcp(address) = listening[0].address() else { panic!("it has a port") };
+    (server, address.port(), certificate)
+}
+
+#[tokio::test]
+async fn an_encrypted_upstream_is_spoken_to_in_the_version_that_is_agreed_on() {
+    let directory = TempDir::new().unwrap();
+    let (_server, port, authority) = encrypted(&directory);
+    for (protocol, version) in [
+        (UpstreamProtocol::Auto, "HTTP/2.0"),
+        (UpstreamProtocol::Http2, "HTTP/2.0"),
+        (UpstreamProtocol::Http1, "HTTP/1.1"),
+    ] {
+        let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
+        settings.upstreams[0].protocol = protocol;
+        settings.upstreams[0].tls.authority = Some(authority.clone());
+        settings.upstreams[0].tls.server_name = Some("api.test".into());
+        let bench = Bench::open(settings);
+        for _ in 0..3 {
+            assert_eq!(bench.get("/").await.body, version);
+        }
+        let state = bench.gateway.read().upstreams[0].1[0].1;
+        assert_eq!((state.opened, state.reused), (1, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_or_of_a_stranger_is_not_accepted() {
+    let directory = TempDir::new().unwrap();
+    let (_server, port, authority) = encrypted(&directory);
+    let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
+    settings.upstreams[0].tls.authority = Some(authority);
+    let told = Bench::open(settings.clone()).get("/").await;
+    assert_eq!(
+        (told.status.as_u16(), told.json()["code"].as_str()),
+        (502, Some("upstream_unreachable"))
+    );
+
+    let other = TempDir::new().unwrap();
+    let (_other, _, stranger) = encrypted(&other);
+    settings.upstreams[0].tls.authority = Some(stranger);
+    settings.upstreams[0].tls.server_name = Some("api.test".into());
+    assert_eq!(Bench::open(settings).get("/").await.status, 502);
+}
+
+#[tokio::test]
+async fn another_authority_in_the_same_file_concerns_the_next_request() {
+    let directory = TempDir::new().unwrap();
+    let (_server, port, ours) = encrypted(&directory);
+    let other = TempDir::new().unwrap();
+    let (_other, _, theirs) = encrypted(&other);
+    let authority = directory.path().join("authority.pem");
+    // As a link, so that another file takes its place in one step.
+    let trust = |target: &PathBuf| {
+        let aside = directory.path().join("aside");
+        std::os::unix::fs::symlink(target, &aside).unwrap();
+        fs::rename(&aside, &authority).unwrap();
+    };
+    trust(&ours);
+    let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
+    settings.upstreams[0].tls.authority = Some(authority.clone());
+    settings.upstreams[0].tls.server_name = Some("api.test".into());
+    assert_eq!(settings.files(), std::slice::from_ref(&authority));
+    let bench = Bench::open(settings.clone());
+    assert_eq!(bench.get("/").await.status, 200);
+
+    trust(&theirs);
+    bench.gateway.reload(settings.clone()).unwrap();
+    assert_eq!(bench.get("/").await.status, 502, "no connection of before is used");
+    fs::remove_file(&authority).unwrap();
+    let error = bench.gateway.reload(settings.clone()).unwrap_err();
+    assert_eq!(error.problems[0].place, "upstreams[0].tls");
+    trust(&ours);
+    bench.gateway.reload(settings).unwrap();
+    assert_eq!(bench.get("/").await.status, 200);
+}

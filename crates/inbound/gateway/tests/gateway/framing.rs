@@ -1,0 +1,306 @@
+//! Requests that servers read differently: nobody behind the gateway sees another request than
+//! the gateway does.
+
+use std::time::Duration;
+
+use http::Request;
+use tidegate_gateway::HeadSettings;
+use tidegate_server::ConnectionLimits;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::bench::{Bench, to, within};
+use crate::upstream::{RawUpstream, Upstream};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// The status that these bytes are answered with, and whether anything was passed on.
+async fn status(bytes: &str) -> (u16, bool) {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let answer = bench.raw(bytes).await;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or(0), !upstream.seen().is_empty())
+}
+
+async fn refused(bytes: &str) -> u16 {
+    let (status, passed) = status(bytes).await;
+    assert!(!passed, "an upstream saw {bytes:?}");
+    status
+}
+
+#[tokio::test]
+async fn lengths_that_disagree_are_refused() {
+    for lengths in [
+        "content-length: 3\r\ncontent-length: 4",
+        "content-length: 3, 4",
+        "content-length: +3",
+        "content-length: -1",
+        "content-length: 0x3",
+        "content-length: 3 3",
+        "content-length: 99999999999999999999999",
+    ] {
+        let request = format!("POST / HTTP/1.1\r\nhost: a\r\n{lengths}\r\n\r\nabcd");
+        assert_eq!(refused(&request).await, 400, "{lengths}");
+    }
+}
+
+#[tokio::test]
+async fn codings_that_cannot_be_passed_on_are_refused() {
+    for (coding, expected) in [
+        ("transfer-encoding: gzip, chunked", 501),
+        ("transfer-encoding: identity", 400),
+        ("transfer-encoding: xchunked", 400),
+        ("transfer-encoding: chunked, identity", 400),
+        ("transfer-encoding: chunked\r\ntransfer-encoding: chunked", 400),
+        ("transfer-encoding:\x0bchunked", 400),
+    ] {
+        let request =
+            format!("POST / HTTP/1.1\r\nhost: a\r\n{coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+        assert_eq!(refused(&request).await, expected, "{coding}");
+    }
+    let old = "POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(refused(old).await, 400);
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_is_ignored_and_the_connection_ends() {
+    for fields in [
+        "content-length: 4\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 4",
+    ] {
+        let upstream = RawUpstream::start(OK).await;
+        let bench = Bench::open(to(&[upstream.url()]));
+        // A server that takes the length sees a second request in the body.
+        let answer = bench
+            .raw(&format!(
+                "POST /one HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n0\r\n\r\n\
+                 GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+        let got = upstream.got();
+        assert!(!got.contains("smuggled") && !got.contains("content-length"), "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_framed_anew() {
+    let upstream = RawUpstream::start(OK).await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let answer = bench
+        .raw(
+            "POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: CHUNKED\r\nconnection: close\r\n\r\n\
+             0003;name=value\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+        )
+        .await;
+    assert!(answer.ends_with("ok"), "{answer}");
+    upstream.gets("0\r\n\r\n").await;
+    let got = upstream.got();
+    let (head, body) = got.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("transfer-encoding: chunked") && !got.contains("name=value"), "{got}");
+    let text: String = body.split("\r\n").skip(1).step_by(2).collect();
+    assert_eq!(text, "abcde");
+}
+
+#[tokio::test]
+async fn a_body_of_a_reading_request_keeps_its_frame() {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let answer = bench
+        .raw(
+            "GET /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+             3\r\nabc\r\n0\r\n\r\nGET /status/204 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        )
+        .await;
+    assert!(answer.contains("abc") && answer.contains("HTTP/1.1 204"), "{answer}");
+    let seen: Vec<_> = upstream.seen().iter().map(|seen| seen.body.clone()).collect();
+    assert_eq!(seen, ["abc", ""]);
+}
+
+#[tokio::test]
+async fn broken_chunks_end_the_request_on_both_sides() {
+    for chunks in ["zz\r\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "-1\r\n\r\n"] {
+        let upstream = RawUpstream::start("").await;
+        let bench = Bench::open(to(&[upstream.url()]));
+        let answer = bench
+            .raw(&format!(
+                "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunks}\
+                 GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
+            ))
+            .await;
+        assert!(answer.starts_with("HTTP/1.1 400 ") || answer.is_empty(), "{answer}");
+        assert!(!upstream.got().contains("smuggled"));
+        assert!(!upstream.got().ends_with("0\r\n\r\n"), "the upstream saw a whole body");
+    }
+}
+
+#[tokio::test]
+async fn folded_lines_and_odd_names_are_refused() {
+    for field in
+        ["x-a: b\r\n c", "x-a : b", "x a: b", " x-a: b", "x-a\x00: b", "x-a: b\x00c", ": b", "x-a"]
+    {
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{field}\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{field:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_end_cannot_be_smuggled_in_a_value() {
+    let upstream = RawUpstream::start(OK).await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let answer =
+        bench.raw("GET /?a=b%0d%0aX-Evil:1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    assert!(answer.await.starts_with("HTTP/1.1 200"));
+    assert!(!upstream.got().to_lowercase().contains("\r\nx-evil"));
+    let bare = refused("GET / HTTP/1.1\r\nhost: a\r\nx-a: b\rx-evil: 1\r\n\r\n").await;
+    assert_eq!(bare, 400);
+}
+
+#[tokio::test]
+async fn oversized_heads_are_refused() {
+    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx-long: {}\r\n\r\n", "a".repeat(20_000));
+    assert_eq!(refused(&long).await, 431);
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(200));
+    assert_eq!(refused(&many).await, 431);
+    let path =
+        format!("GET /{} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", "a".repeat(9_000));
+    assert_eq!(refused(&path).await, 414);
+}
+
+#[tokio::test]
+async fn absurd_paths_are_refused() {
+    for path in ["/a/../b", "/a/./b", "/%2e%2e/b", "/a%00b", "/a%zz", "/a\\b", "relative"] {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{path}");
+    }
+    let deep =
+        format!("GET {} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n", "/a".repeat(1_000));
+    assert_eq!(refused(&deep).await, 414);
+}
+
+#[tokio::test]
+async fn one_host_is_named_and_one_only() {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    for bad in ["", "host: a\r\nhost: b\r\n", "host: a b\r\n", "host: u@a\r\n", "host: a/b\r\n"] {
+        let answer = bench.raw(&format!("GET / HTTP/1.1\r\n{bad}\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer}");
+        assert!(answer.contains("bad_host"), "{answer}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_absolute_target_names_the_host() {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let answer = bench
+        .raw("GET http://real.test:81/x?y=1 HTTP/1.1\r\nhost: other\r\nconnection: close\r\n\r\n")
+        .await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let seen = upstream.last();
+    assert_eq!((seen.uri.to_string().as_str(), seen.header("host")), ("/x?y=1", "real.test:81"));
+}
+
+#[tokio::test]
+async fn what_the_server_can_do_is_told_without_asking_an_upstream() {
+    let upstream = Upstream::start().await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let close = "host: a\r\nconnection: close\r\n";
+    let all = bench.raw(&format!("OPTIONS * HTTP/1.1\r\n{close}\r\n")).await;
+    assert!(all.starts_with("HTTP/1.1 204") && all.contains("allow: GET"), "{all}");
+    let last = format!("OPTIONS /x HTTP/1.1\r\nmax-forwards: 0\r\n{close}\r\n");
+    assert!(bench.raw(&last).await.starts_with("HTTP/1.1 204"));
+    let star = bench.raw(&format!("GET * HTTP/1.1\r\n{close}\r\n")).await;
+    assert!(star.starts_with("HTTP/1.1 400"), "{star}");
+    for method in ["CONNECT a:443", "TRACE /"] {
+        let answer = bench.raw(&format!("{method} HTTP/1.1\r\n{close}\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("allow: "), "{answer}");
+    }
+    assert!(upstream.seen().is_empty());
+    bench.send(Request::options("/x").header("max-forwards", "5")).await;
+    assert_eq!(upstream.last().header("max-forwards"), "4");
+}
+
+#[tokio::test]
+async fn a_slow_head_is_cut_off() {
+    let upstream = Upstream::start().await;
+    let limits = ConnectionLimits {
+        header_timeout: Duration::from_millis(50),
+        ..ConnectionLimits::default()
+    };
+    let bench = Bench::connected(to(&[upstream.url()]), limits);
+    assert_eq!(bench.raw("GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await, "");
+}
+
+#[tokio::test]
+async fn a_slow_body_is_answered_and_cut_off() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    settings.head = HeadSettings { body_idle: Duration::from_millis(50), ..settings.head };
+    let bench = Bench::open(settings);
+    let answer = bench.raw("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc").await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("body_too_slow"), "{answer}");
+    assert!(upstream.seen().is_empty(), "the upstream saw a whole body");
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_before_or_while_it_comes() {
+    let upstream = Upstream::start().await;
+    let mut settings = to(&[upstream.url()]);
+    settings.head.body_bytes_max = Some(5);
+    let bench = Bench::open(settings);
+    let told = bench.one().await.send(Request::post("/echo"), "123456").await;
+    assert_eq!((told.status.as_u16(), told.json()["code"].as_str()), (413, Some("body_too_large")));
+    let chunked = bench
+        .raw(
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+             3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n",
+        )
+        .await;
+    assert!(chunked.starts_with("HTTP/1.1 413 "), "{chunked}");
+    assert!(upstream.seen().is_empty());
+    assert_eq!(bench.one().await.send(Request::post("/echo"), "12345").await.body, "12345");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_a_bad_gateway() {
+    for answer in [
+        "nonsense\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nx-a: b\r\n c\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+    ] {
+        let upstream = RawUpstream::start(answer).await;
+        let bench = Bench::open(to(&[upstream.url()]));
+        let told = bench.get("/").await;
+        let code = told.json()["code"].as_str().map(str::to_owned);
+        assert_eq!((told.status.as_u16(), code.as_deref()), (502, Some("upstream_broken")));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_beside_which_another_stands_is_not_given_to_the_next() {
+    // A second answer that nobody asked for must not meet the next request.
+    let upstream = RawUpstream::start(
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+    )
+    .await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    assert_eq!(bench.get("/first").await.body, "ok");
+    let second = bench.get("/second").await;
+    assert_ne!(second.body, "evil");
+    assert!(upstream.connections() > 1, "the connection was used again");
+}
+
+#[tokio::test]
+async fn half_a_request_reaches_nobody() {
+    let upstream = RawUpstream::start(OK).await;
+    let bench = Bench::open(to(&[upstream.url()]));
+    let mut stream = bench.connect().await;
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    drop(within("the end", stream.read_to_end(&mut rest)).await);
+    assert_eq!(upstream.connections(), 0);
+}

@@ -1,0 +1,133 @@
+//! What is written of requests, and what is counted.
+
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use parking_lot::{Condvar, Mutex};
+use tidegate_engine::ManualClock;
+use tidegate_gateway::{AccessLogFormat, AccessLogSettings, GatewayParts};
+use tidegate_metrics::{Answered, Meter};
+
+use crate::bench::{Bench, PATIENCE, START, by_user, engine, to, until};
+use crate::upstream::Upstream;
+
+/// A file in memory that can be made to hang.
+#[derive(Clone, Default)]
+struct Paper {
+    text: Arc<Mutex<String>>,
+    stuck: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (stuck, free) = &*self.stuck;
+        let mut stuck = stuck.lock();
+        while *stuck {
+            free.wait(&mut stuck);
+        }
+        self.text.lock().push_str(std::str::from_utf8(bytes).unwrap());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn logged(log: AccessLogSettings) -> (Bench, Paper, Arc<Meter>, Upstream) {
+    let upstream = Upstream::start().await;
+    let mut settings = by_user(to(&[upstream.url()]));
+    settings.access_log = Some(log);
+    let (paper, meter) = (Paper::default(), Arc::new(Meter::new("gateway")));
+    let parts = GatewayParts {
+        access_log: Some(Box::new(paper.clone())),
+        meter: Some(Arc::clone(&meter)),
+        ..GatewayParts::default()
+    };
+    let rules =
+        "- key: user\n  limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
+    let engine = engine(rules, ManualClock::at(START));
+    let bench = Bench::with(engine, settings, parts, |endpoint| endpoint);
+    (bench, paper, meter, upstream)
+}
+
+#[tokio::test]
+async fn each_request_is_a_line_of_json() {
+    let (bench, paper, meter, _upstream) = logged(AccessLogSettings::default()).await;
+    let request = || Request::get("/echo?x=1").header("x-user", "7");
+    let mut client = bench.one().await;
+    client.send(request().header("user-agent", "tests"), "body").await;
+    client.send(request(), "").await;
+    client.send(Request::get("/a/../b"), "").await;
+    until("three lines", || paper.text.lock().lines().count() == 3).await;
+    let text = paper.text.lock().clone();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines[0]["status"].as_u64(), lines[0]["bytes"].as_u64()), (Some(200), Some(4)));
+    assert_eq!(
+        (&lines[0]["client"], &lines[0]["user_agent"]),
+        (&"127.0.0.1".into(), &"tests".into())
+    );
+    assert_eq!((&lines[0]["route"], &lines[0]["outcome"]), (&"all".into(), &"served".into()));
+    assert_eq!(lines[0]["time"], "2023-11-14T00:00:00.000Z");
+    assert_eq!(lines[1]["outcome"], "rate_limited");
+    assert_eq!((&lines[2]["route"], &lines[2]["outcome"]), (&"".into(), &"bad_target".into()));
+    let answers = meter.read().answers;
+    let of = |answered: Answered| answers[answered as usize];
+    assert_eq!((of(Answered::Admitted), of(Answered::Refused), of(Answered::Invalid)), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn the_common_format_is_what_tools_read() {
+    let settings =
+        AccessLogSettings { format: AccessLogFormat::Common, ..AccessLogSettings::default() };
+    let (bench, paper, ..) = logged(settings).await;
+    bench.get("/echo").await;
+    until("a line", || !paper.text.lock().is_empty()).await;
+    let line = "127.0.0.1 - - [14/Nov/2023:00:00:00 +0000] \"GET /echo HTTP/1.1\" 200 0\n";
+    assert_eq!(*paper.text.lock(), line);
+}
+
+#[tokio::test]
+async fn one_of_many_is_written() {
+    let settings =
+        AccessLogSettings { one_of: NonZeroU64::new(3).unwrap(), ..AccessLogSettings::default() };
+    let (bench, paper, ..) = logged(settings).await;
+    for _ in 0..7 {
+        bench.get("/").await;
+    }
+    until("three lines", || paper.text.lock().lines().count() == 3).await;
+    assert_eq!(bench.count("served"), 7);
+}
+
+#[tokio::test]
+async fn a_log_that_hangs_slows_nobody_down_and_what_is_lost_is_counted() {
+    let settings = AccessLogSettings { waiting_max: 2, ..AccessLogSettings::default() };
+    let (bench, paper, ..) = logged(settings).await;
+    *paper.stuck.0.lock() = true;
+    for _ in 0..20 {
+        assert_eq!(bench.get("/").await.status, 200);
+    }
+    let dropped = bench.gateway.read().log_dropped;
+    assert!((10..=18).contains(&dropped), "{dropped}");
+    *paper.stuck.0.lock() = false;
+    paper.stuck.1.notify_all();
+}
+
+#[tokio::test]
+async fn who_waits_for_the_log_finds_every_line_and_does_not_wait_for_one_that_hangs() {
+    let (bench, paper, ..) = logged(AccessLogSettings::default()).await;
+    *paper.stuck.0.lock() = true;
+    for _ in 0..50 {
+        assert_eq!(bench.get("/").await.status, 200);
+    }
+    until("the ends", || bench.gateway.read().in_flight == 0).await;
+    assert!(!bench.gateway.flush_log(Duration::ZERO));
+    *paper.stuck.0.lock() = false;
+    paper.stuck.1.notify_all();
+    assert!(bench.gateway.flush_log(PATIENCE));
+    assert_eq!(paper.text.lock().lines().count(), 50);
+}

@@ -1,0 +1,46 @@
+//! What the operator chooses of the HTTP door.
+
+use tidegate_answers::HeaderSet;
+
+/// How the door behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpApiSettings {
+    /// The largest body. Default: 256 KiB, which is 2.5 KiB for each request of
+    /// a full batch.
+    pub body_bytes_max: usize,
+    /// The most requests in one batch. Default: 100.
+    pub batch_max: usize,
+    /// The most permits that are out at once; each takes about 200 bytes. Default: 100,000.
+    pub permits_max: usize,
+    /// Whether every request is admitted, whatever its limits say; the answer
+    /// tells what they said. Default: no.
+    pub shadow: bool,
+    /// Which verbs are served. Default: all.
+    pub verbs: Verbs,
+    /// The rate limit fields of answers to single checks.
+    pub headers: HeaderSet,
+}
+
+impl Default for HttpApiSettings {
+    fn default() -> Self {
+        HttpApiSettings {
+            body_bytes_max: 256 * 1024,
+            batch_max: 100,
+            permits_max: 100_000,
+            shadow: false,
+            verbs: Verbs::All,
+            headers: HeaderSet::default(),
+        }
+    }
+}
+
+/// Which verbs are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verbs {
+    /// Those that give back and forget too. Nobody is asked who they are, so
+    /// whoever reaches the port can lift a limit.
+    #[default]
+    All,
+    /// Neither `refund` nor `reset`.
+    ChargingOnly,
+}

@@ -1,0 +1,131 @@
+//! The protected service, and the one that only screens.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tidegate_engine::Clock;
+use tidegate_overload::{Screened as MayGoOn, Screening, SteadyClock};
+use tower_service::Service;
+
+use super::future::ProtectedFuture;
+use super::layer::Settings;
+use crate::body::LimitedBody;
+
+/// A protected service; made by [`ProtectionLayer`](super::ProtectionLayer).
+pub struct Protected<S, C = SteadyClock> {
+    inner: S,
+    settings: Arc<Settings<C>>,
+}
+
+/// A service whose requests are screened; made by [`ScreeningLayer`](super::ScreeningLayer).
+pub struct Screened<S, C = SteadyClock> {
+    inner: S,
+    settings: Arc<Settings<C>>,
+}
+
+impl<S, C> Protected<S, C> {
+    pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
+        Protected { inner, settings }
+    }
+}
+
+impl<S, C> Screened<S, C> {
+    pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
+        Screened { inner, settings }
+    }
+}
+
+impl<S, C, B, R> Service<Request<B>> for Protected<S, C>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    C: Clock + Send + Sync + 'static,
+    R: Body,
+    R::Data: From<Bytes>,
+{
+    type Response = Response<LimitedBody<R>>;
+    type Error = S::Error;
+    type Future = ProtectedFuture<S, B, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        let screening = match parts.extensions.remove::<MayGoOn>() {
+            Some(screened) => Screening::GoOn(screened),
+            None => self.settings.screen(&parts),
+        };
+        match screening {
+            Screening::Refuse(refusal) => {
+                ProtectedFuture::refused(self.settings.refuse(&parts, &refusal))
+            }
+            Screening::GoOn(screened) => {
+                // The service that was made ready goes with the request; the clone that stays
+                // has to become ready itself.
+                let unready = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, unready);
+                let request = Request::from_parts(parts, body);
+                ProtectedFuture::entering(Arc::clone(&self.settings), screened, ready, request)
+            }
+        }
+    }
+}
+
+impl<S, C, B, R> Service<Request<B>> for Screened<S, C>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    C: Clock + Send + Sync + 'static,
+    R: Body,
+    R::Data: From<Bytes>,
+{
+    type Response = Response<LimitedBody<R>>;
+    type Error = S::Error;
+    type Future = ProtectedFuture<S, B, C>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        match self.settings.screen(&parts) {
+            Screening::Refuse(refusal) => {
+                ProtectedFuture::refused(self.settings.refuse(&parts, &refusal))
+            }
+            Screening::GoOn(screened) => {
+                parts.extensions.insert(screened);
+                let request = Request::from_parts(parts, body);
+                ProtectedFuture::passing(self.inner.call(request))
+            }
+        }
+    }
+}
+
+impl<S: Clone, C> Clone for Protected<S, C> {
+    fn clone(&self) -> Self {
+        Protected { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<S: Clone, C> Clone for Screened<S, C> {
+    fn clone(&self) -> Self {
+        Screened { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Protected<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Protected").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Screened<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Screened").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! What the layer is told: whom to ask, how to describe, what to answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use tidegate_engine::{
+    ConfigError, Engine, MemoryConfig, MemoryStore, Options, Report, Source, SystemClock, compile,
+};
+use tower_layer::Layer;
+
+use super::service::RateLimit;
+use tidegate_admission::Described;
+use tidegate_admission::Turns;
+use tidegate_admission::{DelaySettings, Lines};
+use tidegate_answers::Notice;
+use tidegate_answers::{HeaderSet, HeadersOn};
+
+/// Where the rules of [`RateLimitLayer::by_key`] apply.
+const KEYED_DOMAIN: &str = "keyed";
+const KEYED_ENTRY: &str = "caller";
+
+/// A limit that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// The text is no limit.
+    #[error(transparent)]
+    Rules(#[from] Report),
+    /// The counters cannot be kept.
+    #[error(transparent)]
+    Memory(#[from] ConfigError),
+}
+
+type Describe = dyn Fn(&Parts) -> Option<Described> + Send + Sync;
+type Answer = dyn Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync;
+
+/// Limits a service of HTTP requests by the rules of an engine.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use http::request::Parts;
+/// use tidegate_admission::Described;
+/// use tidegate_tower_layer::RateLimitLayer;
+/// use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+///
+/// let engine = Engine::new(MemoryStore::new(MemoryConfig::default())?, SystemClock::new());
+/// let layer = RateLimitLayer::new(Arc::new(engine), "api", |request: &Parts| {
+///     if request.uri.path() == "/health" {
+///         return None; // not limited
+///     }
+///     let user = request.headers.get("x-user")?.to_str().ok()?;
+///     Some(Described::new().descriptor([("user", user), ("path", request.uri.path())]))
+/// });
+/// # drop(layer);
+/// # Ok::<(), tidegate_engine::ConfigError>(())
+/// ```
+pub struct RateLimitLayer<T = MemoryStore, C = SystemClock> {
+    settings: Settings<T, C>,
+}
+
+/// What the layer hands to its services.
+pub(super) struct Settings<T, C> {
+    pub(super) engine: Arc<Engine<T, C>>,
+    pub(super) domain: Arc<str>,
+    pub(super) describe: Arc<Describe>,
+    pub(super) answer: Option<Arc<Answer>>,
+    pub(super) headers: HeaderSet,
+    pub(super) headers_on: HeadersOn,
+    pub(super) wait_for_turn: bool,
+    pub(super) delay: DelaySettings,
+    /// Shared by all services of the layer and of its clones, as the engine is.
+    pub(super) lines: Arc<Lines>,
+    pub(super) turns: Arc<Turns>,
+}
+
+impl<T, C> RateLimitLayer<T, C> {
+    /// Limits by the rules that `engine` has for `domain`. The closure says
+    /// what a request is limited by; `None` lets it pass without being asked about.
+    pub fn new<D>(
+        engine: Arc<Engine<T, C>>,
+        domain: impl Into<Arc<str>>,
+        describe: impl Fn(&Parts) -> D + Send + Sync + 'static,
+    ) -> Self
+    where
+        D: Into<Option<Described>>,
+    {
+        let settings = Settings {
+            engine,
+            domain: domain.into(),
+            describe: Arc::new(move |request| describe(request).into()),
+            answer: None,
+            headers: HeaderSet::default(),
+            headers_on: HeadersOn::default(),
+            wait_for_turn: true,
+            delay: DelaySettings::default(),
+            lines: Arc::new(Lines::new()),
+            turns: Arc::new(Turns::new()),
+        };
+        RateLimitLayer { settings }
+    }
+
+    /// The same layer with other header fields.
+    #[must_use]
+    pub fn headers(mut self, headers: HeaderSet) -> Self {
+        self.settings.headers = headers;
+        self
+    }
+
+    /// The same layer with header fields on other answers.
+    #[must_use]
+    pub fn headers_on(mut self, headers_on: HeadersOn) -> Self {
+        self.settings.headers_on = headers_on;
+        self
+    }
+
+    /// Whether requests wait here: for their turn in a leaky bucket, and for limits with
+    /// `when_over: delay`. Default: they do, on tokio's timer, so the service must run where
+    /// there is one. Otherwise a request that a leaky bucket admits for later is passed on at
+    /// once, and one over a limit is refused.
+    #[must_use]
+    pub fn wait_for_turn(mut self, wait_for_turn: bool) -> Self {
+        self.settings.wait_for_turn = wait_for_turn;
+        self
+    }
+
+    /// How many requests wait, and for how long. One that would have to wait longer for its turn
+    /// in a leaky bucket is refused, gets back what its other limits charged, and is told when to
+    /// come instead.
+    #[must_use]
+    pub fn delay(mut self, delay: DelaySettings) -> Self {
+        self.settings.delay = delay;
+        self
+    }
+
+    /// The same layer with another answer for refused requests. Rate limit
+    /// fields are added to it, but for those that it has.
+    #[must_use]
+    pub fn answer_refusals_with(
+        mut self,
+        answer: impl Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.answer = Some(Arc::new(answer));
+        self
+    }
+}
+
+impl RateLimitLayer {
+    /// One limit for each key, without rule files. The limit is written as an
+    /// item of `limits` in a rule file, without the braces; the closure says
+    /// the key, or `None` for requests that are not limited.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use tidegate_tower_layer::RateLimitLayer;
+    ///
+    /// let limit = "algorithm: token_bucket, unit: second, requests_per_unit: 10, burst: 20";
+    /// let layer = RateLimitLayer::by_key(limit, |request: &Parts| {
+    ///     Some(request.headers.get("x-api-key")?.to_str().ok()?.to_owned())
+    /// })?;
+    /// # drop(layer);
+    /// # Ok::<(), tidegate_tower_layer::LimitError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the text is no limit.
+    pub fn by_key(
+        limit: &str,
+        key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    ) -> Result<Self, LimitError> {
+        let rules = format!(
+            "domain: {KEYED_DOMAIN}\ndescriptors:\n- key: {KEYED_ENTRY}\n  limits:\n  - {{{limit}}}\n"
+        );
+        let snapshot = compile(&[Source::new("limit", rules)], &Options::default())?;
+        let store = MemoryStore::new(MemoryConfig::default())?;
+        let engine = Engine::new(store, SystemClock::new()).with_rules(snapshot);
+        Ok(Self::new(Arc::new(engine), KEYED_DOMAIN, move |request: &Parts| {
+            Some(Described::new().descriptor([(KEYED_ENTRY, key(request)?)]))
+        }))
+    }
+}
+
+impl<S, T, C> Layer<S> for RateLimitLayer<T, C> {
+    type Service = RateLimit<S, T, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        RateLimit::new(inner, Arc::new(self.settings.clone()))
+    }
+}
+
+impl<T, C> Clone for RateLimitLayer<T, C> {
+    fn clone(&self) -> Self {
+        RateLimitLayer { settings: self.settings.clone() }
+    }
+}
+
+impl<T, C> Clone for Settings<T, C> {
+    fn clone(&self) -> Self {
+        Settings {
+            engine: Arc::clone(&self.engine),
+            domain: Arc::clone(&self.domain),
+            describe: Arc::clone(&self.describe),
+            answer: self.answer.clone(),
+            headers: self.headers,
+            headers_on: self.headers_on,
+            wait_for_turn: self.wait_for_turn,
+            delay: self.delay,
+            lines: Arc::clone(&self.lines),
+            turns: Arc::clone(&self.turns),
+        }
+    }
+}
+
+impl<T, C> fmt::Debug for RateLimitLayer<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.settings, f)
+    }
+}
+
+impl<T, C> fmt::Debug for Settings<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("domain", &self.domain)
+            .field("headers", &self.headers)
+            .field("headers_on", &self.headers_on)
+            .field("wait_for_turn", &self.wait_for_turn)
+            .field("delay", &self.delay)
+            .finish_non_exhaustive()
+    }
+}

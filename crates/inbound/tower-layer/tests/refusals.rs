@@ -1,0 +1,201 @@
+//! What a refused request is answered.
+
+mod support;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use support::{by_user, get, hello, layer, send, user_limits};
+use tidegate_admission::Described;
+use tidegate_answers::{HeaderSet, HeadersOn, Notice};
+use tidegate_engine::{DESCRIPTORS_MAX, FailureMode, ManualClock, MemoryStore, Nanos};
+use tidegate_tower_layer::RateLimitLayer;
+use tower::Layer;
+
+const TWO_A_MINUTE: &str =
+    "{name: burst, algorithm: token_bucket, unit: minute, requests_per_unit: 2}";
+
+#[tokio::test]
+async fn answers_429_with_exact_fields_and_a_problem_once_the_burst_is_spent() {
+    let service = layer(&user_limits(TWO_A_MINUTE)).layer(hello());
+    for remaining in ["1", "0"] {
+        let answer = send(&service, get("/")).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "hello"));
+        assert_eq!(answer.field("x-ratelimit-remaining"), Some(remaining));
+        assert_eq!(answer.field("retry-after"), None);
+    }
+    let refused = send(&service, get("/")).await;
+    assert_eq!(refused.status, 429);
+    let expected = [
+        "cache-control: no-store",
+        "content-type: application/problem+json",
+        "ratelimit-policy: \"burst\";q=2;w=60",
+        "ratelimit: \"burst\";r=0;t=30",
+        "retry-after: 30",
+        "x-ratelimit-limit: 2",
+        "x-ratelimit-remaining: 0",
+        "x-ratelimit-retry-after: 30",
+    ];
+    assert_eq!(refused.fields(), expected);
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+    let expected = serde_json::json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Quota Exceeded",
+        "status": 429,
+        "detail": "The limit \"burst\" allows 2 per 60s. Try again in 30 seconds.",
+        "violated-policies": ["burst"],
+        "retry-after": 30,
+    });
+    assert_eq!(problem, expected);
+}
+
+#[tokio::test]
+async fn admits_again_after_the_time_that_it_told() {
+    let engine = user_limits(TWO_A_MINUTE);
+    let service = layer(&engine).layer(hello());
+    let mut request = get("/");
+    request.headers_mut().insert("x-cost", "2".parse().unwrap());
+    send(&service, request).await;
+    let refused = send(&service, get("/")).await;
+    let seconds = refused.field("retry-after").unwrap().parse().unwrap();
+    engine.clock().advance(Nanos::from_secs(seconds));
+    assert_eq!(send(&service, get("/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn head_is_refused_without_a_body() {
+    let service = layer(&user_limits("{unit: day, requests_per_unit: 0}")).layer(hello());
+    let full = send(&service, get("/")).await;
+    let refused = send(&service, Request::head("/").body(()).unwrap()).await;
+    assert_eq!((refused.status, refused.body.as_str()), (429, ""));
+    assert_eq!(refused.field("content-type"), Some("application/problem+json"));
+    assert_eq!(refused.field("content-length"), Some(full.body.len().to_string().as_str()));
+}
+
+fn call(content_type: &str, cost: &str) -> Request<()> {
+    let request = Request::post("/echo.Echo/Say");
+    request.header("content-type", content_type).header("x-cost", cost).body(()).expect("a call")
+}
+
+#[tokio::test]
+async fn a_grpc_call_is_refused_with_trailers_only() {
+    let service = layer(&user_limits(
+        "{name: 50% é, algorithm: token_bucket, per: 1500ms, requests_per_unit: 1}",
+    ))
+    .headers(HeaderSet::NONE)
+    .layer(hello());
+    assert_eq!(send(&service, call("application/grpc", "1")).await.field("grpc-status"), None);
+    let refused = send(&service, call("application/grpc+proto", "1")).await;
+    assert_eq!((refused.status, refused.body.as_str()), (200, ""));
+    let expected = [
+        "content-type: application/grpc+proto",
+        "grpc-message: The limit \"50%25 ?\" allows 1 per 1.5s. Try again in 2 seconds.",
+        "grpc-retry-pushback-ms: 1500",
+        "grpc-status: 8",
+        "retry-after: 2",
+    ];
+    assert_eq!(refused.fields(), expected);
+
+    let never = send(&service, call("application/grpc", "2")).await;
+    assert_eq!(never.field("grpc-retry-pushback-ms"), Some("-1"));
+    assert_eq!(never.field("retry-after"), None);
+}
+
+#[tokio::test]
+async fn an_own_answer_replaces_ours_and_keeps_its_fields() {
+    let service = layer(&user_limits("{name: none, unit: day, requests_per_unit: 0}"))
+        .answer_refusals_with(|request: &Parts, notice: &Notice<'_>| {
+            let names: Vec<String> =
+                notice.violated().map(|policy| policy.name().to_string()).collect();
+            let text = format!("{} {} {names:?}", request.method, request.uri.path());
+            let answer = Response::builder().status(509).header("ratelimit", "\"mine\";r=0");
+            answer.body(Bytes::from(text)).unwrap()
+        })
+        .layer(hello());
+    let refused = send(&service, get("/a")).await;
+    assert_eq!((refused.status, refused.body.as_str()), (509, "GET /a [\"none\"]"));
+    assert_eq!(refused.field("ratelimit"), Some("\"mine\";r=0"));
+    assert_eq!(refused.field("ratelimit-policy"), Some("\"none\";q=0;w=86400"));
+}
+
+/// A layer whose engine gives up on every request, and refuses it.
+fn undecided() -> RateLimitLayer<MemoryStore, ManualClock> {
+    let engine = Arc::into_inner(user_limits(TWO_A_MINUTE)).expect("nobody shares it yet");
+    let engine = Arc::new(engine.with_failure_mode(FailureMode::Refuse));
+    RateLimitLayer::new(engine, "elsewhere", |request: &Parts| {
+        let described = by_user(request).unwrap_or_default();
+        (0..DESCRIPTORS_MAX).fold(described, |all, _| all.descriptor([("user", "7")]))
+    })
+}
+
+#[tokio::test]
+async fn what_could_not_be_decided_is_never_called_over_the_limit() {
+    let service = undecided().layer(hello());
+    let refused = send(&service, get("/")).await;
+    assert_eq!(refused.status, 503);
+    let expected =
+        ["cache-control: no-store", "content-type: application/problem+json", "retry-after: 1"];
+    assert_eq!(refused.fields(), expected);
+    assert!(refused.body.contains("could not be checked"), "{}", refused.body);
+
+    let refused = send(&service, call("application/grpc", "1")).await;
+    assert_eq!(refused.field("grpc-status"), Some("14"));
+}
+
+#[tokio::test]
+async fn fields_are_only_on_refusals_when_asked_so() {
+    let service = layer(&user_limits("{unit: day, requests_per_unit: 1}"))
+        .headers_on(HeadersOn::Refusal)
+        .layer(hello());
+    assert_eq!(send(&service, get("/")).await.fields(), [""; 0]);
+    assert!(send(&service, get("/")).await.field("ratelimit").is_some());
+}
+
+#[tokio::test]
+async fn a_field_that_the_service_sent_stays() {
+    let inner = tower::service_fn(|_request: Request<()>| async {
+        let answer = Response::builder().header("x-ratelimit-remaining", "77");
+        Ok::<_, std::convert::Infallible>(answer.body(String::new()).unwrap())
+    });
+    let service = layer(&user_limits(TWO_A_MINUTE)).layer(inner);
+    let answer = send(&service, get("/")).await;
+    assert_eq!(answer.headers.get_all("x-ratelimit-remaining").iter().count(), 1);
+    assert_eq!(answer.field("x-ratelimit-remaining"), Some("77"));
+    assert_eq!(answer.field("x-ratelimit-limit"), Some("2"));
+}
+
+#[tokio::test]
+async fn every_method_of_every_user_counts_on_its_own_key() {
+    let service = layer(&user_limits("{unit: day, requests_per_unit: 1}")).layer(hello());
+    for user in ["a", "b"] {
+        for (method, status) in [(Method::GET, 200), (Method::DELETE, 429)] {
+            let request = Request::builder().method(method).uri("/").header("x-user", user);
+            assert_eq!(send(&service, request.body(()).unwrap()).await.status, status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_described_request_need_not_be_wrapped_in_an_option() {
+    let layer = RateLimitLayer::new(
+        user_limits("{unit: day, requests_per_unit: 0}"),
+        "api",
+        |_request: &Parts| Described::new().descriptor([("user", "7")]),
+    );
+    assert_eq!(send(&layer.layer(hello()), get("/")).await.status, 429);
+}
+
+#[tokio::test]
+async fn who_would_have_to_wait_for_too_long_is_refused_whatever_the_rule_says() {
+    for when_over in ["refuse", "delay", "queue"] {
+        let limit = format!(
+            "{{algorithm: token_bucket, unit: minute, requests_per_unit: 1, when_over: {when_over}}}"
+        );
+        let service = layer(&user_limits(&limit)).layer(hello());
+        assert_eq!(send(&service, get("/")).await.status, 200);
+        let refused = send(&service, get("/")).await;
+        assert_eq!((refused.status, refused.field("retry-after")), (429, Some("60")));
+    }
+}
