@@ -22,7 +22,7 @@ use crate::exit::{Complaint, Failure};
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// A store that the service can stand on.
-pub(super) trait Counters: CounterStore + Send + Sync + 'static {
+pub(super) trait Counters: CounterStore {
     /// What it holds and does.
     fn reading(&self, budget_bytes: usize, clock: &SystemClock) -> StoreReading;
 

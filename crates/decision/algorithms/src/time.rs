@@ -108,12 +108,12 @@ impl fmt::Display for Nanos {
 /// Read once per request, so that every limit judges the same instant. It may
 /// stand still or step back: a small step changes nothing, a large one neither
 /// frees a key nor freezes it.
-pub trait Clock {
+pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
 }
 
-impl<C: Clock + ?Sized> Clock for &C {
+impl<C: Clock + ?Sized> Clock for &'static C {
     fn now(&self) -> Timestamp {
         (**self).now()
     }

@@ -130,7 +130,7 @@ impl<C: Clock> SharedBoard<C> {
     }
 }
 
-impl<C: Clock + Sync> FleetBoard for SharedBoard<C> {
+impl<C: Clock> FleetBoard for SharedBoard<C> {
     async fn beat(&self, report: Report) -> Result<Grant, BoardError> {
         self.board.lock().beat(self.clock.now(), &report)
     }

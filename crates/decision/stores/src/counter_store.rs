@@ -7,7 +7,7 @@ use tidegate_algorithms::{Holder, Period};
 use crate::batch::{Answers, Batch, Key};
 
 /// Keeps counters and decides next to them.
-pub trait CounterStore {
+pub trait CounterStore: Send + Sync + 'static {
     /// Decides all checks of the batch, in one step for everyone else, and
     /// pushes one answer for each.
     ///

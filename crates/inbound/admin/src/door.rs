@@ -54,7 +54,7 @@ enum Shape {
 impl<S, C> DebugDoor<S, C>
 where
     S: Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
 {
     /// A door to this engine.
     pub fn new(engine: Arc<Engine<S, C>>, parts: DebugParts) -> Self {
@@ -250,7 +250,7 @@ where
 impl<S, C, B> Service<Request<B>> for DebugDoor<S, C>
 where
     S: Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {

@@ -183,7 +183,7 @@ trait RuleLimiters: Send + Sync {
     fn is_switched_off(&self) -> bool;
 }
 
-impl<S: Send + Sync, C: Clock + Send + Sync> RuleLimiters for Engine<S, C> {
+impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
     fn limiter(&self, kind: LimiterKind) -> Switch {
         Engine::limiter(self, kind)
     }
@@ -238,7 +238,7 @@ impl Switchboard {
     ) -> Self
     where
         S: Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        C: Clock,
     {
         let usual = [LimiterMode::Off; LimiterName::ALL.len()];
         let (usual, ends) = (Mutex::new(usual), Mutex::default());

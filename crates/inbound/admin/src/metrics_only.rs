@@ -36,7 +36,7 @@ impl<S, C> Clone for MetricsDoor<S, C> {
 impl<S, C, B> Service<Request<B>> for MetricsDoor<S, C>
 where
     S: Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {

@@ -37,8 +37,8 @@ impl Charged {
         (engine, domain): (&Arc<Engine<S, C>>, &str),
     ) -> Self
     where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         if verdict.rulings().is_empty() {
             return Charged::Nothing;
@@ -56,8 +56,8 @@ impl Charged {
         described: &Described,
         (engine, domain): (&Arc<Engine<S, C>>, &str),
     ) where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         match self {
             Charged::Nothing => {}

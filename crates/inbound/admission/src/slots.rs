@@ -20,8 +20,8 @@ impl HeldSlots {
     /// that hold nothing, which are most.
     pub fn of<S, C>(permit: Permit<S, C>) -> Option<Self>
     where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         (!permit.is_empty()).then(|| HeldSlots::new(permit))
     }

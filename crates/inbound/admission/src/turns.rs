@@ -104,8 +104,8 @@ impl Turns {
         patience: Patience,
     ) -> Result<Waiting, NoTurn>
     where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         let deposit = described.ask(domain, |request| engine.deposit(request, verdict));
         match self.claim(self.kind(described, verdict), verdict.delay().into(), patience) {

@@ -66,8 +66,8 @@ pub(super) enum Judged {
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Asks the engine, and waits for its store.
     pub(super) async fn ask(&self, description: &Description) -> (Verdict, Option<HeldSlots>) {

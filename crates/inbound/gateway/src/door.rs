@@ -196,8 +196,8 @@ impl<S, C: Clock> Gateway<S, C> {
 
 impl<S, C> Gateway<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Runs what runs beside requests, until it is dropped: health checks, and closing
     /// connections that nobody uses.
@@ -236,8 +236,8 @@ where
 
 impl<S, C, B> Service<Request<B>> for Gateway<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {

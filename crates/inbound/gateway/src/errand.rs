@@ -60,8 +60,8 @@ enum Gone {
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Takes a request to its answer.
     pub(super) async fn run(self: Arc<Self>, mut trip: Box<Trip>) -> Answer {
@@ -370,8 +370,8 @@ fn upgraded<S, C>(
     route: &Route,
 ) -> Answer
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     // An upstream that switches though nobody asked it to is broken.
     let Some(client) = client else { return stay.fault(Fault::UpstreamBroken) };

@@ -84,8 +84,8 @@ pub(super) enum Stage {
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Takes a request as far as it gets without waiting; an answer is as far as it gets.
     pub(super) fn visit(

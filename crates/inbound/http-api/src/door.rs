@@ -78,8 +78,8 @@ impl<S, C> HttpApi<S, C> {
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     pub(super) async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> Answer {
         let began = self.engine.clock().now();

@@ -29,8 +29,8 @@ use super::route::{Route, route};
 
 impl<S, C, B> Service<Request<B>> for HttpApi<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Send,
 {
@@ -58,8 +58,8 @@ where
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// What to do with a request that waits for its body only; none for any
     /// other, also where something is wrong with it.
@@ -85,8 +85,8 @@ struct Check<S, C> {
 
 impl<S, C> Check<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     fn answer(self, body: Result<Bytes, Complaint>) -> Answer {
         let Check { shared, verb, refusal, began, headers } = self;
@@ -123,8 +123,8 @@ pin_project! {
 
 impl<S, C, B> Future for HttpApiFuture<S, C, B>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
     B: Body<Data = Bytes>,
 {
     type Output = Result<Response<Full<Bytes>>, Infallible>;

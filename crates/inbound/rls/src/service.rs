@@ -94,8 +94,8 @@ impl<S, C> Rls<S, C> {
 
 impl<S, C> Rls<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Answers the body of a request to upstream's `/json`: a
     /// `RateLimitRequest` in JSON. Counted by nobody: that is the work of the
@@ -130,8 +130,8 @@ type Told<R> = Result<(Answered, R), Failure>;
 
 impl<S, C> Shared<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     #[inline]
     fn examine(&self, asked: &Asked<'_>) -> Result<OwnLimits, Failure> {
@@ -226,8 +226,8 @@ where
 
 impl<S, C, B> hyper::service::Service<Request<B>> for Rls<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -250,8 +250,8 @@ where
 
 impl<S, C> Rls<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Begins a call of the one method.
     #[inline]
@@ -355,8 +355,8 @@ pin_project! {
 
 impl<S, C> Call<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Answers a call whose body has come; the future where it has to wait.
     #[inline]
@@ -411,8 +411,8 @@ fn read_on<B: Body<Data = Bytes>>(
 
 impl<S, C, B> Future for RlsFuture<S, C, B>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
     B: Body<Data = Bytes>,
 {
     type Output = Result<Response<RlsBody>, Infallible>;

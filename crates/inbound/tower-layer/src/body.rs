@@ -28,8 +28,8 @@ pub(super) trait Holding: Send + Sync {
 
 impl<S, C> Holding for Permit<S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     /// Slots come back however it ended.
     fn end(self: Box<Self>, _end: End) {}
@@ -42,8 +42,8 @@ impl Held {
     /// Nothing is boxed for requests that hold nothing, which are most.
     pub(super) fn new<S, C>(permit: Permit<S, C>) -> Self
     where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         if permit.is_empty() { Held::nothing() } else { Held::holding(permit) }
     }

@@ -38,8 +38,8 @@ trait Cashier: Send + Sync {
 
 impl<T, C> Cashier for Settings<T, C>
 where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    T: CounterStore,
+    C: Clock,
 {
     fn give_back(&self, charged: Charged, described: &Described) {
         charged.give_back(described, (&self.engine, &self.domain));
@@ -54,8 +54,8 @@ impl Receipt {
         charged: Charged,
     ) -> Option<Self>
     where
-        T: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        T: CounterStore,
+        C: Clock,
     {
         if charged.is_nothing() {
             return None;

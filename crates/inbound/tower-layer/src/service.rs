@@ -41,8 +41,8 @@ impl<S: Clone, T, C> Clone for RateLimit<S, T, C> {
 impl<S, T, C, B, R> Service<Request<B>> for RateLimit<S, T, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    T: CounterStore,
+    C: Clock,
     B: Send + 'static,
     R: Body,
     R::Data: From<Bytes>,

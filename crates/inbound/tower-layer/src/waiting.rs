@@ -50,8 +50,8 @@ enum Paid {
 
 impl<T, C> Settings<T, C>
 where
-    T: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    T: CounterStore,
+    C: Clock,
 {
     /// What a verdict comes to for a request that waits no longer than `patience`.
     pub(super) fn rule_on(

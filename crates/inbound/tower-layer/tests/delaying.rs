@@ -49,7 +49,7 @@ impl Bench<MemoryStore> {
     }
 }
 
-impl<S: CounterStore + Send + Sync + 'static> Bench<S> {
+impl<S: CounterStore> Bench<S> {
     fn on(store: S, limits: &str) -> Self {
         let text = format!("domain: api\ndescriptors:\n- {{key: user, limits: [{limits}]}}");
         let rules = compile(&[Source::new("rules.yaml", text)], &Options::default())

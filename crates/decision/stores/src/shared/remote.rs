@@ -43,7 +43,7 @@ impl Asking {
 ///
 /// Its errors tell two cases apart, because nothing may be charged twice: what
 /// surely did not run, and what may have. See [`StoreError::may_have_run`].
-pub trait Remote: CounterStore + Send + Sync {
+pub trait Remote: CounterStore {
     /// What the remote's clock shows when this process's shows `here`, as far as
     /// its answers have told.
     fn there(&self, here: Timestamp) -> Timestamp {

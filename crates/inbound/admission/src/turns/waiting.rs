@@ -24,8 +24,8 @@ pub struct Waiting {
 impl Waiting {
     pub(super) fn new<S, C>(turn: Turn, deposit: Deposit<S, C>) -> Self
     where
-        S: CounterStore + Send + Sync + 'static,
-        C: Clock + Send + Sync + 'static,
+        S: CounterStore,
+        C: Clock,
     {
         let give_back: Option<GiveBack> =
             if deposit.is_empty() { None } else { Some(Box::new(|| give_back(deposit))) };
@@ -59,8 +59,8 @@ impl fmt::Debug for Waiting {
 /// Gives a deposit back: at once to the embedded store, in the background to another.
 pub fn give_back<S, C>(deposit: Deposit<S, C>)
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     // Who waited did so on a runtime; when that is gone, the charge stays.
     let Ok(runtime) = Handle::try_current() else { return };

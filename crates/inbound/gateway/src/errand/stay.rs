@@ -23,7 +23,7 @@ use tidegate_admission::Described;
 use tidegate_admission::HeldSlots;
 
 /// A request while it is with its upstream.
-pub(super) struct Stay<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> {
+pub(super) struct Stay<S: CounterStore, C: Clock> {
     shared: Arc<Shared<S, C>>,
     /// Taken when its end is noted.
     passport: Option<Passport>,
@@ -37,7 +37,7 @@ pub(super) struct Stay<S: CounterStore + Send + Sync + 'static, C: Clock + Send 
     progress: Option<Arc<Progress>>,
 }
 
-impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> Stay<S, C> {
+impl<S: CounterStore, C: Clock> Stay<S, C> {
     pub(super) fn begin(
         shared: &Arc<Shared<S, C>>,
         passport: Passport,
@@ -130,9 +130,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
     }
 }
 
-impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> OnEnd
-    for Stay<S, C>
-{
+impl<S: CounterStore, C: Clock> OnEnd for Stay<S, C> {
     fn ended(mut self: Box<Self>, end: End, bytes: u64) {
         self.end(match end {
             End::Whole if self.status.is_server_error() => Ending::Failed,
@@ -155,9 +153,7 @@ impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> 
     }
 }
 
-impl<S: CounterStore + Send + Sync + 'static, C: Clock + Send + Sync + 'static> Drop
-    for Stay<S, C>
-{
+impl<S: CounterStore, C: Clock> Drop for Stay<S, C> {
     fn drop(&mut self) {
         self.end(Ending::Abandoned);
         // Nobody was there any more to be answered.

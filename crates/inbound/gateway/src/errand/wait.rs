@@ -16,8 +16,8 @@ use crate::visit::Passport;
 /// A request that waits. Dropping it means that its client is gone.
 pub(super) struct Wait<'s, S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     shared: &'s Shared<S, C>,
     /// Its route; none once the wait is over.
@@ -27,8 +27,8 @@ where
 
 impl<'s, S, C> Wait<'s, S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     pub(super) fn begin(shared: &'s Shared<S, C>, passport: &mut Passport) -> Self {
         Wait { shared, place: Some(passport.place), record: passport.record.take() }
@@ -43,8 +43,8 @@ where
 
 impl<S, C> Drop for Wait<'_, S, C>
 where
-    S: CounterStore + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
+    S: CounterStore,
+    C: Clock,
 {
     fn drop(&mut self) {
         if let Some(place) = self.place {

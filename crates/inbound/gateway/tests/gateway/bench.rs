@@ -119,7 +119,7 @@ impl Bench<SystemClock> {
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Bench<C> {
+impl<C: Clock> Bench<C> {
     pub(crate) fn with(
         engine: Arc<Engine<MemoryStore, C>>,
         settings: GatewaySettings,

@@ -79,7 +79,7 @@ impl ByHand<Elsewhere> {
     }
 }
 
-impl<S: CounterStore + Send + Sync + 'static> ByHand<S> {
+impl<S: CounterStore> ByHand<S> {
     async fn on(
         store: S,
         limits: &str,

@@ -75,7 +75,7 @@ impl Bench {
     }
 }
 
-impl<S: CounterStore + Send + Sync + 'static> Bench<S> {
+impl<S: CounterStore> Bench<S> {
     pub(crate) fn over(engine: TestEngine<S>, parts: HttpApiParts) -> Self {
         let engine = Arc::new(engine);
         let (meter, health) = (Arc::clone(&parts.meter), parts.health.clone());

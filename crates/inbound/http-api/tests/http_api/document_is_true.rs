@@ -30,7 +30,7 @@ impl Seen {
         }
     }
 
-    async fn post<S: tidegate_engine::CounterStore + Send + Sync + 'static>(
+    async fn post<S: tidegate_engine::CounterStore>(
         &mut self,
         bench: &Bench<S>,
         path: &str,

@@ -13,7 +13,7 @@ const RULES: &str = "- {key: user, rate_limit: {unit: minute, requests_per_unit:
 /// The status, the content type and the body.
 async fn post<S>(door: &Door<S>, body: impl AsRef<[u8]>) -> (u16, String, String)
 where
-    S: CounterStore + Send + Sync + 'static,
+    S: CounterStore,
 {
     let answer = door.rls.answer_json(body.as_ref()).await;
     let (parts, body) = answer.into_parts();

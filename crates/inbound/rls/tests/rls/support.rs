@@ -83,7 +83,7 @@ pub(crate) fn door_of<S>(
 
 impl<S> Door<S>
 where
-    S: CounterStore + Send + Sync + 'static,
+    S: CounterStore,
 {
     /// Puts the door on a loopback port and connects to it.
     pub(crate) async fn connect(&self) -> Channel {

@@ -32,7 +32,7 @@ impl<C: Clock> Inside<C> {
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Holding for Inside<C> {
+impl<C: Clock> Holding for Inside<C> {
     fn end(self: Box<Self>, end: End) {
         let ending = match end {
             End::Whole if self.failed => Ending::Failed,
@@ -75,7 +75,7 @@ pin_project! {
 impl<S, B, C> ProtectedFuture<S, B, C>
 where
     S: Service<Request<B>>,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
 {
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
         ProtectedFuture { stage: Stage::Refused { answer: Some(answer) } }
@@ -102,7 +102,7 @@ where
 impl<S, B, C, R> Future for ProtectedFuture<S, B, C>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
     R: Body,
 {
     type Output = Result<Response<LimitedBody<R>>, S::Error>;
@@ -142,7 +142,7 @@ where
 }
 
 /// The answer, with what its request holds.
-fn hand_over<R: Body, E, C: Clock + Send + Sync + 'static>(
+fn hand_over<R: Body, E, C: Clock>(
     answer: Result<Response<R>, E>,
     inside: Option<Inside<C>>,
 ) -> Result<Response<LimitedBody<R>>, E> {

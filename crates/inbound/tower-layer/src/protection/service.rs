@@ -42,7 +42,7 @@ impl<S, C> Screened<S, C> {
 impl<S, C, B, R> Service<Request<B>> for Protected<S, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
     R: Body,
     R::Data: From<Bytes>,
 {
@@ -79,7 +79,7 @@ where
 impl<S, C, B, R> Service<Request<B>> for Screened<S, C>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    C: Clock + Send + Sync + 'static,
+    C: Clock,
     R: Body,
     R::Data: From<Bytes>,
 {
