@@ -58,7 +58,7 @@ upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one
 	git worktree add --quiet --detach $(OLD_TREE) $(OLD)
 	CARGO_TARGET_DIR=$(CURDIR)/target/upgrade $(CARGO) build --locked --quiet -p tidegate --manifest-path $(OLD_TREE)/Cargo.toml
 	git worktree remove --force $(OLD_TREE)
-	TIDEGATE_OLD_BINARY=$(CURDIR)/target/upgrade/debug/tidegate $(CARGO) test --locked --quiet -p tidegate --test rolling_upgrade
+	TIDEGATE_OLD_BINARY=$(CURDIR)/target/upgrade/debug/tidegate $(CARGO) test --locked --quiet -p tidegate-app --test rolling_upgrade
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	-tools/install-nginx

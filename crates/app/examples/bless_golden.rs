@@ -11,7 +11,7 @@ mod client;
 mod process;
 #[path = "../tests/support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../stores/tests/support/mod.rs"]
+#[path = "../../decision/stores/tests/support/mod.rs"]
 mod servers;
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
 #[path = "../tests/serve/upstream.rs"]
@@ -26,7 +26,7 @@ use std::process::Command;
 fn main() -> std::io::Result<()> {
     // Cargo builds the binary for tests, not for examples.
     let mut build = Command::new(env!("CARGO"));
-    assert!(build.args(["build", "--quiet", "--package", "tidegate"]).status()?.success());
+    assert!(build.args(["build", "--quiet", "--package", "tidegate-app"]).status()?.success());
     let captures = [
         capture::schemas::capture,
         capture::variables::capture,

@@ -1,5 +1,5 @@
 //! Records what a binary of Tidegate sends to Redis, for `tests/rolling_upgrade.rs`:
-//! `cargo run -p tidegate --example record_redis_traffic -- PATH`.
+//! `cargo run -p tidegate-app --example record_redis_traffic -- PATH`.
 //!
 //! The traffic stands for nodes of an earlier release during an upgrade. So it is recorded with the
 //! binary of that release, and only again when nodes of that release no longer have to be served beside.
@@ -9,7 +9,7 @@
 mod process;
 #[path = "../tests/support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../stores/tests/support/mod.rs"]
+#[path = "../../decision/stores/tests/support/mod.rs"]
 mod servers;
 #[path = "../tests/support/upgrade.rs"]
 mod upgrade;

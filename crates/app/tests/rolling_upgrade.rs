@@ -9,7 +9,7 @@
 mod process;
 #[path = "support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../stores/tests/support/mod.rs"]
+#[path = "../../decision/stores/tests/support/mod.rs"]
 mod servers;
 #[path = "support/upgrade.rs"]
 mod upgrade;

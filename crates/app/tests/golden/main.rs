@@ -3,7 +3,7 @@
 //! Redis.
 //!
 //! The files pin names, types, values and shapes, never prose. When a change is meant:
-//! `cargo run -p tidegate --example bless_golden`, and review the difference.
+//! `cargo run -p tidegate-app --example bless_golden`, and review the difference.
 
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
 #[path = "../serve/certificates.rs"]
@@ -16,7 +16,7 @@ mod client;
 mod process;
 #[path = "../support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../../stores/tests/support/mod.rs"]
+#[path = "../../../decision/stores/tests/support/mod.rs"]
 mod servers;
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
 #[path = "../serve/upstream.rs"]
