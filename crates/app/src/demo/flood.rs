@@ -102,7 +102,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, answer: Result<StatusCode, hyper::Error>, took: Duration) {
+    fn count(&mut self, answer: &Result<StatusCode, hyper::Error>, took: Duration) {
         self.sent += 1;
         match answer {
             Ok(status) if status.is_success() => {
@@ -241,7 +241,7 @@ async fn send(
                 Err(error) => Err(error),
             };
             if let Some(tally) = tallies.get(index) {
-                tally.lock().count(status, sent.elapsed());
+                tally.lock().count(&status, sent.elapsed());
             }
             sleep(caller.pause).await;
         }
