@@ -18,6 +18,7 @@ mod decision;
 mod period;
 mod state;
 
+mod algorithm;
 mod limit;
 mod small;
 
@@ -34,13 +35,14 @@ mod window;
 #[cfg(test)]
 mod bench;
 
+pub use algorithm::Algorithm;
 pub use ask::{Ask, Holder, Tenure};
 pub use concurrency::{CONCURRENCY_MAX, Concurrency, SlotsState};
 pub use counter_time::{Comparison, CounterTime};
 pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
-pub use limit::{Algorithm, Limit, ParameterError};
+pub use limit::{Limit, ParameterError};
 pub use pace::{BucketState, BucketTerms, Debt, Taken};
 pub use period::{Period, PeriodError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};

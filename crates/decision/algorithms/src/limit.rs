@@ -1,19 +1,15 @@
 //! One algorithm with its parameters, ready to judge a key's state.
 
+use crate::algorithm::Algorithm;
 use crate::ask::Ask;
-use crate::concurrency::{CONCURRENCY_MAX, Concurrency};
+use crate::concurrency::CONCURRENCY_MAX;
 use crate::decision::Decision;
-use crate::fixed_window::FixedWindow;
-use crate::leaky_bucket::LeakyBucket;
-use crate::pace::BucketState;
-use crate::sliding_log::{SLIDING_LOG_MAX, SlidingLog};
-use crate::sliding_window::{SLICES_MAX, SlidingWindow};
+use crate::sliding_log::SLIDING_LOG_MAX;
+use crate::sliding_window::SLICES_MAX;
 use crate::small::Small;
 use crate::soft::{Soft, SoftState, Stretch};
 use crate::state::State;
-use crate::time::{Nanos, Timestamp};
-use crate::token_bucket::TokenBucket;
-use crate::window::Window;
+use crate::time::Timestamp;
 
 /// One algorithm with its parameters, hard or soft.
 ///
@@ -24,23 +20,6 @@ use crate::window::Window;
 pub struct Limit {
     algorithm: Algorithm,
     stretch: Option<Box<Stretch>>,
-}
-
-/// The six ways to limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Burst apart from rate; see [`TokenBucket`].
-    TokenBucket(TokenBucket),
-    /// Constant outflow with a queue; see [`LeakyBucket`].
-    LeakyBucket(LeakyBucket),
-    /// One count per window; see [`FixedWindow`].
-    FixedWindow(FixedWindow),
-    /// Exact in any window; see [`SlidingLog`].
-    SlidingLog(SlidingLog),
-    /// Weighted counts; see [`SlidingWindow`].
-    SlidingWindow(SlidingWindow),
-    /// In flight; see [`Concurrency`].
-    Concurrency(Concurrency),
 }
 
 /// Parameters that an algorithm cannot have.
@@ -159,7 +138,7 @@ impl Limit {
         decision
     }
 
-    /// Gives back up to the cost. A leaky bucket keeps its places: see [`LeakyBucket`].
+    /// Gives back up to the cost. A leaky bucket keeps its places: see [`LeakyBucket`](crate::LeakyBucket).
     pub fn refund(&self, state: &mut State, ask: Ask) -> Decision {
         self.give_back(state, ask);
         self.peek(state, ask.with_cost(0))
@@ -229,241 +208,6 @@ impl Limit {
         }
     }
 }
-
-impl Algorithm {
-    /// The name that rules and metrics use.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Algorithm::TokenBucket(_) => "token_bucket",
-            Algorithm::LeakyBucket(_) => "leaky_bucket",
-            Algorithm::FixedWindow(_) => "fixed_window",
-            Algorithm::SlidingLog(_) => "sliding_log",
-            Algorithm::SlidingWindow(_) => "sliding_window",
-            Algorithm::Concurrency(_) => "concurrency",
-        }
-    }
-
-    /// The amount that the rule writer gave: per period, or slots.
-    pub const fn quota(&self) -> u64 {
-        match self {
-            Algorithm::TokenBucket(bucket) => bucket.amount(),
-            Algorithm::LeakyBucket(bucket) => bucket.amount(),
-            Algorithm::FixedWindow(window) => window.limit(),
-            Algorithm::SlidingLog(log) => log.limit(),
-            Algorithm::SlidingWindow(window) => window.limit(),
-            Algorithm::Concurrency(slots) => slots.limit(),
-        }
-    }
-
-    /// The period of the quota; for calendar windows their usual length, for
-    /// concurrency the time to live of a slot.
-    pub fn period(&self) -> Nanos {
-        match self {
-            Algorithm::TokenBucket(bucket) => bucket.period().as_span(),
-            Algorithm::LeakyBucket(bucket) => bucket.period().as_span(),
-            Algorithm::FixedWindow(window) => match window.window() {
-                Window::Every(period) => period.as_span(),
-                Window::Calendar(unit, _) => unit.nominal(),
-            },
-            Algorithm::SlidingLog(log) => log.period().as_span(),
-            Algorithm::SlidingWindow(window) => window.period().as_span(),
-            Algorithm::Concurrency(slots) => slots.time_to_live().as_span(),
-        }
-    }
-
-    /// What can be used at once when nothing is used.
-    pub const fn capacity(&self) -> u64 {
-        match self {
-            Algorithm::TokenBucket(bucket) => bucket.burst(),
-            Algorithm::LeakyBucket(bucket) => bucket.pace().units(),
-            _ => self.quota(),
-        }
-    }
-
-    /// Whether costs that it refuses count as used.
-    pub const fn counts_refused(&self) -> bool {
-        match self {
-            Algorithm::FixedWindow(window) => window.counts_refused(),
-            Algorithm::SlidingLog(log) => log.counts_refused(),
-            Algorithm::SlidingWindow(window) => window.counts_refused(),
-            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
-                false
-            }
-        }
-    }
-
-    pub(crate) fn with_capacity(&self, capacity: u64) -> Self {
-        match self {
-            Algorithm::TokenBucket(bucket) => bucket.with_burst(capacity).into(),
-            Algorithm::LeakyBucket(bucket) => bucket.with_capacity(capacity).into(),
-            Algorithm::FixedWindow(window) => window.with_limit(capacity).into(),
-            Algorithm::SlidingLog(log) => log.with_limit(capacity).into(),
-            Algorithm::SlidingWindow(window) => window.with_limit(capacity).into(),
-            Algorithm::Concurrency(slots) => slots.with_limit(capacity).into(),
-        }
-    }
-
-    /// The same, counting as `other` does, which keeps the state of both.
-    fn counting_like(self, other: &Algorithm) -> Self {
-        match (&self, other) {
-            (Algorithm::TokenBucket(bucket), Algorithm::TokenBucket(other)) => {
-                bucket.counting_like(other).into()
-            }
-            (Algorithm::LeakyBucket(bucket), Algorithm::LeakyBucket(other)) => {
-                bucket.counting_like(other).into()
-            }
-            _ => self,
-        }
-    }
-
-    /// The same without counting refused costs, if it counts them.
-    pub(crate) fn not_counting_refused(&self) -> Option<Self> {
-        let silent: Algorithm = match self {
-            Algorithm::FixedWindow(window) => window.clone().counting_refused(false).into(),
-            Algorithm::SlidingLog(log) => log.clone().counting_refused(false).into(),
-            Algorithm::SlidingWindow(window) => window.clone().counting_refused(false).into(),
-            Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => {
-                return None;
-            }
-        };
-        (silent != *self).then_some(silent)
-    }
-
-    #[inline]
-    pub(crate) fn settle(&self, state: &mut State, now: Timestamp) {
-        match self {
-            Algorithm::TokenBucket(bucket) => {
-                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
-            }
-            Algorithm::LeakyBucket(bucket) => {
-                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
-            }
-            Algorithm::FixedWindow(window) => {
-                let known = if let State::Window(known) = state { Some(*known) } else { None };
-                *state = State::Window(window.settle(known, now));
-            }
-            Algorithm::SlidingWindow(window) => {
-                let known = match std::mem::take(state) {
-                    State::Slices(known) => Some(known),
-                    _ => None,
-                };
-                *state = State::Slices(window.settle(known, now));
-            }
-            Algorithm::SlidingLog(log) => {
-                if !matches!(state, State::Log(_)) {
-                    *state = State::Log(Default::default());
-                }
-                if let State::Log(entries) = state {
-                    log.settle(entries, now);
-                }
-            }
-            Algorithm::Concurrency(limit) => {
-                if !matches!(state, State::Slots(_)) {
-                    *state = State::Slots(Default::default());
-                }
-                if let State::Slots(slots) = state {
-                    limit.settle(slots, now);
-                }
-            }
-        }
-    }
-
-    #[inline]
-    pub(crate) fn decide(&self, state: &State, ask: Ask) -> Decision {
-        match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.decide(*state, ask),
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.decide(*state, ask),
-            (Algorithm::FixedWindow(window), State::Window(state)) => window.decide(*state, ask),
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => window.decide(state, ask),
-            (Algorithm::SlidingLog(log), State::Log(state)) => log.decide(state, ask),
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.decide(state, ask),
-            _ => self.decide_unused(ask),
-        }
-    }
-
-    /// A state of another kind says nothing about this limit.
-    #[cold]
-    fn decide_unused(&self, ask: Ask) -> Decision {
-        let mut state = State::Unused;
-        self.settle(&mut state, ask.now);
-        self.decide(&state, ask)
-    }
-
-    #[inline]
-    pub(crate) fn charge(&self, state: &mut State, ask: Ask) {
-        match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.pace().charge(*state, ask.cost, ask.now);
-            }
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.pace().charge(*state, ask.cost, ask.now);
-            }
-            (Algorithm::FixedWindow(_), State::Window(state)) => {
-                *state = FixedWindow::charge(*state, ask.cost);
-            }
-            (Algorithm::SlidingWindow(_), State::Slices(state)) => {
-                SlidingWindow::charge(state, ask.cost);
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.charge(state, ask.cost, ask.now);
-            }
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.charge(state, ask),
-            _ => {}
-        }
-    }
-
-    #[inline]
-    pub(crate) fn refuse(&self, state: &mut State, ask: Ask) {
-        match (self, state) {
-            (Algorithm::FixedWindow(window), State::Window(state)) => {
-                *state = window.refuse(*state, ask.cost);
-            }
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => {
-                window.refuse(state, ask.cost);
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.refuse(state, ask.cost, ask.now);
-            }
-            _ => {}
-        }
-    }
-
-    fn refund(&self, state: &mut State, ask: Ask) {
-        match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.refund(*state, ask.cost, ask.now);
-            }
-            (Algorithm::FixedWindow(_), State::Window(state)) => {
-                *state = FixedWindow::refund(*state, ask.cost);
-            }
-            (Algorithm::SlidingWindow(_), State::Slices(state)) => {
-                SlidingWindow::refund(state, ask.cost);
-            }
-            (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.refund(state, ask.cost, ask.now);
-            }
-            (Algorithm::Concurrency(_), State::Slots(state)) => Concurrency::refund(state, ask),
-            _ => {}
-        }
-    }
-}
-
-#[inline]
-fn bucket_of(state: &State) -> Option<BucketState> {
-    if let State::Bucket(state) = state { Some(*state) } else { None }
-}
-
-macro_rules! from_algorithm {
-    ($($name:ident),*) => {$(
-        impl From<$name> for Algorithm {
-            fn from(parameters: $name) -> Self {
-                Algorithm::$name(parameters)
-            }
-        }
-    )*};
-}
-
-from_algorithm!(TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, Concurrency);
 
 #[cfg(test)]
 mod tests;

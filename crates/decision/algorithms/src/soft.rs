@@ -4,9 +4,9 @@
 //! stretched. When that time is over the limit holds hard, and rests for one
 //! of its own periods before the next excess may open an allowance again.
 
+use crate::algorithm::Algorithm;
 use crate::ask::Ask;
 use crate::decision::{Decision, Outcome, Retry};
-use crate::limit::Algorithm;
 use crate::period::Period;
 use crate::state::State;
 use crate::time::{Nanos, Timestamp};

@@ -56,7 +56,9 @@ impl State {
         match self {
             State::Bucket(state) => Some(SmallState::Bucket(*state)),
             State::Window(state) => Some(SmallState::Window(*state)),
-            _ => None,
+            State::Unused | State::Slices(_) | State::Log(_) | State::Slots(_) | State::Soft(_) => {
+                None
+            }
         }
     }
 

@@ -113,12 +113,6 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
 
-impl<C: Clock + ?Sized> Clock for &'static C {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
-}
-
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()

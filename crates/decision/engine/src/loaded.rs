@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Limit, Small, TokenBucket};
+use tidegate_algorithms::{Limit, Small, TokenBucket};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
@@ -112,7 +112,7 @@ impl BriefLimit {
 }
 
 fn counts_slots(limit: &RuleLimit) -> bool {
-    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
+    limit.limit.algorithm().holds_slots()
 }
 
 /// The rules' words for how a limit is kept, as stores have them.

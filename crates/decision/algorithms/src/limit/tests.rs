@@ -10,8 +10,10 @@ use crate::bench::{Bench, START};
 use crate::decision::Retry;
 use crate::pace::BucketState;
 use crate::period::Period;
+use crate::time::Nanos;
 use crate::window::CalendarUnit;
-use crate::{FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use crate::window::Window;
+use crate::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 fn period(nanos: u64) -> Period {
     crate::bench::period(Nanos::new(nanos))
@@ -281,7 +283,7 @@ proptest! {
                     let mut decision = t.limit.peek(&mut t.state.clone(), ask);
                     // A window without a count may still be one that a late reading has
                     // met, or another calendar's: it ends at another time, and no more.
-                    if matches!(t.limit.algorithm, Algorithm::FixedWindow(_)) {
+                    if t.limit.algorithm.resets_at_once() {
                         decision.reset_after = unused.reset_after;
                     }
                     decision == unused

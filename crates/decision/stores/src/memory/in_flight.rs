@@ -3,7 +3,7 @@
 //! They are a list, and so on the shelf of their shard. Whatever would make the list take more
 //! memory is left to `together`, which keeps to the budget.
 
-use tidegate_algorithms::{Algorithm, Ask, Decision, Holder, Limit, State, Timestamp};
+use tidegate_algorithms::{Ask, Decision, Holder, Limit, State, Timestamp};
 
 use super::shard::{Change, Shard};
 use super::{MemoryStore, ask};
@@ -89,7 +89,7 @@ pub(super) fn refuse_slots(
 
 /// Whether a limit has slots and nothing else, such as a soft allowance.
 pub(super) fn are_slots_of(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::Concurrency(_)) && limit.soft().is_none()
+    limit.algorithm().holds_slots() && limit.soft().is_none()
 }
 
 fn are_slots(limit: &Limit, state: &State) -> bool {

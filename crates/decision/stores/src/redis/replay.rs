@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
+use tidegate_algorithms::{Ask, Decision, Limit, State, Timestamp};
 
 use super::codec::{Order, told_state};
 use super::kept::{COUNT_MAX, kept_lease};
@@ -197,5 +197,5 @@ impl<'a> Replay<'a> {
 
 /// Whether the limit's state is a sorted set.
 pub(super) fn is_list(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::SlidingLog(_) | Algorithm::Concurrency(_))
+    limit.algorithm().is_list()
 }

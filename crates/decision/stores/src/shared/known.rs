@@ -4,19 +4,16 @@
 //! enough to go on counting from: not the state itself, but one that refuses
 //! no later.
 
-use tidegate_algorithms::{
-    Algorithm, Ask, BucketState, Concurrency, Decision, FixedWindow, LeakyBucket, Limit, Outcome,
-    Period, Retry, SlidingLog, SlidingWindow, State, Timestamp, TokenBucket,
-};
+use tidegate_algorithms::{Ask, BucketState, Decision, Limit, Outcome, Retry, State, Timestamp};
 
 /// A state that answers as the one that this decision left behind.
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
     let mut state = State::Unused;
     limit.settle(&mut state, now);
-    match (limit.algorithm(), &mut state) {
-        (Algorithm::Concurrency(_), _) => return State::Unused,
+    match &mut state {
+        _ if limit.algorithm().holds_slots() => return State::Unused,
         // Says also what is owed beyond the burst, which `remaining` cannot.
-        (Algorithm::TokenBucket(_), State::Bucket(bucket)) => {
+        State::Bucket(bucket) if limit.algorithm().refill().is_some() => {
             let (_, scale) = bucket.to_parts();
             *bucket = BucketState::from_parts(now.after(decision.reset_after), scale);
         }
@@ -37,39 +34,7 @@ pub(crate) fn used(limit: &Limit, state: &mut State, now: Timestamp) -> u64 {
 /// One node's part of a limit: at least one unit, unless the limit has none.
 pub(crate) fn share(limit: &Limit, nodes: usize) -> Limit {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let part = |whole: u64| if whole == 0 { 0 } else { (whole / nodes).max(1) };
-    let algorithm: Algorithm = match limit.algorithm() {
-        Algorithm::TokenBucket(bucket) => {
-            let (amount, period) = slower(bucket.amount(), bucket.period(), nodes);
-            TokenBucket::new(amount, period, part(bucket.burst())).into()
-        }
-        Algorithm::LeakyBucket(bucket) => {
-            let (amount, period) = slower(bucket.amount(), bucket.period(), nodes);
-            LeakyBucket::new(amount, period, bucket.queue() / nodes).into()
-        }
-        Algorithm::FixedWindow(window) => {
-            FixedWindow::new(part(window.limit()), window.window().clone())
-                .counting_refused(window.counts_refused())
-                .into()
-        }
-        Algorithm::SlidingLog(log) => match SlidingLog::new(part(log.limit()), log.period()) {
-            Ok(share) => share.counting_refused(log.counts_refused()).into(),
-            Err(_) => log.clone().into(),
-        },
-        Algorithm::SlidingWindow(window) => {
-            match SlidingWindow::new(part(window.limit()), window.period(), window.slices()) {
-                Ok(share) => share.counting_refused(window.counts_refused()).into(),
-                Err(_) => window.clone().into(),
-            }
-        }
-        Algorithm::Concurrency(slots) => {
-            match Concurrency::new(part(slots.limit()), slots.time_to_live()) {
-                Ok(share) => share.into(),
-                Err(_) => slots.clone().into(),
-            }
-        }
-    };
-    let share = Limit::new(algorithm);
+    let share = Limit::new(limit.algorithm().part(nodes));
     match limit.soft() {
         Some(soft) => share.with_soft(soft),
         None => share,
@@ -87,7 +52,7 @@ pub(crate) fn share_of_state(
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
     let part = used(limit, state, now).div_ceil(nodes);
     let mut state = State::Unused;
-    if part > 0 && !matches!(limit.algorithm(), Algorithm::Concurrency(_)) {
+    if part > 0 && !limit.algorithm().holds_slots() {
         share.overcharge(&mut state, Ask::new(part, now));
     }
     state
@@ -105,18 +70,11 @@ pub(crate) fn unasked(limit: &Limit, ask: Ask) -> Decision {
     }
 }
 
-/// The rate of one of `nodes`: exact where the period can be made longer.
-fn slower(amount: u64, period: Period, nodes: u64) -> (u64, Period) {
-    let nanos = period.as_nanos().saturating_mul(nodes);
-    match Period::new(std::time::Duration::from_nanos(nanos)) {
-        Ok(period) => (amount, period),
-        Err(_) => ((amount / nodes).max(amount.min(1)), period),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tidegate_algorithms::{Nanos, Window};
+    use tidegate_algorithms::{
+        FixedWindow, Nanos, Period, SlidingLog, SlidingWindow, TokenBucket, Window,
+    };
 
     use super::*;
 

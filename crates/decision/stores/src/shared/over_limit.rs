@@ -10,7 +10,7 @@
 //! therefore remembered for a short time at the most, which is how late such a
 //! key is admitted again; what this node gives back takes effect at once.
 
-use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Retry, Timestamp};
+use tidegate_algorithms::{Decision, Limit, Nanos, Retry, Timestamp};
 
 use super::keyed::Keyed;
 use crate::batch::Check;
@@ -116,7 +116,7 @@ impl Refusal {
 
 /// Whether time alone ends a refusal, and a refusal changes nothing.
 fn lasts(limit: &Limit) -> bool {
-    let slots = matches!(limit.algorithm(), Algorithm::Concurrency(_));
+    let slots = limit.algorithm().holds_slots();
     !slots && limit.soft().is_none() && !limit.algorithm().counts_refused()
 }
 
