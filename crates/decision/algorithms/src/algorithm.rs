@@ -1,20 +1,21 @@
-//! The algorithms as one type, and what the rest of the program asks of it.
+//! The algorithms as one type, with everything that other crates need to know of them.
 //!
 //! Every method matches on all variants, so that the compiler leads a new algorithm to each of
-//! them. Other crates ask a method here instead of matching on one variant.
+//! them. Other crates call a method here instead of matching on one variant.
 
-use crate::ask::Ask;
+use crate::bucket::BucketState;
+use crate::check_input::CheckInput;
 use crate::concurrency::Concurrency;
 use crate::decision::Decision;
 use crate::fixed_window::FixedWindow;
 use crate::leaky_bucket::LeakyBucket;
-use crate::pace::BucketState;
 use crate::period::Period;
 use crate::sliding_log::SlidingLog;
 use crate::sliding_window::SlidingWindow;
 use crate::state::State;
 use crate::time::{Nanos, Timestamp};
 use crate::token_bucket::TokenBucket;
+use crate::two_step::SmallLimit;
 use crate::window::Window;
 
 macro_rules! algorithms {
@@ -61,7 +62,7 @@ algorithms! {
 }
 
 impl Algorithm {
-    /// The amount that the rule writer gave: per period, or slots.
+    /// The amount in the rule: per period, or slots.
     pub const fn quota(&self) -> u64 {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.amount(),
@@ -89,11 +90,11 @@ impl Algorithm {
         }
     }
 
-    /// What can be used at once when nothing is used.
+    /// Units that can be used at once when none are used.
     pub const fn capacity(&self) -> u64 {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.burst(),
-            Algorithm::LeakyBucket(bucket) => bucket.pace().units(),
+            Algorithm::LeakyBucket(bucket) => bucket.meter().units(),
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::SlidingWindow(_)
@@ -101,7 +102,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether costs that it refuses count as used.
+    /// Whether refused costs count as used.
     pub const fn counts_refused(&self) -> bool {
         match self {
             Algorithm::FixedWindow(window) => window.counts_refused(),
@@ -169,6 +170,19 @@ impl Algorithm {
             | Algorithm::LeakyBucket(_)
             | Algorithm::FixedWindow(_)
             | Algorithm::SlidingWindow(_) => false,
+        }
+    }
+
+    /// The algorithm as one with a small state, if its state is one small value.
+    #[inline(always)]
+    pub(crate) const fn small(&self) -> Option<SmallLimit<'_>> {
+        match self {
+            Algorithm::TokenBucket(bucket) => Some(SmallLimit::TokenBucket(bucket)),
+            Algorithm::LeakyBucket(bucket) => Some(SmallLimit::LeakyBucket(bucket)),
+            Algorithm::FixedWindow(window) => Some(SmallLimit::FixedWindow(window)),
+            Algorithm::SlidingLog(_) | Algorithm::SlidingWindow(_) | Algorithm::Concurrency(_) => {
+                None
+            }
         }
     }
 
@@ -251,7 +265,7 @@ impl Algorithm {
         }
     }
 
-    /// The same, counting as `other` does, which keeps the state of both.
+    /// The same algorithm in the ticks of `other`, which keeps the state of both.
     pub(crate) fn counting_like(self, other: &Algorithm) -> Self {
         match (&self, other) {
             (Algorithm::TokenBucket(bucket), Algorithm::TokenBucket(other)) => {
@@ -289,10 +303,10 @@ impl Algorithm {
     pub(crate) fn settle(&self, state: &mut State, now: Timestamp) {
         match self {
             Algorithm::TokenBucket(bucket) => {
-                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
+                *state = State::Bucket(bucket.meter().settle(bucket_of(state), now));
             }
             Algorithm::LeakyBucket(bucket) => {
-                *state = State::Bucket(bucket.pace().settle(bucket_of(state), now));
+                *state = State::Bucket(bucket.meter().settle(bucket_of(state), now));
             }
             Algorithm::FixedWindow(window) => {
                 let known = if let State::Window(known) = state { Some(*known) } else { None };
@@ -325,14 +339,14 @@ impl Algorithm {
     }
 
     #[inline]
-    pub(crate) fn decide(&self, state: &State, ask: Ask) -> Decision {
+    pub(crate) fn decide(&self, state: &State, input: CheckInput) -> Decision {
         match (self, state) {
-            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.decide(*state, ask),
-            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.decide(*state, ask),
-            (Algorithm::FixedWindow(window), State::Window(state)) => window.decide(*state, ask),
-            (Algorithm::SlidingWindow(window), State::Slices(state)) => window.decide(state, ask),
-            (Algorithm::SlidingLog(log), State::Log(state)) => log.decide(state, ask),
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.decide(state, ask),
+            (Algorithm::TokenBucket(bucket), State::Bucket(state)) => bucket.decide(*state, input),
+            (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => bucket.decide(*state, input),
+            (Algorithm::FixedWindow(window), State::Window(state)) => window.decide(*state, input),
+            (Algorithm::SlidingWindow(window), State::Slices(state)) => window.decide(state, input),
+            (Algorithm::SlidingLog(log), State::Log(state)) => log.decide(state, input),
+            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.decide(state, input),
             (
                 Algorithm::TokenBucket(_)
                 | Algorithm::LeakyBucket(_)
@@ -341,37 +355,37 @@ impl Algorithm {
                 | Algorithm::SlidingWindow(_)
                 | Algorithm::Concurrency(_),
                 _,
-            ) => self.decide_unused(ask),
+            ) => self.decide_unused(input),
         }
     }
 
-    /// A state of another kind says nothing about this limit.
+    /// Decides for an unused key: the state is of another algorithm.
     #[cold]
-    fn decide_unused(&self, ask: Ask) -> Decision {
+    fn decide_unused(&self, input: CheckInput) -> Decision {
         let mut state = State::Unused;
-        self.settle(&mut state, ask.now);
-        self.decide(&state, ask)
+        self.settle(&mut state, input.now);
+        self.decide(&state, input)
     }
 
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, ask: Ask) {
+    pub(crate) fn charge(&self, state: &mut State, input: CheckInput) {
         match (self, state) {
             (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.pace().charge(*state, ask.cost, ask.now);
+                *state = bucket.meter().charge(*state, input.cost, input.now);
             }
             (Algorithm::LeakyBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.pace().charge(*state, ask.cost, ask.now);
+                *state = bucket.meter().charge(*state, input.cost, input.now);
             }
             (Algorithm::FixedWindow(_), State::Window(state)) => {
-                *state = FixedWindow::charge(*state, ask.cost);
+                *state = FixedWindow::charge(*state, input.cost);
             }
             (Algorithm::SlidingWindow(_), State::Slices(state)) => {
-                SlidingWindow::charge(state, ask.cost);
+                SlidingWindow::charge(state, input.cost);
             }
             (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.charge(state, ask.cost, ask.now);
+                log.charge(state, input.cost, input.now);
             }
-            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.charge(state, ask),
+            (Algorithm::Concurrency(slots), State::Slots(state)) => slots.charge(state, input),
             (
                 Algorithm::TokenBucket(_)
                 | Algorithm::LeakyBucket(_)
@@ -385,16 +399,16 @@ impl Algorithm {
     }
 
     #[inline]
-    pub(crate) fn refuse(&self, state: &mut State, ask: Ask) {
+    pub(crate) fn refuse(&self, state: &mut State, input: CheckInput) {
         match (self, state) {
             (Algorithm::FixedWindow(window), State::Window(state)) => {
-                *state = window.refuse(*state, ask.cost);
+                *state = window.refuse(*state, input.cost);
             }
             (Algorithm::SlidingWindow(window), State::Slices(state)) => {
-                window.refuse(state, ask.cost);
+                window.refuse(state, input.cost);
             }
             (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.refuse(state, ask.cost, ask.now);
+                log.refuse(state, input.cost, input.now);
             }
             (
                 Algorithm::TokenBucket(_)
@@ -408,21 +422,21 @@ impl Algorithm {
         }
     }
 
-    pub(crate) fn refund(&self, state: &mut State, ask: Ask) {
+    pub(crate) fn refund(&self, state: &mut State, input: CheckInput) {
         match (self, state) {
             (Algorithm::TokenBucket(bucket), State::Bucket(state)) => {
-                *state = bucket.refund(*state, ask.cost, ask.now);
+                *state = bucket.refund(*state, input.cost, input.now);
             }
             (Algorithm::FixedWindow(_), State::Window(state)) => {
-                *state = FixedWindow::refund(*state, ask.cost);
+                *state = FixedWindow::refund(*state, input.cost);
             }
             (Algorithm::SlidingWindow(_), State::Slices(state)) => {
-                SlidingWindow::refund(state, ask.cost);
+                SlidingWindow::refund(state, input.cost);
             }
             (Algorithm::SlidingLog(log), State::Log(state)) => {
-                log.refund(state, ask.cost, ask.now);
+                log.refund(state, input.cost, input.now);
             }
-            (Algorithm::Concurrency(_), State::Slots(state)) => Concurrency::refund(state, ask),
+            (Algorithm::Concurrency(_), State::Slots(state)) => Concurrency::refund(state, input),
             (
                 Algorithm::TokenBucket(_)
                 | Algorithm::LeakyBucket(_)

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{Bench, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::decision::Retry;
+use crate::harness::{Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::limit::Limit;
 use crate::time::Timestamp;
 
@@ -10,8 +10,8 @@ fn bucket(amount: u64, period: Period, queue: u64) -> Limit {
     Limit::new(LeakyBucket::new(amount, period, queue))
 }
 
-fn per_second(amount: u64, queue: u64) -> Bench {
-    Bench::new(bucket(amount, Period::SECOND, queue))
+fn per_second(amount: u64, queue: u64) -> Harness {
+    Harness::new(bucket(amount, Period::SECOND, queue))
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_cost_of_zero_is_admitted_even_when_the_queue_is_full() {
 fn the_largest_parameters_still_limit() {
     for period in [Period::MIN, Period::MAX] {
         for amount in [1, u64::MAX] {
-            let mut t = Bench::new(bucket(amount, period, u64::MAX));
+            let mut t = Harness::new(bucket(amount, period, u64::MAX));
             let capacity = t.check(0).limit;
             t.spend(capacity);
             assert!(t.refuses(1), "{amount} per {period:?}");
@@ -259,7 +259,7 @@ proptest! {
         steps in steps(1, ms(300), ms(1)),
     ) {
         let limit = bucket(amount, period, queue);
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         let mut clock = t.now().as_nanos();
         let mut last = None;
         let interval = period.as_nanos() / amount;

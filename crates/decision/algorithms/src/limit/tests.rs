@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::ask::Holder;
-use crate::bench::{Bench, START};
+use crate::bucket::BucketState;
+use crate::check_input::Holder;
 use crate::decision::Retry;
-use crate::pace::BucketState;
+use crate::harness::{Harness, START};
 use crate::period::Period;
 use crate::time::Nanos;
 use crate::window::CalendarUnit;
@@ -16,7 +16,7 @@ use crate::window::Window;
 use crate::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 fn period(nanos: u64) -> Period {
-    crate::bench::period(Nanos::new(nanos))
+    crate::harness::period(Nanos::new(nanos))
 }
 
 /// Any algorithm, with an amount and a size from these.
@@ -107,7 +107,7 @@ enum Deed {
     Replace(u64, u32),
 }
 
-fn do_one(t: &mut Bench, deed: Deed) -> Option<(u64, Decision)> {
+fn do_one(t: &mut Harness, deed: Deed) -> Option<(u64, Decision)> {
     match deed {
         Deed::Check(cost) => return Some((cost, t.check(cost))),
         Deed::Take(cost) => drop(t.take(cost)),
@@ -115,12 +115,12 @@ fn do_one(t: &mut Bench, deed: Deed) -> Option<(u64, Decision)> {
         Deed::Peek(cost) => drop(t.peek(cost)),
         Deed::Charge(cost) => {
             let decision = t.peek(cost);
-            let ask = t.ask(cost);
-            t.limit.charge(&mut t.state, ask, &decision);
+            let input = t.input(cost);
+            t.limit.charge(&mut t.state, input, &decision);
         }
         Deed::Refuse(cost) => {
-            let ask = t.ask(cost);
-            t.limit.refuse(&mut t.state, ask);
+            let input = t.input(cost);
+            t.limit.refuse(&mut t.state, input);
         }
         Deed::Wait(span) => t.advance(Nanos::new(span)),
         Deed::StepBack(span) => t.step_back(Nanos::new(span)),
@@ -180,7 +180,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             if let Some((cost, decision)) = do_one(&mut t, deed)
                 && !decision.is_admitted()
@@ -195,7 +195,7 @@ proptest! {
         limit in any_limit(),
         deeds in any_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             if let Some((cost, decision)) = do_one(&mut t, deed)
                 && !decision.is_admitted()
@@ -211,7 +211,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             // A counted refusal leaves less than it found.
             let Some((_, decision)) = do_one(&mut t, deed).filter(|(_, one)| one.is_admitted())
@@ -233,7 +233,7 @@ proptest! {
         deeds in any_deeds(),
         costs in proptest::collection::vec(extreme(), 1..10),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -253,13 +253,13 @@ proptest! {
         (cost, now) in (extreme(), extreme()),
     ) {
         let mut state = State::Unused;
-        let ask = Ask { holder: Holder(cost), ..Ask::new(cost, Timestamp::from_nanos(now)) };
-        other.check(&mut state, ask);
-        let decision = limit.decide(&state, ask);
+        let input = CheckInput { holder: Holder(cost), ..CheckInput::new(cost, Timestamp::from_nanos(now)) };
+        other.check(&mut state, input);
+        let decision = limit.decide(&state, input);
         prop_assert!(u128::from(decision.taken) <= bound(&limit));
-        limit.charge(&mut state, ask, &decision);
-        limit.refuse(&mut state, ask);
-        let after = limit.refund(&mut state, ask);
+        limit.charge(&mut state, input, &decision);
+        limit.refuse(&mut state, input);
+        let after = limit.refund(&mut state, input);
         prop_assert!(u128::from(after.remaining) <= bound(&limit));
     }
 
@@ -268,7 +268,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
             let now = t.now();
@@ -278,9 +278,9 @@ proptest! {
                 let most = u64::try_from(bound(&t.limit)).unwrap_or(u64::MAX);
                 let costs = [0, 1, t.limit.algorithm.capacity(), most];
                 costs.into_iter().all(|cost| {
-                    let ask = Ask::new(cost, instant);
-                    let unused = t.limit.peek(&mut State::Unused, ask);
-                    let mut decision = t.limit.peek(&mut t.state.clone(), ask);
+                    let input = CheckInput::new(cost, instant);
+                    let unused = t.limit.peek(&mut State::Unused, input);
+                    let mut decision = t.limit.peek(&mut t.state.clone(), input);
                     // A window without a count may still be one that a late reading has
                     // met, or another calendar's: it ends at another time, and no more.
                     if t.limit.algorithm.resets_at_once() {
@@ -303,7 +303,7 @@ proptest! {
         deeds in any_deeds(),
         cost in extreme(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -318,7 +318,7 @@ proptest! {
         deeds in usual_deeds(),
         new in usual_limit(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -353,7 +353,7 @@ fn the_name_and_the_quota_are_those_of_the_rule() {
 
 #[test]
 fn a_state_of_another_algorithm_is_taken_for_unused() {
-    let mut t = Bench::new(Limit::new(SlidingLog::new(5, Period::MINUTE).unwrap()));
+    let mut t = Harness::new(Limit::new(SlidingLog::new(5, Period::MINUTE).unwrap()));
     t.spend(5);
     t.change(Limit::new(FixedWindow::new(3, Window::Every(Period::MINUTE))));
     assert_eq!(t.burst(9), 3);

@@ -4,7 +4,9 @@
 //! enough to go on counting from: not the state itself, but one that refuses
 //! no later.
 
-use tidegate_algorithms::{Ask, BucketState, Decision, Limit, Outcome, Retry, State, Timestamp};
+use tidegate_algorithms::{
+    BucketState, CheckInput, Decision, Limit, Outcome, Retry, State, Timestamp,
+};
 
 /// A state that answers as the one that this decision left behind.
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
@@ -19,7 +21,7 @@ pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) ->
         }
         _ => {
             let used = decision.limit.saturating_sub(decision.remaining);
-            limit.overcharge(&mut state, Ask::new(used, now));
+            limit.overcharge(&mut state, CheckInput::new(used, now));
         }
     }
     state
@@ -27,7 +29,7 @@ pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) ->
 
 /// What a state holds of its limit at `now`.
 pub(crate) fn used(limit: &Limit, state: &mut State, now: Timestamp) -> u64 {
-    let left = limit.peek(state, Ask::new(0, now));
+    let left = limit.peek(state, CheckInput::new(0, now));
     left.limit.saturating_sub(left.remaining)
 }
 
@@ -53,13 +55,13 @@ pub(crate) fn share_of_state(
     let part = used(limit, state, now).div_ceil(nodes);
     let mut state = State::Unused;
     if part > 0 && !limit.algorithm().holds_slots() {
-        share.overcharge(&mut state, Ask::new(part, now));
+        share.overcharge(&mut state, CheckInput::new(part, now));
     }
     state
 }
 
 /// An admission that rests on nothing.
-pub(crate) fn unasked(limit: &Limit, ask: Ask) -> Decision {
+pub(crate) fn unasked(limit: &Limit, ask: CheckInput) -> Decision {
     let decision = limit.peek(&mut State::Unused, ask);
     Decision {
         outcome: Outcome::Admitted,
@@ -93,9 +95,9 @@ mod tests {
     fn a_state_made_of_a_decision_leaves_as_much() {
         for limit in limits() {
             let mut state = State::Unused;
-            let told = limit.check(&mut state, Ask::new(13, NOW));
+            let told = limit.check(&mut state, CheckInput::new(13, NOW));
             let mut made = state_after(&limit, &told, NOW);
-            assert_eq!(limit.peek(&mut made, Ask::new(0, NOW)).remaining, 7, "{limit:?}");
+            assert_eq!(limit.peek(&mut made, CheckInput::new(0, NOW)).remaining, 7, "{limit:?}");
         }
     }
 
@@ -103,11 +105,11 @@ mod tests {
     fn a_bucket_that_owes_more_than_its_burst_still_does() {
         let limit = &limits()[0];
         let mut state = State::Unused;
-        let told = limit.overcharge(&mut state, Ask::new(25, NOW));
+        let told = limit.overcharge(&mut state, CheckInput::new(25, NOW));
         let mut made = state_after(limit, &told, NOW);
         let half_second = NOW.after(Nanos::from_millis(500));
-        assert_eq!(limit.peek(&mut made, Ask::new(1, half_second)).remaining, 0);
-        assert!(!limit.peek(&mut made, Ask::new(1, half_second)).is_admitted());
+        assert_eq!(limit.peek(&mut made, CheckInput::new(1, half_second)).remaining, 0);
+        assert!(!limit.peek(&mut made, CheckInput::new(1, half_second)).is_admitted());
     }
 
     #[test]
@@ -124,10 +126,10 @@ mod tests {
     fn a_share_goes_on_from_a_share_of_what_was_used() {
         for limit in limits() {
             let mut state = State::Unused;
-            limit.check(&mut state, Ask::new(10, NOW));
+            limit.check(&mut state, CheckInput::new(10, NOW));
             let share = share(&limit, 4);
             let mut part = share_of_state(&limit, &mut state, &share, 4, NOW);
-            assert_eq!(share.peek(&mut part, Ask::new(0, NOW)).remaining, 2, "{limit:?}");
+            assert_eq!(share.peek(&mut part, CheckInput::new(0, NOW)).remaining, 2, "{limit:?}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Places are bounded. Keys beyond them are limited by a share that knows
 //! nothing of before, and are not charged afterwards.
 
-use tidegate_algorithms::{Ask, Decision, Limit, State, Tenure, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Limit, State, Tenure, Timestamp};
 
 use super::keyed::Keyed;
 use super::known::{share, share_of_state, state_after, used};
@@ -135,7 +135,7 @@ impl Outage {
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
             share.owed = share.owed.saturating_sub(check.cost);
         }
@@ -145,7 +145,7 @@ impl Outage {
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
         }
     }
@@ -238,7 +238,7 @@ impl Share {
         now: Timestamp,
         afterwards: Afterwards,
     ) -> Decision {
-        let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+        let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
         let (share, state) = (&self.share, &mut self.state);
         let decision = match verb {
             Verb::Check => share.check(state, ask),

@@ -123,7 +123,7 @@ fn lasts(limit: &Limit) -> bool {
 #[cfg(test)]
 mod tests {
     use tidegate_algorithms::{
-        Ask, Concurrency, FixedWindow, Period, Soft, State, TokenBucket, Window,
+        CheckInput, Concurrency, FixedWindow, Period, Soft, State, TokenBucket, Window,
     };
 
     use super::*;
@@ -143,8 +143,8 @@ mod tests {
     /// A limit that has just refused `cost`, and what it said.
     fn refused(limit: &Limit, cost: u64) -> Decision {
         let mut state = State::Unused;
-        limit.overcharge(&mut state, Ask::new(limit.algorithm().capacity(), NOW));
-        let decision = limit.check(&mut state, Ask::new(cost, NOW));
+        limit.overcharge(&mut state, CheckInput::new(limit.algorithm().capacity(), NOW));
+        let decision = limit.check(&mut state, CheckInput::new(cost, NOW));
         assert!(!decision.is_admitted());
         decision
     }
