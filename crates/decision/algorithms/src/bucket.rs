@@ -225,9 +225,14 @@ impl BucketMeter {
         if state.full_at < now {
             return 0;
         }
-        let nanos = state.full_at.since(now).get();
+        self.ticks_owed(state, state.full_at.since(now))
+    }
+
+    /// The ticks of a debt of so many nanoseconds and the fraction in the state.
+    #[inline(always)]
+    fn ticks_owed(&self, state: BucketState, nanos: Nanos) -> u64 {
         let fraction = u64::from(state.fraction() >> (FINEST - self.shift));
-        (nanos << self.shift) + fraction
+        (nanos.get() << self.shift) + fraction
     }
 
     #[cold]
@@ -268,7 +273,7 @@ impl BucketMeter {
     /// The decision on a unit that was taken; `after` is the state after it.
     #[inline(always)]
     pub(crate) fn unit_admission(&self, after: BucketState, now: Timestamp) -> Decision {
-        self.admission(1, self.owed(after, now))
+        self.admission(1, self.ticks_owed(after, after.full_at.since(now)))
     }
 
     /// The decision on a unit that did not fit.

@@ -11,6 +11,7 @@
 //! One unit of a token bucket is the most frequent check, so [`MemoryStore::take_units`] decides it with less: no
 //! [`Check`], no answer slots, and the number of keys is known to the compiler.
 
+use smallvec::SmallVec;
 use tidegate_algorithms::{
     BucketState, CheckInput, Decision, Limit, SmallLimit, Timestamp, TokenBucket, TwoStepCheck,
 };
@@ -132,7 +133,8 @@ impl MemoryStore {
     /// replaces the first, because another check refuses.
     ///
     /// The checks come from an iterator, so that a caller need not build a list of them.
-    #[inline(always)]
+    // Not inlined: inlining spills the registers of the caller's fast path.
+    #[inline(never)]
     pub fn check_known_keys<'c>(
         &self,
         charge: Charge,
@@ -140,11 +142,13 @@ impl MemoryStore {
         checks: impl Iterator<Item = Check<'c>> + Clone,
         write: impl FnMut(usize, &Check<'c>, Answer),
     ) -> bool {
-        self.transact::<RULE_CHECKS_MAX>(charge, now, checks, write)
+        let Some(first) = checks.clone().next() else { return true };
+        let shard = OneShard(self.lock(first.key.fingerprint));
+        transact::<RULE_CHECKS_MAX>(shard, charge, now, checks, write)
     }
 
     /// The same for the checks of a request.
-    #[inline]
+    #[inline(never)]
     pub(super) fn check_request(&self, batch: &Batch<'_>, slots: &mut [impl AnswerSlot]) -> bool {
         let Batch { charge, now, .. } = *batch;
         let checks = batch.checks.iter().copied();
@@ -153,81 +157,97 @@ impl MemoryStore {
                 slot.put(answer);
             }
         };
-        if batch.checks.len() <= RULE_CHECKS_MAX {
-            self.transact::<RULE_CHECKS_MAX>(charge, now, checks, write)
-        } else {
-            self.transact::<REQUEST_CHECKS_MAX>(charge, now, checks, write)
+        let Some(first) = batch.checks.first() else { return true };
+        let shard = self.shard_of(first.key.fingerprint);
+        let is_elsewhere = |check: &Check<'_>| self.shard_of(check.key.fingerprint) != shard;
+        if batch.checks.len() > RULE_CHECKS_MAX || batch.checks.iter().any(is_elsewhere) {
+            let shards = SeveralShards::lock(self, batch.checks);
+            return shards.is_some_and(|shards| {
+                transact::<REQUEST_CHECKS_MAX>(shards, charge, now, checks, write)
+            });
         }
+        let shard = OneShard(self.shards[shard].lock());
+        transact::<RULE_CHECKS_MAX>(shard, charge, now, checks, write)
     }
+}
 
-    // Not inlined: inlining spills the registers of the caller's fast path.
-    #[inline(never)]
-    fn transact<'c, const MAX: usize>(
-        &self,
-        charge: Charge,
-        now: Timestamp,
-        checks: impl Iterator<Item = Check<'c>> + Clone,
-        mut write: impl FnMut(usize, &Check<'c>, Answer),
-    ) -> bool {
-        let Some(mut shards) = LockedShards::<MAX>::lock(self, checks.clone()) else {
-            return false;
+/// Decides up to `MAX` checks. Returns false, charging nothing, if the general path is needed.
+#[inline(always)]
+fn transact<'c, const MAX: usize>(
+    mut shards: impl LockedShards,
+    charge: Charge,
+    now: Timestamp,
+    checks: impl Iterator<Item = Check<'c>> + Clone,
+    mut write: impl FnMut(usize, &Check<'c>, Answer),
+) -> bool {
+    let mut changes = [StateChange::default(); MAX];
+    let (mut slots, mut admitted) = (None, true);
+    let mut count = 0;
+    for (index, check) in checks.clone().enumerate() {
+        let Some(change) = changes.get_mut(index) else { return false };
+        let Some(shard) = shards.of(index) else { return false };
+        let write = |answer| write(index, &check, answer);
+        let is_judged = match check.limit.small() {
+            Some(limit) => judge(shard, limit, &check, now, change, write),
+            None if slots.is_some() => false,
+            None => {
+                let (key, input) = (check.key.fingerprint, input(&check, now));
+                let decision = judge_slots(shard, key, check.limit, input, change);
+                slots = decision.map(|decision| SlotsCheck { index, decision });
+                decision.map(exact).map(write).is_some()
+            }
         };
-        let mut changes = [StateChange::default(); MAX];
-        let (mut slots, mut admitted) = (None, true);
-        for (index, (check, change)) in checks.clone().zip(&mut changes).enumerate() {
-            let Some(shard) = shards.of(index) else { return false };
-            let write = |answer| write(index, &check, answer);
-            let is_judged = match check.limit.small() {
-                Some(limit) => judge(shard, limit, &check, now, change, write),
-                None if slots.is_some() => false,
-                None => {
-                    let (key, input) = (check.key.fingerprint, input(&check, now));
-                    let decision = judge_slots(shard, key, check.limit, input, change);
-                    slots = decision.map(|decision| SlotsCheck { index, decision });
-                    decision.map(exact).map(write).is_some()
-                }
-            };
-            if !is_judged {
-                return false;
-            }
-            admitted &= change.admitted;
-        }
-        let changes = changes.get(..shards.checks).unwrap_or_default();
-        if shards.has_duplicate_keys(changes) {
+        if !is_judged {
             return false;
         }
-        if !admitted && !passes_anyway(charge, checks.clone(), changes) {
-            refuse(&mut shards, now, checks, changes, slots, write);
-            return true;
-        }
-        for (index, change) in changes.iter().enumerate() {
-            if slots.is_none_or(|slots| slots.index != index)
-                && let Some(shard) = shards.of(index)
-            {
-                shard.write(change);
-            }
-        }
-        if let Some(SlotsCheck { index, decision }) = slots
-            && let Some(check) = checks.clone().nth(index)
+        admitted &= change.admitted;
+        count += 1;
+    }
+    let changes = changes.get(..count).unwrap_or_default();
+    if shards.has_duplicate_keys(changes) {
+        return false;
+    }
+    if !admitted && !passes_anyway(charge, checks.clone(), changes) {
+        refuse(&mut shards, now, checks, changes, slots, write);
+        return true;
+    }
+    for (index, change) in changes.iter().enumerate() {
+        if slots.is_none_or(|slots| slots.index != index)
             && let Some(shard) = shards.of(index)
         {
-            charge_slots(shard, changes[index].slot, check.limit, input(&check, now), &decision);
+            shard.write(change);
         }
-        true
     }
+    if let Some(SlotsCheck { index, decision }) = slots
+        && let Some(check) = checks.clone().nth(index)
+        && let Some(shard) = shards.of(index)
+    {
+        charge_slots(shard, changes[index].slot, check.limit, input(&check, now), &decision);
+    }
+    true
 }
 
-/// The shards of a transaction, locked.
-struct LockedShards<'s, const MAX: usize> {
-    locks: [Option<LockedShard<'s>>; MAX],
+/// The locked shards of a transaction.
+trait LockedShards {
+    /// The shard of a check.
+    fn of(&mut self, index: usize) -> Option<&mut Shard>;
+
+    /// Whether two changes are of one key.
+    fn has_duplicate_keys(&self, changes: &[StateChange]) -> bool;
+}
+
+/// The shard of all checks: the limits of one rule are always in one shard.
+struct OneShard<'s>(LockedShard<'s>);
+
+/// The shards of up to [`REQUEST_CHECKS_MAX`] checks.
+struct SeveralShards<'s> {
+    locks: SmallVec<[LockedShard<'s>; REQUEST_CHECKS_MAX]>,
     /// The index of each check's lock.
-    lock_of: [u8; MAX],
-    /// How many checks and how many locks there are.
-    checks: usize,
-    locked: usize,
+    lock_of: [u8; REQUEST_CHECKS_MAX],
 }
 
-/// A check's shard and its index in the request, as one number: sorting these gives the order of locking.
+/// A check's shard and its index in the request, as one number: sorting these gives the order of
+/// locking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LockOrder(usize);
 
@@ -245,65 +265,61 @@ impl LockOrder {
     }
 }
 
-impl<'s, const MAX: usize> LockedShards<'s, MAX> {
-    /// Locks the shards of these checks; `None` if there are more than `MAX` checks.
+impl LockedShards for OneShard<'_> {
     #[inline(always)]
-    fn lock<'c>(store: &'s MemoryStore, checks: impl Iterator<Item = Check<'c>>) -> Option<Self> {
-        let mut order = [LockOrder::default(); MAX];
-        let (mut count, mut first, mut differ) = (0, None, false);
-        for (index, check) in checks.enumerate() {
-            let shard = store.shard_of(check.key.fingerprint);
-            *order.get_mut(index)? = LockOrder::new(shard, index);
-            differ |= *first.get_or_insert(shard) != shard;
-            count += 1;
+    fn of(&mut self, _index: usize) -> Option<&mut Shard> {
+        Some(&mut self.0)
+    }
+
+    #[inline(always)]
+    fn has_duplicate_keys(&self, changes: &[StateChange]) -> bool {
+        if let [one, other] = changes {
+            return one.slot == other.slot;
         }
-        let mut shards = LockedShards {
-            locks: [const { None }; MAX],
-            lock_of: [0; MAX],
-            checks: count,
-            locked: 0,
-        };
-        if !differ {
-            // The limits of one rule are always in one shard.
-            let (Some(shard), Some(lock)) = (first, shards.locks.first_mut()) else {
-                return Some(shards);
-            };
-            *lock = Some(store.shards[shard].lock());
-            shards.locked = 1;
-            return Some(shards);
+        has_duplicates(changes, |index| changes[index].slot)
+    }
+}
+
+impl<'s> SeveralShards<'s> {
+    /// Locks the shards of these checks; `None` if there are too many checks.
+    #[inline(always)]
+    fn lock(store: &'s MemoryStore, checks: &[Check<'_>]) -> Option<Self> {
+        let mut order = [LockOrder::default(); REQUEST_CHECKS_MAX];
+        let order = order.get_mut(..checks.len())?;
+        for (index, (entry, check)) in order.iter_mut().zip(checks).enumerate() {
+            *entry = LockOrder::new(store.shard_of(check.key.fingerprint), index);
         }
-        let order = order.get_mut(..count)?;
         order.sort_unstable();
+        let mut shards = SeveralShards { locks: SmallVec::new(), lock_of: [0; REQUEST_CHECKS_MAX] };
         let mut last = None;
         for check in order {
             if last.replace(check.shard()) != Some(check.shard()) {
-                *shards.locks.get_mut(shards.locked)? = Some(store.shards[check.shard()].lock());
-                shards.locked += 1;
+                shards.locks.push(store.shards[check.shard()].lock());
             }
-            *shards.lock_of.get_mut(check.index())? = u8::try_from(shards.locked - 1).ok()?;
+            shards.lock_of[check.index()] = u8::try_from(shards.locks.len() - 1).ok()?;
         }
         Some(shards)
     }
+}
 
-    /// The shard of a check.
+impl LockedShards for SeveralShards<'_> {
     #[inline(always)]
     fn of(&mut self, index: usize) -> Option<&mut Shard> {
         let lock = usize::from(*self.lock_of.get(index)?);
-        self.locks.get_mut(lock)?.as_deref_mut()
+        self.locks.get_mut(lock).map(|shard| &mut **shard)
     }
 
-    /// Whether two changes are of one key.
     #[inline(always)]
     fn has_duplicate_keys(&self, changes: &[StateChange]) -> bool {
-        if let ([one, other], 1) = (changes, self.locked) {
-            return one.slot == other.slot;
-        }
-        if self.locked == self.checks {
-            return false;
-        }
-        let cell = |index: usize| (self.lock_of[index], changes[index].slot);
-        (1..changes.len()).any(|at| (0..at).any(|before| cell(before) == cell(at)))
+        // Mostly every check has a shard of its own.
+        self.locks.len() < changes.len()
+            && has_duplicates(changes, |index| (self.lock_of[index], changes[index].slot))
     }
+}
+
+#[inline(always)]
+fn has_duplicates<T: PartialEq>(changes: &[StateChange], cell: impl Fn(usize) -> T) -> bool {
+    (1..changes.len()).any(|at| (0..at).any(|before| cell(before) == cell(at)))
 }
 
 /// Judges the check of a known key whose state is in its slot; returns false if it is not.
@@ -423,8 +439,8 @@ fn passes_anyway<'c>(
 
 /// Charges no check, and writes new answers for those that had been admitted.
 #[cold]
-fn refuse<'c, const MAX: usize>(
-    shards: &mut LockedShards<'_, MAX>,
+fn refuse<'c>(
+    shards: &mut impl LockedShards,
     now: Timestamp,
     checks: impl Iterator<Item = Check<'c>>,
     changes: &[StateChange],
