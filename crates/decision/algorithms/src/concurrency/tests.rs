@@ -32,7 +32,7 @@ fn a_slot_given_back_can_be_held_again() {
 }
 
 #[test]
-fn giving_back_twice_frees_nobody_elses_slot() {
+fn giving_back_twice_frees_no_other_holders_slot() {
     let mut t = for_a_minute(2);
     t.hold(1, 1);
     t.hold(2, 1);
@@ -196,7 +196,7 @@ fn a_slot_that_is_held_stays_taken_until_it_is_given_back() {
     assert_eq!(t.state.idle_at(), Timestamp::MAX);
     assert_eq!(t.hold(6, 1).retry, Retry::After(secs(60)));
     t.advance(secs(180));
-    assert_eq!(t.left(), 1, "the one that nobody holds has expired");
+    assert_eq!(t.left(), 1, "the anonymous slot has expired");
     assert_eq!(t.give_back(0, 3).remaining, 1, "somebody without a name has none of them");
     assert_eq!(t.give_back(7, 1).remaining, 2);
     assert_eq!(t.give_back(7, 1).remaining, 2);
@@ -223,7 +223,7 @@ fn slots_that_are_held_and_slots_that_expire_keep_to_their_own_ways() {
 }
 
 #[test]
-fn nobody_can_hold_what_has_no_holder_or_was_never_taken() {
+fn anonymous_slots_and_slots_never_taken_cannot_be_held() {
     let mut t = for_a_minute(2);
     t.hold_until_released(0, 1);
     t.state.release(Holder(9), 1);
@@ -392,7 +392,7 @@ proptest! {
     /// The model: one row for each slot, its holder and the second in which it expires; none for
     /// slots that are held.
     #[test]
-    fn what_is_left_is_what_nobody_has_whoever_holds_and_whoever_expires(steps in steps()) {
+    fn the_free_slots_are_those_without_a_holder_whichever_expire(steps in steps()) {
         const LIMIT: u64 = 60;
         let mut t = for_a_minute(LIMIT);
         let mut rows: Vec<(u64, Option<u64>)> = Vec::new();
@@ -421,8 +421,8 @@ proptest! {
                             0 => expires.is_some(),
                             holder => *other == holder,
                         };
-                        if let Some(place) = rows.iter().position(its) {
-                            rows.remove(place);
+                        if let Some(index) = rows.iter().position(its) {
+                            rows.remove(index);
                         }
                     }
                     prop_assert_eq!(t.give_back(holder, cost).remaining, LIMIT - rows.len() as u64);

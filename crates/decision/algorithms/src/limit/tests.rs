@@ -1,4 +1,4 @@
-//! What holds for every algorithm alike.
+//! Properties of all algorithms.
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn extreme() -> impl Strategy<Value = u64> {
     prop_oneof![select(vec![0, 1, 2, u64::MAX - 1, u64::MAX]), any::<u64>(), 0..=100_u64]
 }
 
-/// Limits with parameters that nobody should write.
+/// Limits with absurd parameters.
 fn any_limit() -> impl Strategy<Value = Limit> {
     let length = || {
         let (min, max) = (Period::MIN.as_nanos(), Period::MAX.as_nanos());
@@ -134,7 +134,7 @@ fn do_one(t: &mut Harness, deed: Deed) -> Option<(u64, Decision)> {
     None
 }
 
-/// A key's usual life, with changed limits and a clock that is set now and then.
+/// A usual sequence of operations, with changed limits and a clock that is sometimes set.
 fn usual_deeds() -> impl Strategy<Value = Vec<Deed>> {
     let cost = || prop_oneof![4 => 0..=4_u64, 1 => 0..=40_u64];
     let span = || prop_oneof![0..=3_u64, 0..=500_000_000_u64, 0..=6_000_000_000_u64];

@@ -221,7 +221,7 @@ fn a_raised_limit_gives_room_at_once_and_a_lowered_one_is_not_stuck() {
 }
 
 #[test]
-fn a_window_cut_anew_keeps_what_still_counts() {
+fn a_window_with_other_slices_keeps_its_use() {
     let mut t = per_minute(10, 1);
     t.spend(10);
     t.advance(secs(90));
@@ -238,7 +238,7 @@ fn a_window_cut_anew_keeps_what_still_counts() {
 }
 
 #[test]
-fn a_window_cut_anew_after_it_was_idle_starts_unused() {
+fn an_idle_window_with_other_slices_starts_unused() {
     let mut t = per_minute(10, 1);
     t.spend(10);
     t.advance(secs(120));

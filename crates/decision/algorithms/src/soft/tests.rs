@@ -139,7 +139,7 @@ fn a_refusal_while_the_allowance_rests_counts_itself() {
     let mut t = Harness::new(Limit::new(window).with_soft(half_more()));
     t.spend(11);
     t.advance(secs(60));
-    // Twelve fit the stretched window, but not a second time.
+    // Twelve fit the raised window, but not a second time.
     let refused = t.check(12);
     assert_eq!(refused.retry, Retry::After(secs(60)));
     t.assert_honest(12, &refused);

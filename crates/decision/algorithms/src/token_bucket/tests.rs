@@ -357,7 +357,7 @@ proptest! {
         let used = t.take(used).taken;
         t.change(bucket(new_amount, new_period, new_burst));
         let left = t.left();
-        // Paces that share a scale are not told apart, and time counts as it is.
+        // Rates that share a scale are not distinguished, and the time is kept.
         let scale = |amount, period| TokenBucket::new(amount, period, 1).terms().scale;
         let alike = scale(amount, old_period) == scale(new_amount, new_period);
         prop_assert!(left + u64::from(alike) >= new_burst.saturating_sub(used));
