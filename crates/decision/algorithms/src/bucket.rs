@@ -336,7 +336,8 @@ impl BucketMeter {
 /// Stored in the state so that use, which is kept as time, can be converted to an amount after the
 /// limit's rate has changed. Seven bits of exponent and eleven of mantissa keep the amount to one
 /// part in two thousand, rounded in the caller's favour. Rates that are closer than that share a
-/// scale; a change between them keeps the time, and the amount may grow by one part in two thousand.
+/// scale; a change between them keeps the time, and the amount may grow by one part in two
+/// thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Scale(u32);
 

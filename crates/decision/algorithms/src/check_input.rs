@@ -3,8 +3,9 @@
 use crate::period::Period;
 use crate::time::Timestamp;
 
-/// The id of the holder of slots of a [`Concurrency`](crate::Concurrency) limit, chosen by the caller
-/// and unique among the requests in flight. Zero is an anonymous holder. Other algorithms ignore it.
+/// The id of the holder of slots of a [`Concurrency`](crate::Concurrency) limit, chosen by the
+/// caller and unique among the requests in flight. Zero is an anonymous holder. Other algorithms
+/// ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(pub u64);
 

@@ -2,8 +2,8 @@
 //!
 //! A holder's slots are free again when it gives them back, or when their time to live has passed,
 //! so that a crashed holder cannot keep them. A holder that renews its slots takes them for a
-//! shorter lease, so that they are free sooner if it crashes. Taking more slots extends all slots of
-//! the holder. Anonymous holders are independent; each has its own entry. Renewing is up to the
+//! shorter lease, so that they are free sooner if it crashes. Taking more slots extends all slots
+//! of the holder. Anonymous holders are independent; each has its own entry. Renewing is up to the
 //! store.
 //!
 //! A holder that lives as long as the state needs no expiry: it holds its slots until it gives them
@@ -28,8 +28,8 @@ pub struct Concurrency {
     time_to_live: Period,
 }
 
-/// The expiry of slots that are held until they are given back. It sorts before all others, so that a
-/// new entry goes to the end if all slots are held.
+/// The expiry of slots that are held until they are given back. It sorts before all others, so that
+/// a new entry goes to the end if all slots are held.
 const HELD: Timestamp = Timestamp::EPOCH;
 /// The earliest real expiry.
 const EARLIEST: Timestamp = Timestamp::from_nanos(1);
@@ -84,8 +84,8 @@ impl SlotsState {
         if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<HeldSlots>()) }
     }
 
-    /// Gives back up to `count` slots of a holder. Slots that it does not hold are ignored, so giving
-    /// back twice frees no other holder's slots.
+    /// Gives back up to `count` slots of a holder. Slots that it does not hold are ignored, so
+    /// giving back twice frees no other holder's slots.
     pub(crate) fn release(&mut self, holder: Holder, count: u64) {
         // A named holder has one entry.
         if let Some(index) = self.find(holder)
@@ -182,8 +182,8 @@ impl Concurrency {
         Concurrency { limit: limit.min(CONCURRENCY_MAX), ..self.clone() }
     }
 
-    /// Drops expired slots, and cuts expiries to the time to live from now: a later expiry comes from
-    /// a clock that stepped back or a limit that changed. Held slots stay.
+    /// Drops expired slots, and cuts expiries to the time to live from now: a later expiry comes
+    /// from a clock that stepped back or a limit that changed. Held slots stay.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
         let mut expiring = state.expiring();
         let Some(first) = expiring.next() else { return };
@@ -245,8 +245,8 @@ impl Concurrency {
         state.insert(taken);
     }
 
-    /// Takes up to `cost` slots back from the holder. An anonymous refund takes those that expire first,
-    /// and none that are held.
+    /// Takes up to `cost` slots back from the holder. An anonymous refund takes those that expire
+    /// first, and none that are held.
     pub(crate) fn refund(state: &mut SlotsState, input: CheckInput) {
         if input.holder != Holder::default() {
             return state.release(input.holder, input.cost);
@@ -272,7 +272,8 @@ impl Concurrency {
         input.tenure.lease().map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
-    /// Time until all slots have expired, if none is given back. Held slots count as if taken just now.
+    /// Time until all slots have expired, if none is given back. Held slots count as if taken just
+    /// now.
     fn rest(&self, state: &SlotsState, now: Timestamp) -> Nanos {
         match state.idle_at() {
             Timestamp::MAX => self.time_to_live.as_span(),

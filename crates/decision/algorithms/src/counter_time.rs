@@ -1,8 +1,8 @@
 //! Time from a counter that is compared with a clock now and then.
 //!
 //! Reading the operating system's clock costs more than most decisions; reading the processor's
-//! counter costs a fraction of that. But the counter's frequency is not known exactly, and it drifts.
-//! So ten times a second one reader compares it with the clock, and the others use the last
+//! counter costs a fraction of that. But the counter's frequency is not known exactly, and it
+//! drifts. So ten times a second one reader compares it with the clock, and the others use the last
 //! comparison. A reading is off by at most the drift in that time, some microseconds, and each
 //! comparison corrects it by as much, forward or back.
 //!

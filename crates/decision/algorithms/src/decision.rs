@@ -16,9 +16,9 @@ pub enum Outcome {
 pub enum Retry {
     /// It was admitted: no need to wait.
     Now,
-    /// After exactly this long, and not a nanosecond earlier; [`Nanos::MAX`] also stands for longer.
-    /// If refused costs count, this refusal is included. Held slots come back when their holders are
-    /// done, which cannot be predicted: this is as if they had been taken just now.
+    /// After exactly this long, and not a nanosecond earlier; [`Nanos::MAX`] also stands for
+    /// longer. If refused costs count, this refusal is included. Held slots come back when their
+    /// holders are done, which cannot be predicted: this is as if they had been taken just now.
     After(Nanos),
     /// Never: the cost is larger than the limit.
     Never,

@@ -1,7 +1,7 @@
 //! Fixed window: one count that starts over when its window ends.
 //!
-//! Cheap, easy to explain, and the algorithm of envoyproxy/ratelimit. The price: around the end of a
-//! window up to twice the limit can pass in a short time.
+//! Cheap, easy to explain, and the algorithm of envoyproxy/ratelimit. The price: around the end of
+//! a window up to twice the limit can pass in a short time.
 
 use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};

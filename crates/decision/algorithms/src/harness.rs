@@ -1,5 +1,5 @@
-//! Test harness: a limit with its state and a manual clock, and the driver that compares an algorithm
-//! with a naive model of it.
+//! Test harness: a limit with its state and a manual clock, and the driver that compares an
+//! algorithm with a naive model of it.
 
 use proptest::prelude::*;
 

@@ -130,7 +130,8 @@ impl Limit {
         decision
     }
 
-    /// Gives back up to the cost. A leaky bucket keeps its turns: see [`LeakyBucket`](crate::LeakyBucket).
+    /// Gives back up to the cost. A leaky bucket keeps its turns: see
+    /// [`LeakyBucket`](crate::LeakyBucket).
     pub fn refund(&self, state: &mut State, input: CheckInput) -> Decision {
         self.give_back(state, input);
         self.peek(state, input.with_cost(0))

@@ -50,11 +50,11 @@ impl Period {
         self.0.get()
     }
 
-    /// How far `now` may be behind an earlier reading and still count as a late reading instead of a
-    /// clock that stepped back.
+    /// How far `now` may be behind an earlier reading and still count as a late reading instead of
+    /// a clock that stepped back.
     ///
-    /// Threads read the clock before they lock a key, so readings arrive out of order. If each counted
-    /// as a step back, a little use would be dropped every time.
+    /// Threads read the clock before they lock a key, so readings arrive out of order. If each
+    /// counted as a step back, a little use would be dropped every time.
     pub fn lag_max(self) -> Nanos {
         self.min(Period::SECOND).as_span()
     }

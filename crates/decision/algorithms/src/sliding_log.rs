@@ -1,7 +1,7 @@
 //! Sliding log: every admitted request is remembered until it leaves the window.
 //!
-//! Exact: no window of the given length, wherever it starts, holds more than the limit. The price is
-//! memory in proportion to the limit, so the limit is bounded.
+//! Exact: no window of the given length, wherever it starts, holds more than the limit. The price
+//! is memory in proportion to the limit, so the limit is bounded.
 
 use std::collections::VecDeque;
 
@@ -78,8 +78,8 @@ impl SlidingLog {
         Ok(SlidingLog { limit, period, count_refused: false })
     }
 
-    /// Sets whether refused requests count too: a caller that keeps retrying then stays refused until
-    /// it stops.
+    /// Sets whether refused requests count too: a caller that keeps retrying then stays refused
+    /// until it stops.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
         SlidingLog { count_refused, ..self }
@@ -105,8 +105,8 @@ impl SlidingLog {
         SlidingLog { limit: limit.min(SLIDING_LOG_MAX), ..self.clone() }
     }
 
-    /// Drops entries that have left the window. Entries from the future are moved to now, so that they
-    /// leave in one period, unless a late reading of the clock explains them.
+    /// Drops entries that have left the window. Entries from the future are moved to now, so that
+    /// they leave in one period, unless a late reading of the clock explains them.
     pub(crate) fn settle(&self, state: &mut LogState, now: Timestamp) {
         let latest = now.after(self.period.lag_max());
         if state.entries.back().is_some_and(|last| last.at > latest) {
@@ -139,8 +139,8 @@ impl SlidingLog {
         Decision::refused(self.limit, left, retry, reset)
     }
 
-    /// Adds `cost` at `now` to a settled state. Entries beyond one limit's worth make no difference and
-    /// are dropped, so that the log stays bounded even if refused costs count.
+    /// Adds `cost` at `now` to a settled state. Entries beyond one limit's worth make no difference
+    /// and are dropped, so that the log stays bounded even if refused costs count.
     pub(crate) fn charge(&self, state: &mut LogState, cost: u64, now: Timestamp) {
         let cost = cost.min(self.limit);
         if cost == 0 {

@@ -154,8 +154,8 @@ impl SlidingWindow {
     /// The state converted to these parameters and this instant.
     ///
     /// Slices that have left are dropped. Use in slices of another length, or further in the future
-    /// than a late reading of the clock explains, is carried into the present slice, up to one limit's
-    /// worth.
+    /// than a late reading of the clock explains, is carried into the present slice, up to one
+    /// limit's worth.
     pub(crate) fn settle(&self, state: Option<SlicesState>, now: Timestamp) -> SlicesState {
         let begun = Timestamp::from_nanos(now.as_nanos() - now.as_nanos() % self.slice);
         let Some(mut state) = state else {
@@ -228,8 +228,8 @@ impl SlidingWindow {
         u64::try_from(left).unwrap_or(self.limit)
     }
 
-    /// Time until the weighted sum has room for the cost, with `counted` more counted now: steps from
-    /// slice to slice until the rest fits, then solves for the part of the leaving slice.
+    /// Time until the weighted sum has room for the cost, with `counted` more counted now: steps
+    /// from slice to slice until the rest fits, then solves for the part of the leaving slice.
     fn wait(&self, state: &SlicesState, input: CheckInput, counted: u64) -> Nanos {
         let room = u128::from(self.limit.saturating_sub(input.cost));
         let slice = u128::from(self.slice);

@@ -1,8 +1,8 @@
 //! Soft limits: may be exceeded by a percentage, for some time.
 //!
 //! The first cost beyond the limit opens an allowance: for a while the limit is raised. Then the
-//! limit is hard again, and rests for one of its own periods before the next excess may open another
-//! allowance.
+//! limit is hard again, and rests for one of its own periods before the next excess may open
+//! another allowance.
 
 use crate::algorithm::Algorithm;
 use crate::check_input::CheckInput;
@@ -40,8 +40,8 @@ impl SoftState {
         SoftState { inner, allowance: None }
     }
 
-    /// The state from its parts: the limit's own, and when its last allowance, if any, closes and has
-    /// rested.
+    /// The state from its parts: the limit's own, and when its last allowance, if any, closes and
+    /// has rested.
     pub fn from_parts(inner: State, allowance: Option<(Timestamp, Timestamp)>) -> Self {
         let allowance = allowance.map(|(closes, rests_until)| Allowance { closes, rests_until });
         SoftState { inner, allowance }
@@ -94,8 +94,8 @@ impl SoftLimit {
     pub(crate) fn settle(&self, state: &mut SoftState, now: Timestamp) {
         self.raised.settle(&mut state.inner, now);
         if let Some(allowance) = &mut state.allowance {
-            // After the clock stepped back, the allowance must not be open, or rest, for longer than
-            // a new one would.
+            // After the clock stepped back, the allowance must not be open, or rest, for longer
+            // than a new one would.
             let fresh = self.allowance(now);
             allowance.closes = allowance.closes.min(fresh.closes);
             allowance.rests_until = allowance.rests_until.min(fresh.rests_until);

@@ -82,7 +82,8 @@ impl State {
         matches!(self, State::Slots(_))
     }
 
-    /// Gives back up to `count` slots of a holder, whatever the limit is by now. Needs no more memory.
+    /// Gives back up to `count` slots of a holder, whatever the limit is by now. Needs no more
+    /// memory.
     pub fn release(&mut self, holder: Holder, count: u64) {
         let state = match self {
             State::Soft(soft) => &mut soft.inner,

@@ -23,7 +23,8 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A bucket of `burst` that refills at `amount` per `period`.
     ///
-    /// An amount or a burst of zero refuses every cost. A burst is cut to what refills in 146 years.
+    /// An amount or a burst of zero refuses every cost. A burst is cut to what refills in 146
+    /// years.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
         TokenBucket { amount, period, meter: BucketMeter::new(amount, period, burst) }
     }

@@ -1,8 +1,8 @@
 //! Checks of limits with a small state, in two steps.
 //!
 //! A store locks a state while it is checked. [`TwoStepCheck::admit`] returns the next state, which
-//! has to be written under the lock; [`TwoStepCheck::decision`] builds the decision, which can wait.
-//! Together they equal [`Limit::check`](crate::Limit::check), and a test compares them.
+//! has to be written under the lock; [`TwoStepCheck::decision`] builds the decision, which can
+//! wait. Together they equal [`Limit::check`](crate::Limit::check), and a test compares them.
 
 use crate::bucket::{BucketState, Debt};
 use crate::check_input::CheckInput;

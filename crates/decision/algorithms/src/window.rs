@@ -79,8 +79,9 @@ impl CalendarUnit {
             CalendarUnit::Year => Span::new().years(1),
         };
         let midnight = first.checked_add(step).ok()?.at(0, 0, 0, 0);
-        // A midnight that the zone skips is the instant that it skips to. A midnight that occurs twice
-        // starts the unit twice: clocks set back from 00:01 to 23:01 are in the old day again.
+        // A midnight that the zone skips is the instant that it skips to. A midnight that occurs
+        // twice starts the unit twice: clocks set back from 00:01 to 23:01 are in the old day
+        // again.
         let midnight = now.time_zone().to_ambiguous_zoned(midnight);
         let first = midnight.clone().compatible().ok()?;
         if first > *now { Some(first) } else { midnight.later().ok().filter(|second| second > now) }
@@ -107,7 +108,8 @@ impl Window {
         }
     }
 
-    /// The end of the window that `now` counts in, given the end of a known window that is not over.
+    /// The end of the window that `now` counts in, given the end of a known window that is not
+    /// over.
     ///
     /// A late reading, just before a window that another reading has opened already, counts in that
     /// window: as a step back it would end the window and drop its count. The calendar is only

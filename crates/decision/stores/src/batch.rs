@@ -62,7 +62,8 @@ pub enum Consistency {
     Exact,
     /// Each process takes slices of the limit ahead; never exceeded.
     Leased,
-    /// Each process counts, and the counts are added up on a beat; exceeded by at most a stated bound.
+    /// Each process counts, and the counts are added up on a beat; exceeded by at most a stated
+    /// bound.
     Eventual,
 }
 
@@ -99,8 +100,8 @@ pub struct Check<'a> {
     /// The holder of the slots of a concurrency limit.
     pub holder: Holder,
     /// For how long slots are taken: for a lease if their holder renews it, see
-    /// [`CounterStore::slot_lease`](crate::CounterStore::slot_lease). Only the store in memory supports
-    /// [`Tenure::Held`]; others take such slots for their time to live.
+    /// [`CounterStore::slot_lease`](crate::CounterStore::slot_lease). Only the store in memory
+    /// supports [`Tenure::Held`]; others take such slots for their time to live.
     pub tenure: Tenure,
     /// The effect of the answer on the request.
     pub role: Role,
@@ -154,7 +155,8 @@ impl<'a> Batch<'a> {
 pub enum Basis {
     /// The key's own counter.
     Exact,
-    /// A counter that several keys share, because the store is full. May refuse too early, never too late.
+    /// A counter that several keys share, because the store is full. May refuse too early, never
+    /// too late.
     Shared,
     /// No counter: the store is full, and its configuration decides.
     Full,
@@ -217,8 +219,8 @@ impl AnswerSlot for Answer {
 /// The answers to a batch, in the order of its checks.
 pub type Answers = SmallVec<[Answer; 2]>;
 
-/// Whether a request passes, given the role and the result of each check: every required check admits,
-/// and so does one of the alternatives, if there are any.
+/// Whether a request passes, given the role and the result of each check: every required check
+/// admits, and so does one of the alternatives, if there are any.
 #[inline]
 pub fn passes(checks: impl Iterator<Item = (Role, bool)>) -> bool {
     let mut alternatives = None;

@@ -2,8 +2,8 @@
 //!
 //! A fingerprint has the same size for every key. In one process fingerprints are seeded, so that a
 //! client that does not know the seed cannot choose keys that collide. Processes that share a store
-//! cannot have different seeds; they use a cryptographic digest. The text of a key is not stored: to
-//! inspect or reset a key, name it again, and it has the same fingerprint.
+//! cannot have different seeds; they use a cryptographic digest. The text of a key is not stored:
+//! to inspect or reset a key, name it again, and it has the same fingerprint.
 //!
 //! Seeded fingerprints of up to sixteen bytes, which is most keys, are two products of the key and
 //! secret numbers; the shard is known after the first product. Two chosen keys collide for one in
@@ -57,8 +57,8 @@ impl Fingerprint {
         (((self.high as u128) << 64) | self.low as u128) & ((1 << 116) - 1)
     }
 
-    /// The fingerprint of the same key under one of several limits. The shard stays the same, so that
-    /// all limits of a rule are decided under one lock.
+    /// The fingerprint of the same key under one of several limits. The shard stays the same, so
+    /// that all limits of a rule are decided under one lock.
     #[inline]
     #[must_use]
     pub const fn under(self, limit: u64) -> Self {

@@ -1,8 +1,9 @@
 //! Counters in this process: a sharded table under a hard byte budget.
 //!
-//! The calling thread decides while it holds the lock of a shard, or of the few shards that a request's keys are in. A
-//! key takes 24 bytes whatever its length. Keys whose state no longer matters are dropped a few at a time; a key that is
-//! being limited is never dropped to make room. [`WhenFull`] says what happens to new keys when the budget is used up.
+//! The calling thread decides while it holds the lock of a shard, or of the few shards that a
+//! request's keys are in. A key takes 24 bytes whatever its length. Keys whose state no longer
+//! matters are dropped a few at a time; a key that is being limited is never dropped to make room.
+//! [`WhenFull`] says what happens to new keys when the budget is used up.
 //!
 //! There are three code paths:
 //!
@@ -35,7 +36,8 @@ use shard::Shard;
 
 /// With less, a shard could not hold the counters that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
-/// The bytes of a shard below [`SHARDS_MAX`]: growing a shard of a megabyte takes a fraction of a millisecond.
+/// The bytes of a shard below [`SHARDS_MAX`]: growing a shard of a megabyte takes a fraction of a
+/// millisecond.
 const SHARD_BYTES: usize = 1024 * 1024;
 const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 65_536;
@@ -185,8 +187,8 @@ impl MemoryStore {
         }
     }
 
-    /// Drops the idle keys of one shard and frees unused memory. Call it periodically for each of the
-    /// [`MemoryStore::shards`].
+    /// Drops the idle keys of one shard and frees unused memory. Call it periodically for each of
+    /// the [`MemoryStore::shards`].
     pub fn sweep(&self, shard: usize, now: Timestamp) {
         if let Some(shard) = self.shards.get(shard) {
             shard.lock().sweep_all(now);

@@ -466,8 +466,8 @@ proptest! {
         }
     }
 
-    /// A request of known keys in many shards is one transaction; a request with more checks than fit takes
-    /// the general path. Observed checks make the difference, and change no answer.
+    /// A request of known keys in many shards is one transaction; a request with more checks than
+    /// fit takes the general path. Observed checks make the difference, and change no answer.
     #[test]
     fn keys_of_many_shards_are_decided_as_they_are_in_general(
         requests in prop::collection::vec(

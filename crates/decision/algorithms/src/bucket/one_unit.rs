@@ -1,13 +1,15 @@
 //! One unit of a token bucket in few instructions: the most frequent check of all.
 //!
-//! A state is already a number: whole nanoseconds, and a fraction above the bits of the scale. If it
-//! was written at the same rate, the interval is added to it as it is, and the result is compared
-//! with the capacity in the same form. No ticks are calculated before the decision is known.
+//! A state is already a number: whole nanoseconds, and a fraction above the bits of the scale. If
+//! it was written at the same rate, the interval is added to it as it is, and the result is
+//! compared with the capacity in the same form. No ticks are calculated before the decision is
+//! known.
 //!
 //! Whether the unit fits is a branch, which the processor predicts. A state selected by arithmetic
 //! would have to wait for the clock, and the next decision for the state.
 //!
-//! A state of another rate or of finer ticks, and a clock out of order, are left to [`BucketMeter`].
+//! A state of another rate or of finer ticks, and a clock out of order, are left to
+//! [`BucketMeter`].
 //!
 //! [`BucketMeter`]: super::BucketMeter
 

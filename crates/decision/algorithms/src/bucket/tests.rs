@@ -70,8 +70,8 @@ fn as_bucket(state: &State) -> Option<BucketState> {
     if let State::Bucket(state) = state { Some(*state) } else { None }
 }
 
-/// Takes a unit on the fast path and by the general arithmetic, and compares. Returns whether the fast
-/// path decided.
+/// Takes a unit on the fast path and by the general arithmetic, and compares. Returns whether the
+/// fast path decided.
 fn compare(bucket: &TokenBucket, before: BucketState, now: Timestamp) -> bool {
     let mut whole = State::Bucket(before);
     let decision = Limit::new(bucket.clone()).check(&mut whole, CheckInput::new(1, now));

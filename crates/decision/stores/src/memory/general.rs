@@ -1,9 +1,10 @@
-//! Several keys of one request, decided atomically whatever their states are: new keys, a full store, keys that occur
-//! twice, lists that grow.
+//! Several keys of one request, decided atomically whatever their states are: new keys, a full
+//! store, keys that occur twice, lists that grow.
 //!
-//! All shards of the keys are locked, in shard order, from the first decision until the last state is stored. States
-//! are taken out of the table, every check is judged, then the request as a whole; then the checks are charged or not,
-//! and the states are stored again. `known_keys` decides the common case with less work.
+//! All shards of the keys are locked, in shard order, from the first decision until the last state
+//! is stored. States are taken out of the table, every check is judged, then the request as a
+//! whole; then the checks are charged or not, and the states are stored again. `known_keys` decides
+//! the common case with less work.
 
 use std::sync::atomic::Ordering;
 
@@ -44,7 +45,8 @@ struct JudgedCheck {
 }
 
 impl CounterHandle {
-    /// The input for this counter. A shared counter takes slots for their time to live: no holder could give them back.
+    /// The input for this counter. A shared counter takes slots for their time to live: no holder
+    /// could give them back.
     pub(super) fn input(&self, check: &Check<'_>, now: Timestamp) -> CheckInput {
         let input = input(check, now);
         match self.basis {
@@ -112,7 +114,8 @@ impl MemoryStore {
         answers
     }
 
-    /// Judges one check. A key that occurred before is judged as if the earlier checks had been charged.
+    /// Judges one check. A key that occurred before is judged as if the earlier checks had been
+    /// charged.
     fn judge(
         &self,
         shard: &mut Shard,
@@ -154,8 +157,8 @@ impl MemoryStore {
         })
     }
 
-    /// Finds a check's counter: its own, or the one that [`WhenFull`] names if the key is new and the store is full.
-    /// `promised` is the room that other new keys of the request will take.
+    /// Finds a check's counter: its own, or the one that [`WhenFull`] names if the key is new and
+    /// the store is full. `promised` is the room that other new keys of the request will take.
     #[inline]
     pub(super) fn find_counter(
         &self,
@@ -241,8 +244,8 @@ impl MemoryStore {
         Answer { decision, basis }
     }
 
-    /// The decision on a cost that cannot be counted. [`WhenFull::Approximate`] refuses a known key whose state has no
-    /// room to grow: early perhaps, never late.
+    /// The decision on a cost that cannot be counted. [`WhenFull::Approximate`] refuses a known key
+    /// whose state has no room to grow: early perhaps, never late.
     #[cold]
     fn decision_when_full(&self, decision: Decision, is_known: bool) -> Decision {
         match self.when_full {
@@ -260,7 +263,8 @@ impl MemoryStore {
     }
 }
 
-/// Judges a key that occurred before, on a copy of its state that is charged with the earlier checks.
+/// Judges a key that occurred before, on a copy of its state that is charged with the earlier
+/// checks.
 #[cold]
 fn judge_twin(
     check: &Check<'_>,

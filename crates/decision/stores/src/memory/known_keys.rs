@@ -1,15 +1,17 @@
 //! Checks of known keys, decided where their states are.
 //!
-//! A key is known if it is in the table. Its state is read from its slot, judged, and written back: nothing is inserted,
-//! moved or allocated. Concurrency slots are a list in the shard's overflow area; they are judged there as long as the list
-//! has room for one more holder. Several checks are one transaction: every shard involved is locked, in shard order so that
-//! callers cannot deadlock, all checks are judged, and then all states are written or none.
+//! A key is known if it is in the table. Its state is read from its slot, judged, and written back:
+//! nothing is inserted, moved or allocated. Concurrency slots are a list in the shard's overflow
+//! area; they are judged there as long as the list has room for one more holder. Several checks are
+//! one transaction: every shard involved is locked, in shard order so that callers cannot deadlock,
+//! all checks are judged, and then all states are written or none.
 //!
-//! Everything else is left to the general path (`general`, `verbs`): a new key, a key that occurs twice, a state of another
-//! kind, a list that would have to grow. The functions then return without having charged anything.
+//! Everything else is left to the general path (`general`, `verbs`): a new key, a key that occurs
+//! twice, a state of another kind, a list that would have to grow. The functions then return
+//! without having charged anything.
 //!
-//! One unit of a token bucket is the most frequent check, so [`MemoryStore::take_units`] decides it with less: no
-//! [`Check`], no answer slots, and the number of keys is known to the compiler.
+//! One unit of a token bucket is the most frequent check, so [`MemoryStore::take_units`] decides it
+//! with less: no [`Check`], no answer slots, and the number of keys is known to the compiler.
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{
@@ -31,9 +33,11 @@ const REQUEST_CHECKS_MAX: usize = 16;
 /// The result of [`MemoryStore::take_units`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitsOutcome<const N: usize> {
-    /// Every bucket had a unit, and it was taken. The states after that, for [`TokenBucket::unit_admission`].
+    /// Every bucket had a unit, and it was taken. The states after that, for
+    /// [`TokenBucket::unit_admission`].
     Taken([BucketState; N]),
-    /// A bucket had no unit left, and nothing was taken. The unchanged states, for [`TokenBucket::unit_refusal`].
+    /// A bucket had no unit left, and nothing was taken. The unchanged states, for
+    /// [`TokenBucket::unit_refusal`].
     Refused([BucketState; N]),
 }
 
@@ -45,8 +49,8 @@ struct SlotsCheck {
 }
 
 impl MemoryStore {
-    /// Takes one unit of each bucket. The keys must be in one shard. Returns `None`, and charges nothing, if a key is
-    /// new, occurs twice, or has a state that needs the general path.
+    /// Takes one unit of each bucket. The keys must be in one shard. Returns `None`, and charges
+    /// nothing, if a key is new, occurs twice, or has a state that needs the general path.
     #[inline(always)]
     pub fn take_units<const N: usize>(
         &self,
@@ -128,9 +132,10 @@ impl MemoryStore {
         slots <= 1 && small + slots <= RULE_CHECKS_MAX
     }
 
-    /// Decides the checks of one rule atomically. Returns false, charging nothing, if a key is new or the general path is
-    /// needed for another reason. Calls `write(index, check, answer)` for each check; a second call for the same index
-    /// replaces the first, because another check refuses.
+    /// Decides the checks of one rule atomically. Returns false, charging nothing, if a key is new
+    /// or the general path is needed for another reason. Calls `write(index, check, answer)` for
+    /// each check; a second call for the same index replaces the first, because another check
+    /// refuses.
     ///
     /// The checks come from an iterator, so that a caller need not build a list of them.
     // Not inlined: inlining spills the registers of the caller's fast path.
@@ -404,7 +409,8 @@ fn charge_slots(
     }
 }
 
-/// Notes that judged slots are not taken. Returns the decision if it differs from the one already written.
+/// Notes that judged slots are not taken. Returns the decision if it differs from the one already
+/// written.
 #[cold]
 fn refuse_slots(
     shard: &mut Shard,

@@ -1,12 +1,12 @@
 //! The lock of a shard.
 //!
 //! A shard is locked for one lookup and a few additions, mostly without contention, so the cost of
-//! locking and unlocking matters. Unlocking is a plain store: a second atomic exchange would cost as
-//! much as looking up the key.
+//! locking and unlocking matters. Unlocking is a plain store: a second atomic exchange would cost
+//! as much as looking up the key.
 //!
-//! The price: unlocking wakes no waiter. A waiter polls, with pauses that get longer, then yields its
-//! processor between polls, and at last sleeps, so that a preempted lock holder gets a processor
-//! whatever the priorities of both threads are.
+//! The price: unlocking wakes no waiter. A waiter polls, with pauses that get longer, then yields
+//! its processor between polls, and at last sleeps, so that a preempted lock holder gets a
+//! processor whatever the priorities of both threads are.
 
 use std::thread;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use spinning_top::guard::SpinlockGuard;
 
 use super::shard::Shard;
 
-/// Spins of a waiter's first pause, about as long as a few decisions; each pause is twice as long as
-/// the one before. Polling without pauses takes the cache line from the lock holder, which is then
-/// several times slower.
+/// Spins of a waiter's first pause, about as long as a few decisions; each pause is twice as long
+/// as the one before. Polling without pauses takes the cache line from the lock holder, which is
+/// then several times slower.
 const PAUSE_FIRST: u32 = 8;
 /// The number of pauses; the last is about as long as waking a thread takes.
 const PAUSES: u32 = 6;

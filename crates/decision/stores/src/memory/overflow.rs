@@ -44,7 +44,8 @@ impl Overflow {
         Some(index)
     }
 
-    /// Whether a state no longer matters. A state that is taken out still does: it will be restored.
+    /// Whether a state no longer matters. A state that is taken out still does: it will be
+    /// restored.
     pub(super) fn is_idle(&self, index: u32, now: Timestamp) -> bool {
         let state = self.states.get(index as usize).and_then(Option::as_ref);
         state.is_some_and(|state| state.idle_at() <= now)
@@ -55,7 +56,8 @@ impl Overflow {
         self.states.get_mut(index as usize)?.as_mut()
     }
 
-    /// Takes a state out; its cell stays reserved until [`Overflow::restore`] or [`Overflow::free`].
+    /// Takes a state out; its cell stays reserved until [`Overflow::restore`] or
+    /// [`Overflow::free`].
     pub(super) fn take(&mut self, index: u32) -> State {
         let state = self.states.get_mut(index as usize).and_then(Option::take).unwrap_or_default();
         self.heap -= state.heap_bytes();

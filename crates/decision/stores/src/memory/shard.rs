@@ -126,8 +126,8 @@ impl Shard {
         self.slots.capacity() * size_of::<Slot>() + self.overflow_bytes()
     }
 
-    /// Judges a check of a known key whose state is in its slot. Returns `None` if it is not; changes
-    /// nothing.
+    /// Judges a check of a known key whose state is in its slot. Returns `None` if it is not;
+    /// changes nothing.
     #[inline(always)]
     pub(super) fn judge<L: TwoStepCheck<State: Pack>>(
         &self,
@@ -141,8 +141,8 @@ impl Shard {
         Some((StateChange { slot, after: after.pack()?, admitted }, usage))
     }
 
-    /// Like [`Shard::judge`], for one unit of a token bucket: fewer instructions. Returns `None` also
-    /// if the state needs the general arithmetic.
+    /// Like [`Shard::judge`], for one unit of a token bucket: fewer instructions. Returns `None`
+    /// also if the state needs the general arithmetic.
     #[inline(always)]
     pub(super) fn judge_unit(
         &self,
@@ -189,8 +189,8 @@ impl Shard {
         }
     }
 
-    /// A known key's state in the overflow area. It must not be made larger there: its bytes would not
-    /// be counted.
+    /// A known key's state in the overflow area. It must not be made larger there: its bytes would
+    /// not be counted.
     pub(super) fn overflow_state(&mut self, key: Fingerprint) -> Option<&mut State> {
         self.overflow_state_at(self.find(key)?)
     }
