@@ -1,43 +1,42 @@
-//! How the two bucket algorithms count time.
+//! The state and the arithmetic of both bucket algorithms.
 //!
-//! A bucket spends time: one unit of cost takes `period / amount` of it, and a
-//! bucket of so many units holds so much time. What a key has used is kept as
-//! the instant at which nothing will be owed any more.
+//! A bucket measures use in time: one unit takes `period / amount`, the interval, and a full bucket
+//! is worth its units times the interval. The state of a key is the instant at which its debt will
+//! be paid.
 //!
-//! Whole nanoseconds are too coarse for that once an amount nears a billion a
-//! second (bytes), so time is counted in ticks of down to 2⁻¹⁴ ns: as fine as
-//! the bucket's capacity leaves room for in 62 bits. The time of one unit is
-//! rounded up, so a bucket never admits more than its parameters say.
+//! Whole nanoseconds are too coarse once an amount nears a billion a second (bytes), so time is
+//! counted in ticks of down to 2⁻¹⁴ ns: as fine as the bucket's capacity allows in 62 bits. The
+//! interval is rounded up, so a bucket never admits more than its parameters allow.
 
-mod unit;
+mod one_unit;
 
-use crate::ask::Ask;
+use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
-pub use unit::Taken;
-use unit::Unit;
+pub use one_unit::UnitOutcome;
+use one_unit::UnitStep;
 
-/// The finest tick is this power of a half nanosecond.
+/// The finest tick is 2⁻¹⁴ ns.
 const FINEST: u32 = 14;
-/// The most ticks that a bucket holds: sums of two stay far from overflow.
+/// The ticks of the largest bucket: the sum of two stays far from overflow.
 const TICKS_MAX: u64 = 1 << 62;
 
-/// A clock that shows a later instant than this, in the year 2262, is broken:
-/// it is taken to stand still, so that what is owed can always be added to it.
+/// A clock beyond this instant, in the year 2262, is broken and taken to stand still there, so that
+/// a debt can always be added to it.
 const LATEST: Timestamp = Timestamp::from_nanos(1 << 63);
 
-/// What a bucket remembers of a key.
+/// A key's state in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketState {
-    /// When nothing will be owed any more, in whole nanoseconds.
+    /// When the debt will be paid, in whole nanoseconds.
     full_at: Timestamp,
-    /// The part of a nanosecond beyond that, 14 bits, and the [`Scale`], 18 bits.
+    /// The fraction of a nanosecond beyond that, 14 bits, and the [`Scale`], 18 bits.
     part: u32,
 }
 
 impl BucketState {
-    /// When the state stops mattering.
+    /// From when on the state is as good as unused.
     #[inline]
     pub const fn idle_at(self) -> Timestamp {
         let beyond = (self.part >> Scale::BITS != 0) as u64;
@@ -67,10 +66,10 @@ impl BucketState {
     }
 }
 
-/// The plain numbers that a bucket counts by, for stores that decide in another language.
+/// The numbers that a bucket calculates with, for stores that decide in another language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketTerms {
-    /// Names the pace in the lowest 18 bits of a state's part.
+    /// The lowest 18 bits of a state's part; see [`BucketState::to_parts`].
     pub scale: u32,
     /// Ticks in a nanosecond, as a power of two; at most 14.
     pub shift: u32,
@@ -78,48 +77,47 @@ pub struct BucketTerms {
     pub interval: u64,
     /// Ticks that the whole bucket takes.
     pub capacity: u64,
-    /// Nanoseconds owed beyond this are not believed.
+    /// A longer debt in nanoseconds is not believed.
     pub longest: u64,
 }
 
-/// What a bucket owes at one instant, in its own ticks.
+/// The debt of a key at one instant, in the bucket's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Debt(u64);
 
-/// A bucket of so many units that refills at so many per period.
+/// The arithmetic of a bucket: how many units it holds, and how fast they come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pace {
-    /// How much the bucket holds.
+pub(crate) struct BucketMeter {
+    /// The units of a full bucket.
     units: u64,
     /// Ticks in a nanosecond, as a power of two.
     shift: u32,
     /// Ticks that one unit takes; at least one.
     interval: u64,
-    /// 2⁶⁴ divided by the interval: a division is then a multiplication.
+    /// 2⁶⁴ divided by the interval: turns a division into a multiplication.
     reciprocal: u64,
     /// Ticks that the whole bucket takes.
     capacity: u64,
-    /// The longest that nanoseconds owed are believed: the capacity, and what
-    /// a late reading of the clock explains.
+    /// The longest debt that is believed, in nanoseconds: the capacity plus the lag that a late
+    /// reading of the clock explains.
     longest: u64,
     scale: Scale,
-    unit: Unit,
+    unit: UnitStep,
 }
 
-impl Pace {
-    /// A bucket of `units` that refills at `amount` per `period`; an amount of
-    /// zero holds nothing. More units than refill in 146 years, or than can be
-    /// told apart, are cut to that.
+impl BucketMeter {
+    /// A bucket of `units` that refills at `amount` per `period`; with an amount of zero it holds
+    /// nothing. Units beyond those that refill in 146 years are cut off.
     pub(crate) fn new(amount: u64, period: Period, units: u64) -> Self {
         let nanos = u128::from(units) * u128::from(period.as_nanos()) / u128::from(amount.max(1));
-        // Leaves a bit for the rounding of the interval.
+        // Leaves one bit for the rounding of the interval.
         let shift = nanos.leading_zeros().saturating_sub(67).min(FINEST);
-        Pace::in_ticks(amount, period, units, shift)
+        BucketMeter::in_ticks(amount, period, units, shift)
     }
 
-    /// The same, in the ticks of another bucket that keeps the state.
-    pub(crate) fn in_ticks_of(&self, other: &Pace, amount: u64, period: Period) -> Self {
-        Pace::in_ticks(amount, period, self.units, other.shift)
+    /// The same bucket in the ticks of `other`, which keeps the state.
+    pub(crate) fn in_ticks_of(&self, other: &BucketMeter, amount: u64, period: Period) -> Self {
+        BucketMeter::in_ticks(amount, period, self.units, other.shift)
     }
 
     fn in_ticks(amount: u64, period: Period, units: u64, shift: u32) -> Self {
@@ -133,7 +131,7 @@ impl Pace {
         let capacity = units * interval;
         let longest = (capacity >> shift) + period.lag_max().get();
         let scale = Scale::of(ticks(FINEST));
-        Pace {
+        BucketMeter {
             units,
             shift,
             interval,
@@ -141,7 +139,7 @@ impl Pace {
             capacity,
             longest,
             scale,
-            unit: Unit::new(shift, interval, capacity, longest, scale),
+            unit: UnitStep::new(shift, interval, capacity, longest, scale),
         }
     }
 
@@ -155,13 +153,13 @@ impl Pace {
         }
     }
 
-    /// How much the bucket holds.
+    /// The units of a full bucket.
     #[inline]
     pub(crate) const fn units(&self) -> u64 {
         self.units
     }
 
-    /// The state in line with this pace and this instant.
+    /// The state in terms of this bucket and this instant.
     #[inline]
     pub(crate) fn settle(&self, state: Option<BucketState>, now: Timestamp) -> BucketState {
         self.owing(state.map_or(0, |state| self.debt(state, now).0), now)
@@ -169,16 +167,16 @@ impl Pace {
 
     /// Judges a settled state; charges nothing.
     #[inline]
-    pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        self.tell(Debt(self.owed(state, ask.now)), ask)
+    pub(crate) fn decide(&self, state: BucketState, input: CheckInput) -> Decision {
+        self.decision(Debt(self.owed(state, input.now)), input)
     }
 
-    /// Charges: whether the cost fits, and the state after that.
+    /// Whether the cost fits, and the state after it.
     #[inline(always)]
-    pub(crate) fn admit(&self, debt: Debt, ask: Ask) -> (bool, BucketState) {
-        let after = debt.0.saturating_add(self.ticks(ask.cost));
+    pub(crate) fn admit(&self, debt: Debt, input: CheckInput) -> (bool, BucketState) {
+        let after = debt.0.saturating_add(self.ticks(input.cost));
         let fits = after <= self.capacity;
-        (fits || ask.cost == 0, self.owing(if fits { after } else { debt.0 }, ask.now))
+        (fits || input.cost == 0, self.owing(if fits { after } else { debt.0 }, input.now))
     }
 
     /// A settled state after `cost` more.
@@ -187,29 +185,28 @@ impl Pace {
         self.owing(self.owed(state, now).saturating_add(cost), now)
     }
 
-    /// A settled state after `cost` is given back.
+    /// A settled state after `cost` is refunded.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
         self.owing(self.owed(state, now).saturating_sub(self.ticks(cost)), now)
     }
 
-    /// How long until nothing is owed.
+    /// How long until the debt is paid.
     #[inline]
     pub(crate) fn wait(&self, state: BucketState, now: Timestamp) -> Nanos {
         self.nanos_ceil(self.owed(state, now))
     }
 
-    /// How long until such a debt is paid.
+    /// How long until this debt is paid.
     #[inline]
     pub(crate) const fn wait_for(&self, debt: Debt) -> Nanos {
         self.nanos_ceil(debt.0)
     }
 
-    /// What any state owes at `now`.
+    /// The debt of any state at `now`.
     ///
-    /// Usage kept under another pace is read back as an amount. More than the
-    /// capacity is believed only as far as a late reading of the clock explains
-    /// it: a larger debt comes from a smaller limit or from a clock that
-    /// stepped back, and would freeze the key.
+    /// A state written at another rate is converted by its amount. A debt beyond the capacity is
+    /// believed only as far as a late reading of the clock explains it: a larger debt comes from
+    /// other parameters or from a clock that stepped back, and would block the key.
     #[inline(always)]
     pub(crate) fn debt(&self, state: BucketState, now: Timestamp) -> Debt {
         if state.scale() != self.scale {
@@ -221,16 +218,21 @@ impl Pace {
         Debt(self.owed(state, now))
     }
 
-    /// What a settled state owes at `now`, in ticks.
+    /// The debt of a settled state at `now`, in ticks.
     #[inline(always)]
     fn owed(&self, state: BucketState, now: Timestamp) -> u64 {
         let now = now.min(LATEST);
         if state.full_at < now {
             return 0;
         }
-        let nanos = state.full_at.since(now).get();
+        self.ticks_owed(state, state.full_at.since(now))
+    }
+
+    /// The ticks of a debt of so many nanoseconds and the fraction in the state.
+    #[inline(always)]
+    fn ticks_owed(&self, state: BucketState, nanos: Nanos) -> u64 {
         let fraction = u64::from(state.fraction() >> (FINEST - self.shift));
-        (nanos << self.shift) + fraction
+        (nanos.get() << self.shift) + fraction
     }
 
     #[cold]
@@ -243,8 +245,8 @@ impl Pace {
         let finest = (nanos << FINEST) | u128::from(state.fraction());
         let (from, to) = (state.scale().interval(), u128::from(self.interval));
         let whole = (finest / from).saturating_mul(to);
-        // Intervals of weeks would overflow the product; their lowest bits are
-        // nothing beside what the scale has rounded already.
+        // Intervals of weeks would overflow the product; their lowest bits are below the rounding
+        // of the scale.
         let excess = (128 - from.leading_zeros()).saturating_sub(64);
         let part = ((finest % from) >> excess) * to / (from >> excess);
         let ticks = u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX);
@@ -262,39 +264,34 @@ impl Pace {
         }
     }
 
-    /// Takes one unit in one go; `None`, and nothing said, where that takes more thought.
+    /// Takes one unit without converting the state to ticks; `None` if the state needs that.
     #[inline(always)]
-    pub(crate) fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<Taken> {
+    pub(crate) fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
         self.unit.take(state, now)
     }
 
     /// The decision on a unit that was taken; `after` is the state after it.
     #[inline(always)]
-    pub(crate) fn tell_taken(&self, after: BucketState, now: Timestamp) -> Decision {
-        let nanos = after.full_at.as_nanos().wrapping_sub(now.as_nanos());
-        let owed = (nanos << self.shift).wrapping_add(u64::from(after.part) >> (32 - self.shift));
-        let left = self.units_in(self.capacity.wrapping_sub(owed));
-        Decision::admitted(self.units, 1, left, after.idle_at().since(now))
+    pub(crate) fn unit_admission(&self, after: BucketState, now: Timestamp) -> Decision {
+        self.admission(1, self.ticks_owed(after, after.full_at.since(now)))
     }
 
-    /// The decision on a unit that did not fit: less than one is left.
+    /// The decision on a unit that did not fit.
     #[inline(always)]
-    pub(crate) fn tell_refused_unit(&self, state: BucketState, now: Timestamp) -> Decision {
-        let retry = Retry::After(self.unit.wait(state, now));
-        Decision::refused(self.units, 0, retry, state.idle_at().since(now))
+    pub(crate) fn unit_refusal(&self, state: BucketState, now: Timestamp) -> Decision {
+        self.decision(Debt(self.owed(state, now)), CheckInput::new(1, now))
     }
 
-    /// The whole decision.
+    /// The decision on a cost at this debt.
     #[inline(always)]
-    pub(crate) fn tell(&self, debt: Debt, ask: Ask) -> Decision {
+    pub(crate) fn decision(&self, debt: Debt, input: CheckInput) -> Decision {
         let debt = debt.0;
-        let cost = self.ticks(ask.cost);
+        let cost = self.ticks(input.cost);
         let after = debt.saturating_add(cost);
         if after <= self.capacity {
-            let left = self.units_in(self.capacity - after);
-            return Decision::admitted(self.units, ask.cost, left, self.nanos_ceil(after));
+            return self.admission(input.cost, after);
         }
-        if ask.cost == 0 {
+        if input.cost == 0 {
             return Decision::admitted(self.units, 0, 0, self.nanos_ceil(debt));
         }
         let retry = if cost > self.capacity {
@@ -306,17 +303,24 @@ impl Pace {
         Decision::refused(self.units, left, retry, self.nanos_ceil(debt))
     }
 
-    /// Ticks that `cost` units take; more than any capacity when they cannot be counted.
+    /// The decision on an admitted cost; `debt` includes it and is at most the capacity.
+    #[inline(always)]
+    fn admission(&self, cost: u64, debt: u64) -> Decision {
+        let left = self.units_in(self.capacity.wrapping_sub(debt));
+        Decision::admitted(self.units, cost, left, self.nanos_ceil(debt))
+    }
+
+    /// The ticks of `cost` units; more than any capacity if the product overflows.
     #[inline(always)]
     fn ticks(&self, cost: u64) -> u64 {
         cost.saturating_mul(self.interval)
     }
 
-    /// Whole units in at most a capacity of ticks.
+    /// Whole units in these ticks, which are at most the capacity.
     #[inline(always)]
     fn units_in(&self, ticks: u64) -> u64 {
         let units = ((u128::from(ticks) * u128::from(self.reciprocal)) >> 64) as u64;
-        // The reciprocal is rounded down, which loses at most one unit.
+        // The reciprocal is rounded down, so this may be one unit short.
         units + u64::from(ticks - units * self.interval >= self.interval)
     }
 
@@ -327,14 +331,13 @@ impl Pace {
     }
 }
 
-/// How long one unit took when a bucket's state was written, in 18 bits.
+/// The interval at which a state was written, in 18 bits.
 ///
-/// Written into the state so that usage, which is kept as time, can be read
-/// back as an amount after the limit's rate has changed. Seven bits of exponent
-/// and eleven of mantissa: the amount is kept to one part in two thousand,
-/// rounded in the caller's favour. Rates that are closer than that share a
-/// scale; between them time stays as it is, and the amount may come out as much
-/// larger.
+/// Stored in the state so that use, which is kept as time, can be converted to an amount after the
+/// limit's rate has changed. Seven bits of exponent and eleven of mantissa keep the amount to one
+/// part in two thousand, rounded in the caller's favour. Rates that are closer than that share a
+/// scale; a change between them keeps the time, and the amount may grow by one part in two
+/// thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Scale(u32);
 
@@ -344,10 +347,10 @@ const MANTISSA: u32 = (1 << MANTISSA_BITS) - 1;
 impl Scale {
     const BITS: u32 = 18;
 
-    /// The scale of an interval in the finest ticks, rounded up to what 18 bits can say.
+    /// The scale of an interval in the finest ticks, rounded up to 18 bits.
     fn of(interval: u64) -> Self {
         let interval = interval.max(1);
-        // A leading one and eleven more bits; smaller intervals are said exactly.
+        // A leading one and eleven more bits; smaller intervals are exact.
         let exponent = (64 - interval.leading_zeros()).saturating_sub(MANTISSA_BITS + 1);
         let mut mantissa = interval.div_ceil(1 << exponent);
         let mut exponent = exponent;
@@ -369,7 +372,7 @@ impl Scale {
         let mantissa = u128::from(self.0 & MANTISSA);
         match exponent {
             0 => mantissa.max(1),
-            // No interval is longer; bits from elsewhere might say one.
+            // No interval is longer, but foreign bits might encode one.
             _ => (mantissa | (1 << MANTISSA_BITS)) << (exponent - 1).min(64),
         }
     }

@@ -1,9 +1,9 @@
-//! What the tests share: a limit with its state on a clock turned by hand, and
-//! the driver that runs an algorithm beside a naive model of it.
+//! Test harness: a limit with its state and a manual clock, and the driver that compares an
+//! algorithm with a naive model of it.
 
 use proptest::prelude::*;
 
-use crate::ask::{Ask, Holder, Tenure};
+use crate::check_input::{CheckInput, Holder, Tenure};
 use crate::decision::{Decision, Retry};
 use crate::limit::Limit;
 use crate::period::Period;
@@ -29,15 +29,15 @@ pub(crate) fn period(span: Nanos) -> Period {
 
 /// One key under one limit.
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct Harness {
     pub(crate) limit: Limit,
     pub(crate) state: State,
     clock: ManualClock,
 }
 
-impl Bench {
+impl Harness {
     pub(crate) fn new(limit: Limit) -> Self {
-        Bench { limit, state: State::Unused, clock: ManualClock::at(START) }
+        Harness { limit, state: State::Unused, clock: ManualClock::at(START) }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -66,54 +66,54 @@ impl Bench {
         self.state = State::Unused;
     }
 
-    pub(crate) fn ask(&self, cost: u64) -> Ask {
-        Ask::new(cost, self.now())
+    pub(crate) fn input(&self, cost: u64) -> CheckInput {
+        CheckInput::new(cost, self.now())
     }
 
     pub(crate) fn check(&mut self, cost: u64) -> Decision {
-        let ask = self.ask(cost);
-        self.limit.check(&mut self.state, ask)
+        let input = self.input(cost);
+        self.limit.check(&mut self.state, input)
     }
 
     pub(crate) fn peek(&mut self, cost: u64) -> Decision {
-        let ask = self.ask(cost);
-        self.limit.peek(&mut self.state, ask)
+        let input = self.input(cost);
+        self.limit.peek(&mut self.state, input)
     }
 
     pub(crate) fn take(&mut self, cost: u64) -> Decision {
-        let ask = self.ask(cost);
-        self.limit.take(&mut self.state, ask)
+        let input = self.input(cost);
+        self.limit.take(&mut self.state, input)
     }
 
     pub(crate) fn refund(&mut self, cost: u64) -> Decision {
-        let ask = self.ask(cost);
-        self.limit.refund(&mut self.state, ask)
+        let input = self.input(cost);
+        self.limit.refund(&mut self.state, input)
     }
 
     pub(crate) fn hold(&mut self, holder: u64, cost: u64) -> Decision {
-        let ask = self.held_by(holder, cost);
-        self.limit.check(&mut self.state, ask)
+        let input = self.held_by(holder, cost);
+        self.limit.check(&mut self.state, input)
     }
 
     pub(crate) fn give_back(&mut self, holder: u64, cost: u64) -> Decision {
-        let ask = self.held_by(holder, cost);
-        self.limit.refund(&mut self.state, ask)
+        let input = self.held_by(holder, cost);
+        self.limit.refund(&mut self.state, input)
     }
 
-    /// Takes slots that their holder will renew.
+    /// Takes slots for a lease.
     pub(crate) fn hold_on_lease(&mut self, holder: u64, cost: u64, lease: Period) -> Decision {
-        let ask = Ask { tenure: Tenure::Lease(lease), ..self.held_by(holder, cost) };
-        self.limit.check(&mut self.state, ask)
+        let input = CheckInput { tenure: Tenure::Lease(lease), ..self.held_by(holder, cost) };
+        self.limit.check(&mut self.state, input)
     }
 
-    /// Takes slots, and holds them until they are given back.
-    pub(crate) fn hold_on(&mut self, holder: u64, cost: u64) -> Decision {
-        let ask = Ask { tenure: Tenure::Held, ..self.held_by(holder, cost) };
-        self.limit.check(&mut self.state, ask)
+    /// Takes slots until they are given back.
+    pub(crate) fn hold_until_released(&mut self, holder: u64, cost: u64) -> Decision {
+        let input = CheckInput { tenure: Tenure::Held, ..self.held_by(holder, cost) };
+        self.limit.check(&mut self.state, input)
     }
 
-    fn held_by(&self, holder: u64, cost: u64) -> Ask {
-        Ask { holder: Holder(holder), ..self.ask(cost) }
+    fn held_by(&self, holder: u64, cost: u64) -> CheckInput {
+        CheckInput { holder: Holder(holder), ..self.input(cost) }
     }
 
     pub(crate) fn admits(&mut self, cost: u64) -> bool {
@@ -130,7 +130,7 @@ impl Bench {
         assert!(decision.is_admitted(), "{cost} should fit: {decision:?}");
     }
 
-    /// What could be used at once.
+    /// The units that could be used at once.
     pub(crate) fn left(&mut self) -> u64 {
         self.peek(0).remaining
     }
@@ -143,10 +143,10 @@ impl Bench {
     /// The outcome that the same cost would have at another instant.
     pub(crate) fn would_admit(&self, cost: u64, now: Timestamp) -> bool {
         let mut state = self.state.clone();
-        self.limit.peek(&mut state, Ask::new(cost, now)).is_admitted()
+        self.limit.peek(&mut state, CheckInput::new(cost, now)).is_admitted()
     }
 
-    /// Checks that a refused cost is admitted exactly when its refusal said.
+    /// Asserts that a refused cost is admitted exactly after the refusal's retry time.
     pub(crate) fn assert_honest(&self, cost: u64, refusal: &Decision) {
         let now = self.now().as_nanos();
         match refusal.retry {
@@ -176,12 +176,12 @@ impl Bench {
     }
 }
 
-/// One step of a random sequence: time passes, then something is asked.
+/// One step of a random sequence: time passes, then a verb is applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// How long after the step before.
     pub(crate) wait: u64,
-    /// How far behind the clock this reading is.
+    /// How late this reading of the clock is.
     pub(crate) late: u64,
     pub(crate) verb: Verb,
     pub(crate) cost: u64,
@@ -219,7 +219,7 @@ pub(crate) fn steps(
     proptest::collection::vec(step, 1..80)
 }
 
-/// A naive model of one key: slow, obvious, written apart from the algorithm.
+/// A naive model of one key: slow, obvious, independent of the algorithm.
 pub(crate) trait Model {
     /// What could be used at `now`.
     fn left(&mut self, now: u64) -> u64;
@@ -241,10 +241,10 @@ pub(crate) struct Admission {
     pub(crate) delay: u64,
 }
 
-/// Runs both, compares every answer, checks every refusal for honesty, and
-/// returns what was admitted.
+/// Runs a limit and its model, compares every decision, verifies every retry time, and returns the
+/// admissions.
 pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -> Vec<Admission> {
-    let mut bench = Bench::new(limit);
+    let mut harness = Harness::new(limit);
     let mut clock = START.as_nanos();
     let mut seen = 0;
     let mut admitted = Vec::new();
@@ -252,12 +252,12 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
         clock += step.wait;
         let now = clock - step.late;
         seen = seen.max(now);
-        bench.set(Timestamp::from_nanos(now));
+        harness.set(Timestamp::from_nanos(now));
         let left = model.left(now);
         let fits = step.cost <= left && !model.exceeded(now);
         let charged = match step.verb {
             Verb::Check => {
-                let decision = bench.check(step.cost);
+                let decision = harness.check(step.cost);
                 assert_eq!(decision.is_admitted(), fits, "{step:?} with {left} left");
                 if fits {
                     model.charge(step.cost, now);
@@ -266,18 +266,18 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
                 } else {
                     model.refuse(step.cost, now);
                     assert_eq!(decision.taken, 0);
-                    bench.assert_honest(step.cost, &decision);
+                    harness.assert_honest(step.cost, &decision);
                 }
                 decision
             }
             Verb::Peek => {
-                let decision = bench.peek(step.cost);
+                let decision = harness.peek(step.cost);
                 assert_eq!(decision.is_admitted(), fits, "{step:?} with {left} left");
                 assert_eq!((decision.taken, decision.remaining), (0, left));
                 decision
             }
             Verb::Take => {
-                let decision = bench.take(step.cost);
+                let decision = harness.take(step.cost);
                 assert_eq!(decision.taken, step.cost.min(left), "{step:?}");
                 let zero_fits = step.cost == 0 && !model.exceeded(now);
                 assert_eq!(decision.is_admitted(), zero_fits || left > 0);
@@ -285,7 +285,7 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
                 decision
             }
             Verb::Refund => {
-                let decision = bench.refund(step.cost);
+                let decision = harness.refund(step.cost);
                 model.refund(step.cost, now);
                 assert_eq!(decision.remaining, model.left(now), "{step:?}");
                 decision
@@ -298,7 +298,7 @@ pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -
     admitted
 }
 
-/// Leaves out the refunds, where what was admitted is to be counted.
+/// The steps without the refunds, for tests that count admissions.
 pub(crate) fn without_refunds(steps: &[Step]) -> Vec<Step> {
     let kept = steps.iter().copied();
     kept.filter(|step| !matches!(step.verb, Verb::Refund)).collect()

@@ -1,4 +1,4 @@
-//! Ticks, scales, and one unit in one go beside the whole arithmetic.
+//! Ticks, scales, and the fast path for one unit compared with the general arithmetic.
 
 use proptest::prelude::*;
 
@@ -24,27 +24,27 @@ proptest! {
         off in -2..=2_i64,
     ) {
         let period = Period::new(std::time::Duration::from_nanos(nanos)).unwrap();
-        let pace = Pace::new((amount >> amount_bits).max(1), period, units >> units_bits);
-        let some = share(pace.capacity, part);
-        let edge = (pace.units / 3 * pace.interval).saturating_add_signed(off);
-        for ticks in [0, some, edge.min(pace.capacity), pace.capacity] {
-            prop_assert_eq!(pace.units_in(ticks), ticks / pace.interval);
+        let meter = BucketMeter::new((amount >> amount_bits).max(1), period, units >> units_bits);
+        let some = share(meter.capacity, part);
+        let edge = (meter.units / 3 * meter.interval).saturating_add_signed(off);
+        for ticks in [0, some, edge.min(meter.capacity), meter.capacity] {
+            prop_assert_eq!(meter.units_in(ticks), ticks / meter.interval);
         }
-        prop_assert_eq!(pace.units_in(pace.capacity), pace.units);
+        prop_assert_eq!(meter.units_in(meter.capacity), meter.units);
     }
 
     #[test]
-    fn what_is_owed_comes_back_from_the_state(
+    fn a_debt_is_read_back_from_the_state(
         amount in 1..=u64::MAX,
         amount_bits in 0..64_u32,
         units in 1..=u64::MAX,
         units_bits in 0..64_u32,
         part in 0..=u64::MAX,
     ) {
-        let pace = Pace::new((amount >> amount_bits).max(1), Period::DAY, units >> units_bits);
+        let meter = BucketMeter::new((amount >> amount_bits).max(1), Period::DAY, units >> units_bits);
         let now = Timestamp::from_secs(1_700_000_000);
-        let debt = share(pace.capacity, part);
-        prop_assert_eq!(pace.debt(pace.owing(debt, now), now), Debt(debt));
+        let debt = share(meter.capacity, part);
+        prop_assert_eq!(meter.debt(meter.owing(debt, now), now), Debt(debt));
     }
 
     #[test]
@@ -62,32 +62,32 @@ proptest! {
 /// A bucket's state after a first cost at `start`.
 fn spent(bucket: &TokenBucket, first: u64, start: Timestamp) -> BucketState {
     let mut state = State::Unused;
-    Limit::new(bucket.clone()).check(&mut state, Ask::new(first, start));
-    bucket.pace().settle(as_bucket(&state), start)
+    Limit::new(bucket.clone()).check(&mut state, CheckInput::new(first, start));
+    bucket.meter().settle(as_bucket(&state), start)
 }
 
 fn as_bucket(state: &State) -> Option<BucketState> {
     if let State::Bucket(state) = state { Some(*state) } else { None }
 }
 
-/// Takes a unit in one go and by the whole arithmetic, and compares. Whether
-/// the short way served.
+/// Takes a unit on the fast path and by the general arithmetic, and compares. Returns whether the
+/// fast path decided.
 fn compare(bucket: &TokenBucket, before: BucketState, now: Timestamp) -> bool {
     let mut whole = State::Bucket(before);
-    let decision = Limit::new(bucket.clone()).check(&mut whole, Ask::new(1, now));
-    let (told, after) = match bucket.take_unit(before, now) {
+    let decision = Limit::new(bucket.clone()).check(&mut whole, CheckInput::new(1, now));
+    let (decided, after) = match bucket.take_unit(before, now) {
         None => return false,
-        Some(Taken::Fits(after)) => (bucket.tell_taken(after, now), after),
-        Some(Taken::Refused) => (bucket.tell_refused(before, now), before),
+        Some(UnitOutcome::Taken(after)) => (bucket.unit_admission(after, now), after),
+        Some(UnitOutcome::Refused) => (bucket.unit_refusal(before, now), before),
     };
-    assert_eq!(told, decision);
+    assert_eq!(decided, decision);
     assert_eq!(Some(after), as_bucket(&whole));
     true
 }
 
 proptest! {
     #[test]
-    fn a_unit_in_one_go_is_decided_and_charged_as_by_the_whole_arithmetic(
+    fn the_fast_path_decides_and_charges_like_the_general_arithmetic(
         (amount, amount_bits) in (1..=u64::MAX, 0..64_u32),
         (burst, burst_bits) in (1..=u64::MAX, 0..64_u32),
         first in prop_oneof![1..=4_000_u64, 1..=u64::MAX],
@@ -98,7 +98,7 @@ proptest! {
         let start = Timestamp::from_secs(1_700_000_000);
         let now = Timestamp::from_nanos(start.as_nanos().saturating_add_signed(apart));
         let served = compare(&bucket, spent(&bucket, first, start), now);
-        // In order and within the years that can be counted, it always serves.
+        // With readings in order and before the year 2262, the fast path always decides.
         prop_assert!(served || apart < 0 || apart == i64::MAX);
     }
 
@@ -111,19 +111,19 @@ proptest! {
         let bucket = TokenBucket::new(amount, Period::SECOND, burst);
         let start = Timestamp::from_secs(1_700_000_000);
         let empty = spent(&bucket, burst, start);
-        let told = bucket.tell_refused(empty, start);
-        let Retry::After(wait) = told.retry else { panic!("{told:?} is no refusal") };
+        let refusal = bucket.unit_refusal(empty, start);
+        let Retry::After(wait) = refusal.retry else { panic!("{refusal:?} is no refusal") };
         let back = start.after(wait).as_nanos().saturating_add_signed(late);
         let back = Timestamp::from_nanos(back);
         if back >= start {
             prop_assert!(compare(&bucket, empty, back));
             let taken = bucket.take_unit(empty, back);
-            prop_assert_eq!(matches!(taken, Some(Taken::Fits(_))), late >= 0);
+            prop_assert_eq!(matches!(taken, Some(UnitOutcome::Taken(_))), late >= 0);
         }
     }
 
     #[test]
-    fn a_state_of_any_bits_is_decided_as_by_the_whole_arithmetic_or_left_to_it(
+    fn a_state_of_any_bits_is_decided_like_by_the_general_arithmetic_or_left_to_it(
         (amount, burst) in (0..=u64::MAX, 0..=u64::MAX),
         (amount_bits, burst_bits) in (0..64_u32, 0..64_u32),
         full_at: u64,
@@ -141,9 +141,9 @@ proptest! {
 }
 
 #[test]
-fn a_unit_of_a_bucket_that_holds_none_is_left_to_the_whole_arithmetic() {
+fn a_unit_of_a_bucket_without_any_is_left_to_the_general_arithmetic() {
     let now = Timestamp::from_secs(1_700_000_000);
     for bucket in [TokenBucket::new(0, Period::SECOND, 5), TokenBucket::new(5, Period::SECOND, 0)] {
-        assert_eq!(bucket.take_unit(bucket.pace().settle(None, now), now), None);
+        assert_eq!(bucket.take_unit(bucket.meter().settle(None, now), now), None);
     }
 }

@@ -1,23 +1,24 @@
-//! What is asked of a limit.
+//! The input of a check.
 
 use crate::period::Period;
 use crate::time::Timestamp;
 
-/// Who holds slots of a [`Concurrency`](crate::Concurrency) limit. Chosen by the caller, unique
-/// among those in flight; other algorithms ignore it.
+/// The id of the holder of slots of a [`Concurrency`](crate::Concurrency) limit, chosen by the
+/// caller and unique among the requests in flight. Zero is an anonymous holder. Other algorithms
+/// ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(pub u64);
 
 /// For how long slots of a [`Concurrency`](crate::Concurrency) limit are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tenure {
-    /// For the limit's time to live: nobody renews them.
+    /// For the limit's time to live: their holder does not renew them.
     #[default]
     TimeToLive,
     /// For a lease, because their holder renews them; never longer than the time to live.
     Lease(Period),
-    /// Until they are given back, however long that takes: their holder cannot be gone while the
-    /// state is there. Slots without a holder are taken for the time to live.
+    /// Until they are given back: their holder lives as long as the state. An anonymous holder's
+    /// slots are taken for the time to live.
     Held,
 }
 
@@ -37,28 +38,28 @@ impl From<Option<Period>> for Tenure {
     }
 }
 
-/// One question to one limit: this much, now, for this holder.
+/// What a limit decides on: a cost, the present instant, and a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// How much of the limit the request uses. Zero is always admitted and charges nothing.
+pub struct CheckInput {
+    /// Units that the request takes. Zero is always admitted and charges nothing.
     pub cost: u64,
-    /// The instant at which the question is judged.
+    /// The present instant.
     pub now: Timestamp,
-    /// Who will hold the slots of a concurrency limit.
+    /// The holder of the slots of a concurrency limit.
     pub holder: Holder,
     /// For how long slots are taken.
     pub tenure: Tenure,
 }
 
-impl Ask {
-    /// A question without a holder.
+impl CheckInput {
+    /// A cost with an anonymous holder.
     pub const fn new(cost: u64, now: Timestamp) -> Self {
-        Ask { cost, now, holder: Holder(0), tenure: Tenure::TimeToLive }
+        CheckInput { cost, now, holder: Holder(0), tenure: Tenure::TimeToLive }
     }
 
-    /// The same question with another cost.
+    /// The same input with another cost.
     #[must_use]
     pub const fn with_cost(self, cost: u64) -> Self {
-        Ask { cost, ..self }
+        CheckInput { cost, ..self }
     }
 }
