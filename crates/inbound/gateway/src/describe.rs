@@ -7,11 +7,9 @@
 //! Tokens and keys are looked at only where a recipe needs them, once for each request.
 
 mod api_keys;
-mod base64;
 mod cost;
 mod identity;
 mod jwt;
-mod key_set;
 mod presented;
 
 use std::borrow::Cow;
