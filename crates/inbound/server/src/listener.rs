@@ -1,8 +1,8 @@
 //! Listening sockets, bound until they are dropped.
 //!
-//! A stale Unix socket file (one that refuses connections) is replaced. The mode of a new file is set between `bind` and
-//! `listen`, so that no client connects before. An accepted socket is not registered with a runtime yet: the worker that
-//! serves it does that.
+//! A stale Unix socket file (one that refuses connections) is replaced. The mode of a new file is set between `bind`
+//! and `listen`, so that no client connects before. An accepted socket is not registered with a runtime yet: the
+//! worker that serves it does that.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

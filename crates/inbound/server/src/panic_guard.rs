@@ -1,8 +1,8 @@
 //! Confines a panic of the service to the request that caused it, and counts requests in the connection's state.
 //!
-//! The panic becomes an error. hyper then closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the client sees a
-//! failure rather than an invented response. A panic in the body of a response comes later: the batch executor and the
-//! worker catch it.
+//! The panic becomes an error. hyper then closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the client
+//! sees a failure rather than an invented response. A panic in the body of a response comes later: the batch executor
+//! and the worker catch it.
 
 use std::any::Any;
 use std::convert::Infallible;

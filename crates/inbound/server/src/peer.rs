@@ -9,8 +9,8 @@ use super::listener::AcceptedSocket;
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// The address of the socket's other end, or the client's that a trusted proxy named in its PROXY header. `None` at a
-    /// Unix socket.
+    /// The address of the socket's other end, or the client's that a trusted proxy named in its PROXY header. `None`
+    /// at a Unix socket.
     pub address: Option<SocketAddr>,
     /// The proxy that named it.
     pub named_by: Option<SocketAddr>,

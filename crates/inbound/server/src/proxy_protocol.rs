@@ -1,7 +1,7 @@
 //! The PROXY protocol: a header, sent before anything else, in which a proxy names its client.
 //!
-//! Reads exactly the header, so that the bytes after it are left for the next reader. Version 1 has no length prefix: its
-//! line is read byte by byte, once per connection.
+//! Reads exactly the header, so that the bytes after it are left for the next reader. Version 1 has no length prefix:
+//! its line is read byte by byte, once per connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

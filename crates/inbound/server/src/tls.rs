@@ -1,9 +1,9 @@
 //! TLS with certificates from files, which may change while connections are open.
 //!
-//! Changes are detected by `stat` (inode behind all links, length, time), which is cheap enough for every few seconds and
-//! notices a symlink that was switched to another directory, as Kubernetes does. Only changed files are read, and only
-//! a certificate with a matching key replaces the one in use. New connections get the new certificate; open ones keep
-//! theirs.
+//! Changes are detected by `stat` (inode behind all links, length, time), which is cheap enough for every few seconds
+//! and notices a symlink that was switched to another directory, as Kubernetes does. Only changed files are read, and
+//! only a certificate with a matching key replaces the one in use. New connections get the new certificate; open ones
+//! keep theirs.
 //!
 //! [`Tls::load`] and [`Tls::refresh`] read files, so they block.
 

@@ -23,7 +23,7 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use tidegate_engine::{Nanos, Timestamp};
 
-use super::presented::presented;
+use super::credential::credential;
 use crate::settings::{JwtKey, JwtSettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 use key_set::KeySet;
@@ -104,7 +104,7 @@ impl Tokens {
 
     /// The claims of the request's token, if it has a valid one.
     pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Option<Arc<Claims>> {
-        let token = presented(head, &self.presented_in)?;
+        let token = credential(head, &self.presented_in)?;
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }

@@ -1,9 +1,9 @@
 //! Suppresses needless reads and writes of a connection.
 //!
-//! `h2` reads and flushes each time it is polled for the next call. The gate saves the syscalls: after a read found the
-//! socket empty, further reads of the same poll are pending, and writes are pending while calls are answered. After
-//! [`IoGate::hold_writes`] the caller must release the writes and poll `h2` once more before it returns pending, because
-//! a held write registers no waker.
+//! `h2` reads and flushes each time it is polled for the next call. The gate saves the syscalls: after a read found
+//! the socket empty, further reads of the same poll are pending, and writes are pending while calls are answered.
+//! After [`IoGate::hold_writes`] the caller must release the writes and poll `h2` once more before it returns
+//! pending, because a held write registers no waker.
 
 use std::io;
 use std::pin::Pin;
