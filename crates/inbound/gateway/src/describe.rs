@@ -27,6 +27,7 @@ use super::head::Target;
 use super::route::PathTemplate;
 use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
 pub(super) use api_keys::ApiKeys;
+pub use api_keys::api_key_plans;
 pub(super) use cost::{Cost, DeferredCharges};
 use credential::{cookie, query_parameter};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};

@@ -103,6 +103,7 @@ mod settings;
 mod watched_file;
 
 pub use body::{GatewayBody, GatewayBodyError};
+pub use describe::api_key_plans;
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
 pub use refusal_samples::RefusedRequest;

@@ -3,7 +3,7 @@
 //! Only hashes are stored, so a leaked table reveals no key. One round of SHA-256 is enough because keys are long and
 //! random; passwords would need a slow hash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -74,6 +74,16 @@ impl ApiKeys {
         let hash: KeyHash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
         self.all.load().get(&hash).cloned()
     }
+}
+
+/// The plans of all API keys, those of the key file included. Reads the file.
+///
+/// # Errors
+/// When a key, or the file, cannot be used.
+pub fn api_key_plans(settings: &ApiKeySettings) -> Result<BTreeSet<String>, String> {
+    let keys = ApiKeys::load(settings)?;
+    let plans = keys.all.load().values().map(|owner| owner.plan.to_string()).collect();
+    Ok(plans)
 }
 
 /// Parses a line: a hash, a name and a plan. `None` for an empty line or a comment.
