@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::json;
 use tidegate_engine::{Rule, Snapshot};
 use tidegate_rules::Shown;
-use tidegate_server::{Address, Listening};
+use tidegate_server::{Address, BoundEndpoint};
 
 /// A limit that a loop on the command line reaches soon.
 const REACHED_SOON: u64 = 50;
@@ -15,7 +15,7 @@ const REACHED_SOON: u64 = 50;
 pub(super) fn write(
     out: &mut impl Write,
     snapshot: &Snapshot,
-    listening: &[Listening],
+    listening: &[BoundEndpoint],
     demo_api: bool,
 ) -> io::Result<()> {
     writeln!(out, "Tidegate serves:")?;
@@ -82,7 +82,7 @@ fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<(
 }
 
 /// The port of a door on this machine.
-fn port(listening: &[Listening], name: &str) -> Option<u16> {
+fn port(listening: &[BoundEndpoint], name: &str) -> Option<u16> {
     listening.iter().filter(|door| door.name() == name).find_map(|door| match door.address() {
         Address::Tcp(address) => Some(address.port()),
         Address::Unix { .. } => None,

@@ -1,4 +1,4 @@
-//! Values that stand in cookies, queries and other fields.
+//! Reads credentials from a request: bearer tokens, header fields, cookies and query parameters.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use http::request::Parts;
 
 use crate::settings::PresentedIn;
 
-/// What is presented there.
-pub(super) fn presented<'r>(head: &'r Parts, place: &PresentedIn) -> Option<Cow<'r, str>> {
-    match place {
+/// The credential of a request, from where the settings expect it.
+pub(super) fn credential<'r>(head: &'r Parts, presented_in: &PresentedIn) -> Option<Cow<'r, str>> {
+    match presented_in {
         PresentedIn::Bearer => {
             let value = head.headers.get(AUTHORIZATION)?.to_str().ok()?;
             let (scheme, token) = value.split_once(' ')?;
@@ -18,7 +18,7 @@ pub(super) fn presented<'r>(head: &'r Parts, place: &PresentedIn) -> Option<Cow<
         }
         PresentedIn::Header(name) => head.headers.get(name)?.to_str().ok().map(Cow::Borrowed),
         PresentedIn::Cookie(name) => cookie(&head.headers, name).map(Cow::Borrowed),
-        PresentedIn::Query(name) => query(head.uri.query()?, name),
+        PresentedIn::Query(name) => query_parameter(head.uri.query()?, name),
     }
 }
 
@@ -32,29 +32,29 @@ pub(super) fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r str> 
     })
 }
 
-/// The value of a parameter of a query.
-pub(super) fn query<'r>(query: &'r str, name: &str) -> Option<Cow<'r, str>> {
+/// The value of a query parameter.
+pub(super) fn query_parameter<'r>(query: &'r str, name: &str) -> Option<Cow<'r, str>> {
     query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(key) == name).then(|| decoded(value))
+        (decode(key) == name).then(|| decode(value))
     })
 }
 
-/// The text with its escapes undone; as it is where they make no text.
-fn decoded(text: &str) -> Cow<'_, str> {
+/// Decodes percent escapes and `+`. Returns the text unchanged if the result is not UTF-8.
+fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         match byte {
             b'+' => out.push(b' '),
-            b'%' => match escaped(behind) {
+            b'%' => match hex_byte(after) {
                 Some(byte) => {
                     out.push(byte);
-                    rest = behind.get(2..).unwrap_or_default();
+                    rest = after.get(2..).unwrap_or_default();
                 }
                 None => out.push(b'%'),
             },
@@ -64,8 +64,8 @@ fn decoded(text: &str) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The byte that two hexadecimal digits stand for.
-fn escaped(bytes: &[u8]) -> Option<u8> {
+/// The byte of two hexadecimal digits.
+fn hex_byte(bytes: &[u8]) -> Option<u8> {
     let digits = bytes.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_found_however_they_are_escaped() {
-        let of = |name| query("a=1&b%61=x+y%21&c", name).map(Cow::into_owned);
+    fn query_parameters_are_found_in_any_escaping() {
+        let of = |name| query_parameter("a=1&b%61=x+y%21&c", name).map(Cow::into_owned);
         assert_eq!(of("a").as_deref(), Some("1"));
         assert_eq!(of("ba").as_deref(), Some("x y!"));
         assert_eq!(of("c").as_deref(), Some(""));
@@ -98,19 +98,19 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_where_it_is_presented() {
+    fn a_credential_is_read_from_where_the_settings_expect_it() {
         let bearer = head("authorization", "bearer  t.o.k ");
-        assert_eq!(presented(&bearer, &PresentedIn::Bearer).as_deref(), Some("t.o.k"));
+        assert_eq!(credential(&bearer, &PresentedIn::Bearer).as_deref(), Some("t.o.k"));
         let basic = head("authorization", "Basic abc");
-        assert_eq!(presented(&basic, &PresentedIn::Bearer), None);
-        assert_eq!(presented(&basic, &PresentedIn::Query("a".into())).as_deref(), Some("1"));
+        assert_eq!(credential(&basic, &PresentedIn::Bearer), None);
+        assert_eq!(credential(&basic, &PresentedIn::Query("a".into())).as_deref(), Some("1"));
     }
 
     proptest! {
         #[test]
         fn no_query_panics(text in "\\PC{0,40}") {
-            let _ = query(&text, "a");
-            let _ = decoded(&text);
+            let _ = query_parameter(&text, "a");
+            let _ = decode(&text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a connection, whatever carries them, noted as they are read.
+//! The byte stream of a connection: TCP or Unix, plain or TLS, with the bytes read counted.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::life::Life;
-use super::listener::Accepted;
+use super::connection_state::ConnectionState;
+use super::listener::AcceptedSocket;
 
-/// A socket that this thread's runtime knows.
+/// A socket that is registered with this thread's runtime.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -20,36 +20,35 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    pub(super) fn register(accepted: Accepted) -> io::Result<Self> {
+    pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Self> {
         Ok(match accepted {
-            Accepted::Tcp(stream, _) => Socket::Tcp(TcpStream::from_std(stream)?),
-            Accepted::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+            AcceptedSocket::Tcp(stream, _) => Socket::Tcp(TcpStream::from_std(stream)?),
+            AcceptedSocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
         })
     }
 }
 
-/// A socket, encrypted or not. One type for all, so that the code of HTTP is
-/// made once for each service and not four times.
+/// A socket, encrypted or not. One type for all, so that the HTTP code is compiled once per service and not four times.
 #[derive(Debug)]
-pub(super) enum Carrier {
+pub(super) enum Transport {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
-/// A carrier that tells the connection's life what is read.
+/// A transport that records the bytes read in the connection's state.
 #[derive(Debug)]
-pub(super) struct Watched {
-    carrier: Carrier,
-    life: Arc<Life>,
+pub(super) struct CountedTransport {
+    transport: Transport,
+    state: Arc<ConnectionState>,
 }
 
-impl Watched {
-    pub(super) fn new(carrier: Carrier, life: Arc<Life>) -> Self {
-        Watched { carrier, life }
+impl CountedTransport {
+    pub(super) fn new(transport: Transport, state: Arc<ConnectionState>) -> Self {
+        CountedTransport { transport, state }
     }
 }
 
-/// Passes a call on to what is inside of an enum.
+/// Calls a method on the value inside an enum.
 macro_rules! inside {
     ($self:expr, $($variant:path)|+, $inner:ident => $call:expr) => {
         match $self { $($variant($inner) => $call,)+ }
@@ -101,33 +100,32 @@ impl AsyncWrite for Socket {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for CountedTransport {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Watched { carrier, life } = self.get_mut();
+        let CountedTransport { transport, state } = self.get_mut();
         let before = buffer.filled().len();
-        let polled =
-            inside!(carrier, Carrier::Plain | Carrier::Tls, s => Pin::new(s).poll_read(cx, buffer));
+        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_read(cx, buffer));
         if let Some(read) = buffer.filled().get(before..)
             && !read.is_empty()
         {
-            life.has_read(read);
+            state.record_read(read);
         }
         polled
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for CountedTransport {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let carrier = &mut self.get_mut().carrier;
-        inside!(carrier, Carrier::Plain | Carrier::Tls, s => Pin::new(s).poll_write(cx, bytes))
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -135,25 +133,25 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let carrier = &mut self.get_mut().carrier;
-        inside!(carrier, Carrier::Plain | Carrier::Tls, s => {
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => {
             Pin::new(s).poll_write_vectored(cx, slices)
         })
     }
 
     fn is_write_vectored(&self) -> bool {
-        // Answers are small: copied into one buffer, those of one poll leave in one
-        // write. In slices, those above 256 bytes would each take a write of their own.
+        // Responses are small: those of one poll are copied into one buffer and written with one syscall. As slices,
+        // each one above 256 bytes would take its own write.
         false
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let carrier = &mut self.get_mut().carrier;
-        inside!(carrier, Carrier::Plain | Carrier::Tls, s => Pin::new(s).poll_flush(cx))
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let carrier = &mut self.get_mut().carrier;
-        inside!(carrier, Carrier::Plain | Carrier::Tls, s => Pin::new(s).poll_shutdown(cx))
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_shutdown(cx))
     }
 }

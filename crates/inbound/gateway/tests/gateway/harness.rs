@@ -1,4 +1,4 @@
-//! A gateway on a free port, and clients for it.
+//! A test driver: a gateway on a free port, and clients for it.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,13 +23,13 @@ use tidegate_server::{Address, ConnectionLimits, Endpoint, Protocol, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// No test waits longer than this for anything.
+/// The timeout of everything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The start of a day.
 pub(crate) const START: Timestamp = Timestamp::from_secs(1_699_920_000);
 
-/// Waits for a future, but not for ever.
+/// Waits for a future, with a timeout.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
@@ -37,7 +37,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     }
 }
 
-/// Waits until a condition holds that no event announces.
+/// Polls until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
@@ -47,7 +47,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     within(what, waiting).await;
 }
 
-/// Settings of one route, for everything, to these upstreams.
+/// Settings with one route for all requests, to these upstreams.
 pub(crate) fn to(hosts: &[String]) -> GatewaySettings {
     GatewaySettings {
         routes: vec![RouteSettings::new("all", "api")],
@@ -63,12 +63,12 @@ pub(crate) fn by_user(mut settings: GatewaySettings) -> GatewaySettings {
     settings
 }
 
-/// Rules with these descriptors in the gateway's domain.
+/// An engine with these descriptors in the gateway's domain.
 pub(crate) fn engine<C: Clock>(descriptors: &str, clock: C) -> Arc<Engine<MemoryStore, C>> {
     engine_on(MemoryStore::new(MemoryConfig::default()).unwrap(), descriptors, clock)
 }
 
-/// The same, with its counters in this store.
+/// Like [`engine`], with this store.
 pub(crate) fn engine_on<S, C: Clock>(store: S, descriptors: &str, clock: C) -> Arc<Engine<S, C>> {
     let text = format!("domain: gateway\ndescriptors:\n{descriptors}\n");
     let rules = compile(&[Source::new("rules.yaml", text)], &Options::default());
@@ -76,50 +76,50 @@ pub(crate) fn engine_on<S, C: Clock>(store: S, descriptors: &str, clock: C) -> A
     Arc::new(Engine::new(store, clock).with_rules(rules))
 }
 
-/// What is left to user 7 of the limit at this place.
-pub(crate) fn remaining<C: Clock>(engine: &Engine<MemoryStore, C>, place: usize) -> u64 {
+/// The units that user 7 has left of the limit with this index.
+pub(crate) fn remaining<C: Clock>(engine: &Engine<MemoryStore, C>, index: usize) -> u64 {
     let entries = [Entry { key: "user", value: "7" }];
     let descriptors = [Descriptor::new(&entries)];
     let request = tidegate_engine::Request::new("gateway", &descriptors).with_cost(0);
-    engine.apply_now(Verb::Peek, &request).rulings()[place].decision.remaining
+    engine.apply_now(Verb::Peek, &request).rulings()[index].decision.remaining
 }
 
-/// A gateway that listens.
-pub(crate) struct Bench<C = ManualClock> {
+/// A gateway that listens at a free port.
+pub(crate) struct Harness<C = ManualClock> {
     pub(crate) gateway: Gateway<MemoryStore, C>,
     pub(crate) engine: Arc<Engine<MemoryStore, C>>,
     pub(crate) address: SocketAddr,
     _server: Server,
 }
 
-impl Bench {
+impl Harness {
     /// Without limits.
     pub(crate) fn open(settings: GatewaySettings) -> Self {
-        Bench::limited(settings, "- key: none")
+        Harness::limited(settings, "- key: none")
     }
 
-    /// With these rules, on a clock turned by hand.
+    /// With these rules and a manual clock.
     pub(crate) fn limited(settings: GatewaySettings, descriptors: &str) -> Self {
         let engine = engine(descriptors, ManualClock::at(START));
-        Bench::with(engine, settings, GatewayParts::default(), |endpoint| endpoint)
+        Harness::with(engine, settings, GatewayParts::default(), |endpoint| endpoint)
     }
 
-    /// With other limits of connections.
+    /// With these connection limits.
     pub(crate) fn connected(settings: GatewaySettings, limits: ConnectionLimits) -> Self {
         let engine = engine("- key: none", ManualClock::at(START));
-        Bench::with(engine, settings, GatewayParts::default(), |at| at.limits(limits))
+        Harness::with(engine, settings, GatewayParts::default(), |at| at.limits(limits))
     }
 }
 
-impl Bench<SystemClock> {
-    /// With these rules, on the real clock.
+impl Harness<SystemClock> {
+    /// With these rules and the real clock.
     pub(crate) fn timed(settings: GatewaySettings, descriptors: &str) -> Self {
         let engine = engine(descriptors, SystemClock::new());
-        Bench::with(engine, settings, GatewayParts::default(), |endpoint| endpoint)
+        Harness::with(engine, settings, GatewayParts::default(), |endpoint| endpoint)
     }
 }
 
-impl<C: Clock> Bench<C> {
+impl<C: Clock> Harness<C> {
     pub(crate) fn with(
         engine: Arc<Engine<MemoryStore, C>>,
         settings: GatewaySettings,
@@ -136,19 +136,19 @@ impl<C: Clock> Bench<C> {
         let Address::Tcp(address) = listening.unwrap()[0].address().clone() else {
             panic!("it listens at a port")
         };
-        Bench { gateway, engine, address, _server: server }
+        Harness { gateway, engine, address, _server: server }
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes on a connection of their own, and reads all that comes back.
+    /// Sends bytes on a new connection, and reads until it is closed.
     pub(crate) async fn raw(&self, bytes: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // A server that closes early may reset what was not read.
+        // A server that closes early may reset the connection.
         drop(within("the end of the connection", stream.read_to_end(&mut answer)).await);
         String::from_utf8_lossy(&answer).into_owned()
     }
@@ -167,21 +167,21 @@ impl<C: Clock> Bench<C> {
         Client::Two(sender)
     }
 
-    /// A request on a connection of its own.
-    pub(crate) async fn send(&self, request: http::request::Builder) -> Told {
+    /// Sends a request on a new connection.
+    pub(crate) async fn send(&self, request: http::request::Builder) -> Reply {
         self.one().await.send(request, "").await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Told {
+    pub(crate) async fn get(&self, path: &str) -> Reply {
         self.send(Request::get(path)).await
     }
 
-    /// A request of a user on a connection of its own.
-    pub(crate) async fn get_as(&self, user: &str) -> Told {
+    /// Sends a request of a user on a new connection.
+    pub(crate) async fn get_as(&self, user: &str) -> Reply {
         self.send(Request::get("/").header("x-user", user)).await
     }
 
-    /// How often requests of the first route ended so.
+    /// The number of requests of the first route with this outcome.
     pub(crate) fn count(&self, outcome: &str) -> u64 {
         let routes = self.gateway.read().routes;
         let found = routes[0].1.iter().find(|(word, _)| *word == outcome);
@@ -195,20 +195,20 @@ pub(crate) enum Client {
     Two(http2::SendRequest<Full<Bytes>>),
 }
 
-/// An answer to come.
-pub(crate) type Answering =
+/// A response to come.
+pub(crate) type ResponseFuture =
     std::pin::Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-impl Told {
+impl Reply {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -222,17 +222,17 @@ impl Told {
         let body = within("a body", body.collect()).await?;
         let trailers = body.trailers().cloned();
         let body = String::from_utf8(body.to_bytes().to_vec()).unwrap();
-        Ok(Told { status: head.status, headers: head.headers, body, trailers })
+        Ok(Reply { status: head.status, headers: head.headers, body, trailers })
     }
 }
 
 impl Client {
-    /// Sends a request; its answer need not be awaited at once.
+    /// Sends a request and returns the response to come.
     pub(crate) fn begin(
         &mut self,
         request: http::request::Builder,
         body: impl Into<Bytes>,
-    ) -> Answering {
+    ) -> ResponseFuture {
         let body = Full::new(body.into());
         match self {
             Client::One(sender) => {
@@ -256,8 +256,8 @@ impl Client {
         &mut self,
         request: http::request::Builder,
         body: impl Into<Bytes>,
-    ) -> Told {
-        let answer = within("an answer", self.begin(request, body)).await.unwrap();
-        Told::of(answer).await.unwrap()
+    ) -> Reply {
+        let answer = within("a response", self.begin(request, body)).await.unwrap();
+        Reply::of(answer).await.unwrap()
     }
 }

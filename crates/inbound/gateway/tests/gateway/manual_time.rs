@@ -1,7 +1,7 @@
-//! A gateway on tokio's clock, turned by hand, in front of a real server.
+//! A test driver with a manual clock: a gateway on tokio's paused clock, in front of a real server.
 //!
-//! A paused clock runs on by itself whenever everybody waits, also for a socket. Here it does
-//! not: it stands until a test turns it, however long the sockets take.
+//! tokio's paused clock advances by itself when every task waits, also for a socket. This driver prevents that: the
+//! clock stands until a test advances it, however long the sockets take.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -20,8 +20,8 @@ use tidegate_overload::{Protection, SteadyClock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance};
 
-use crate::bench::{PATIENCE, START, by_user, engine_on, remaining, to};
 use crate::elsewhere::Elsewhere;
+use crate::harness::{PATIENCE, START, by_user, engine_on, remaining, to};
 use crate::upstream::Upstream;
 
 /// The engine's clock, which follows tokio's.
@@ -34,43 +34,43 @@ impl Clock for Following {
     }
 }
 
-/// A gateway that is called as a server would call it, for user 7.
+/// A gateway that is called directly, for user 7.
 pub(crate) struct ByHand<S = MemoryStore> {
     pub(crate) gateway: Gateway<S, Following>,
     engine: Arc<Engine<S, Following>>,
     upstream: Upstream,
     began: Instant,
-    /// As long as somebody waits at the other end, the clock stands.
+    /// While a task waits at the other end, the clock stands.
     _standing: SyncSender<()>,
 }
 
 impl ByHand {
-    /// With these limits for each user. Time has to be paused.
+    /// With these limits for each user. Time must be paused.
     pub(crate) async fn new(limits: &str, adjust: impl FnOnce(&mut GatewaySettings)) -> Self {
         let store = MemoryStore::new(MemoryConfig::default()).unwrap();
         ByHand::on(store, limits, GatewayParts::default(), adjust).await
     }
 
-    /// With these limits, and this protection from overload.
+    /// With these limits and this overload protection.
     pub(crate) async fn protected(limits: &str, by: Arc<Protection<SteadyClock>>) -> Self {
         let store = MemoryStore::new(MemoryConfig::default()).unwrap();
         let parts = GatewayParts { protection: Some(by), ..GatewayParts::default() };
         ByHand::on(store, limits, parts, |_| {}).await
     }
 
-    /// What is left of the limit at this place.
+    /// The units left of the limit with this index.
     pub(crate) fn remaining(&self, place: usize) -> u64 {
         remaining(&self.engine, place)
     }
 }
 
 impl ByHand<Elsewhere> {
-    /// The same, with counters that have to be waited for.
+    /// Like `limited`, with an asynchronous store.
     pub(crate) async fn elsewhere(limits: &str) -> Self {
         ByHand::on(Elsewhere::new(), limits, GatewayParts::default(), |_| {}).await
     }
 
-    /// What is left of the limit at this place.
+    /// The units left of the limit with this index.
     pub(crate) async fn remaining(&self, place: usize) -> u64 {
         let entries = [Entry { key: "user", value: "7" }];
         let descriptors = [Descriptor::new(&entries)];
@@ -99,13 +99,12 @@ impl<S: CounterStore> ByHand<S> {
         ByHand { gateway, engine, upstream, began, _standing: standing }
     }
 
-    /// Sends a request. If counters are not elsewhere it is decided when this returns; aborting
-    /// it is the client's leaving.
+    /// Sends a request. With a synchronous store it is decided when this returns. Aborting it disconnects the client.
     pub(crate) fn begin(&self, path: &str) -> JoinHandle<StatusCode> {
         self.send(Request::get(path))
     }
 
-    /// The same for a request that says more than its path.
+    /// Sends this request.
     pub(crate) fn send(&self, request: http::request::Builder) -> JoinHandle<StatusCode> {
         let request = request.header("host", "a").header("x-user", "7");
         let answering = self.gateway.call(request.body(Full::new(Bytes::new())).unwrap());
@@ -117,12 +116,12 @@ impl<S: CounterStore> ByHand<S> {
         })
     }
 
-    /// Lets the upstream answer what it keeps back.
+    /// Lets the upstream answer the requests that it holds.
     pub(crate) fn let_go(&self) {
         self.upstream.let_go();
     }
 
-    /// Turns the clock.
+    /// Advances the clock.
     pub(crate) async fn turn(&self, millis: u64) {
         advance(Duration::from_millis(millis)).await;
     }
@@ -136,12 +135,12 @@ impl<S: CounterStore> ByHand<S> {
         }
     }
 
-    /// Waits until as many requests have come to the upstream.
+    /// Waits until the upstream has received this number of requests.
     pub(crate) async fn until_left(&self, count: usize) {
         self.until("leaving", |hand| hand.upstream.seen().len() == count).await;
     }
 
-    /// Which requests came to the upstream, and when, in milliseconds from the beginning.
+    /// The requests that the upstream received, with their times in milliseconds from the start.
     pub(crate) fn left(&self) -> Vec<(String, u128)> {
         let seen = self.upstream.seen().into_iter();
         let at = |at: Instant| at.duration_since(self.began).as_millis();

@@ -1,4 +1,4 @@
-//! One call, from its request to the last piece of its answer.
+//! One call, from its request to the last frame of its response.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,67 +12,67 @@ use h2::{Reason, SendStream};
 use http::Response;
 use http_body::{Body, Frame};
 
-use crate::contained::report;
-use crate::life::{InFlight, Life};
+use crate::connection_state::{ConnectionState, InFlightRequest};
+use crate::panic_guard::report_panic;
 
-/// A call on its way.
-pub(super) struct Answering<F, B> {
+/// A call in flight.
+pub(super) struct InFlightCall<F, B> {
     stage: Stage<F, B>,
     reply: SendResponse<Bytes>,
-    in_flight: InFlight,
+    in_flight: InFlightRequest,
 }
 
 enum Stage<F, B> {
-    Deciding(F),
-    Sending(Sending<B>),
+    Running(F),
+    Sending(ResponseSender<B>),
 }
 
-struct Sending<B> {
+struct ResponseSender<B> {
     body: B,
     stream: SendStream<Bytes>,
-    /// Whether bytes were sent before.
+    /// Whether data was sent before.
     begun: bool,
-    /// A piece that waits until the client has room.
+    /// Data that waits for flow-control capacity.
     held: Option<Bytes>,
 }
 
-impl<F, B> Answering<F, B>
+impl<F, B> InFlightCall<F, B>
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
     B: Body<Data = Bytes> + Unpin,
 {
-    pub(super) fn new(future: F, reply: SendResponse<Bytes>, life: &Arc<Life>) -> Self {
-        let in_flight = InFlight::begin(life);
-        Answering { stage: Stage::Deciding(future), reply, in_flight }
+    pub(super) fn new(future: F, reply: SendResponse<Bytes>, state: &Arc<ConnectionState>) -> Self {
+        let in_flight = InFlightRequest::begin(state);
+        InFlightCall { stage: Stage::Running(future), reply, in_flight }
     }
 
-    /// Goes on with the call; ready when it has ended. A call that panics has ended.
+    /// Ready when the call has ended. A panic ends it.
     #[inline]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        catch_unwind(AssertUnwindSafe(|| self.go_on(cx))).unwrap_or_else(|payload| {
-            report(self.in_flight.life(), &*payload);
+        catch_unwind(AssertUnwindSafe(|| self.advance(cx))).unwrap_or_else(|payload| {
+            report_panic(self.in_flight.state(), &*payload);
             self.reply.send_reset(Reason::INTERNAL_ERROR);
             Poll::Ready(())
         })
     }
 
     #[inline]
-    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match &mut self.stage {
-                Stage::Deciding(future) => {
+                Stage::Running(future) => {
                     let Poll::Ready(Ok(response)) = Pin::new(future).poll(cx) else {
-                        // Ready when the client has given the call up.
+                        // Ready when the client has reset the stream.
                         return self.reply.poll_reset(cx).map(drop);
                     };
                     let (head, body) = response.into_parts();
                     let ends = body.is_end_stream();
                     match self.reply.send_response(Response::from_parts(head, ()), ends) {
                         Ok(stream) if !ends => {
-                            let sending = Sending { body, stream, begun: false, held: None };
+                            let sending = ResponseSender { body, stream, begun: false, held: None };
                             self.stage = Stage::Sending(sending);
                         }
-                        // An error means that the stream is gone, and nobody waits.
+                        // An error means that the stream is closed.
                         Ok(_) | Err(_) => return Poll::Ready(()),
                     }
                 }
@@ -88,87 +88,86 @@ where
     }
 }
 
-/// The answer cannot be sent to its end: its body failed, or the stream is gone.
-struct Unsent;
+/// The response cannot be completed: its body failed, or the stream is closed.
+struct SendError;
 
-impl From<h2::Error> for Unsent {
+impl From<h2::Error> for SendError {
     fn from(_: h2::Error) -> Self {
-        Unsent
+        SendError
     }
 }
 
-/// Whether the answer was sent to its end.
+/// Whether the response was sent completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    Whole,
-    Piece,
+enum SendProgress {
+    Complete,
+    Partial,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
+impl<B: Body<Data = Bytes> + Unpin> ResponseSender<B> {
     #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unsent>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         loop {
             if self.held.is_some() {
-                ready!(self.poll_room(cx))?;
+                ready!(self.poll_capacity(cx))?;
             }
             let sent = match self.held.take() {
                 Some(piece) => self.send(piece)?,
                 None => {
                     let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-                        // Ready when the client has given the call up.
+                        // Ready when the client has reset the stream.
                         return self.stream.poll_reset(cx).map(|_| Ok(()));
                     };
-                    self.take(frame.transpose().map_err(|_| Unsent)?)?
+                    self.take(frame.transpose().map_err(|_| SendError)?)?
                 }
             };
-            if sent == Sent::Whole {
+            if sent == SendProgress::Complete {
                 return Poll::Ready(Ok(()));
             }
         }
     }
 
-    /// Sends what comes next, or holds it.
+    /// Sends the next frame, or holds its data.
     #[inline]
-    fn take(&mut self, frame: Option<Frame<Bytes>>) -> Result<Sent, Unsent> {
+    fn take(&mut self, frame: Option<Frame<Bytes>>) -> Result<SendProgress, SendError> {
         let Some(frame) = frame else {
             self.stream.send_data(Bytes::new(), true)?;
-            return Ok(Sent::Whole);
+            return Ok(SendProgress::Complete);
         };
         match frame.into_data() {
-            // The first bytes are in memory whether or not the client has room for
-            // them, so `h2` may as well keep them. What follows waits here, or a
-            // client that does not read would make it pile up.
+            // The first data is in memory anyway, so `h2` may buffer it. Later data waits for capacity; otherwise a
+            // client that does not read would fill the buffer.
             Ok(piece) if !self.begun => self.send(piece),
             Ok(piece) => {
                 self.held = Some(piece);
-                Ok(Sent::Piece)
+                Ok(SendProgress::Partial)
             }
             Err(frame) => match frame.into_trailers() {
                 Ok(trailers) => {
                     self.stream.send_trailers(trailers)?;
-                    Ok(Sent::Whole)
+                    Ok(SendProgress::Complete)
                 }
                 // There is no third kind of frame.
-                Err(_) => Ok(Sent::Piece),
+                Err(_) => Ok(SendProgress::Partial),
             },
         }
     }
 
     #[inline]
-    fn send(&mut self, piece: Bytes) -> Result<Sent, Unsent> {
+    fn send(&mut self, piece: Bytes) -> Result<SendProgress, SendError> {
         self.begun = true;
         let ends = self.body.is_end_stream();
         self.stream.send_data(piece, ends)?;
-        Ok(if ends { Sent::Whole } else { Sent::Piece })
+        Ok(if ends { SendProgress::Complete } else { SendProgress::Partial })
     }
 
-    /// Waits until the client has room for a byte: what does not fit is not much.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unsent>> {
+    /// Waits for a capacity of one byte: `h2` buffers the rest of the frame, which is small.
+    fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         self.stream.reserve_capacity(1);
         while self.stream.capacity() == 0 {
             match ready!(self.stream.poll_capacity(cx)) {
-                Some(room) => drop(room?),
-                None => return Poll::Ready(Err(Unsent)),
+                Some(capacity) => drop(capacity?),
+                None => return Poll::Ready(Err(SendError)),
             }
         }
         Poll::Ready(Ok(()))

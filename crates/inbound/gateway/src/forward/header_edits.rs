@@ -1,19 +1,19 @@
-//! Changes to the fields of a message, as an operator wants them.
+//! Edits of header fields, as configured for a route.
 
 use http::HeaderMap;
 
 use crate::settings::HeaderEdit;
 
-/// Changes, in their order.
+/// Edits, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Edits(Box<[HeaderEdit]>);
+pub(crate) struct HeaderEdits(Box<[HeaderEdit]>);
 
-impl Edits {
+impl HeaderEdits {
     pub(crate) fn of(edits: &[HeaderEdit]) -> Self {
-        Edits(edits.into())
+        HeaderEdits(edits.into())
     }
 
-    /// Makes the changes. A message with tens of thousands of fields gets no more.
+    /// Applies the edits. A message that has reached the maximum number of fields gets no more.
     pub(crate) fn apply(&self, headers: &mut HeaderMap) {
         for edit in &self.0 {
             match edit {

@@ -1,11 +1,9 @@
-//! The life of one connection, as its worker watches it.
+//! The state of one connection, shared by its task and its worker, and the timeouts of the connection.
 //!
-//! The connection's task only counts: bytes read, requests begun and ended. It
-//! sets no timer and reads no clock, so a request pays nothing for the
-//! timeouts. The worker looks at all its connections four times a second,
-//! [`Watch::judge`] says what a limit asks for, and the order goes back to the
-//! task through [`Life`]. hyper's own timers would cost an allocation and an
-//! entry in the timer's wheel for each request.
+//! The connection's task only counts: bytes read, requests begun and ended. It sets no timer and reads no clock, so the
+//! timeouts cost a request nothing. The worker samples all its connections four times a second, [`TimeoutState::judge`]
+//! decides which limit is exceeded, and the [`Order`] goes back to the task through [`ConnectionState`]. hyper's timers
+//! would cost each request an allocation and an entry in the timer wheel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -18,44 +16,45 @@ use tokio::time::Instant;
 use super::settings::ConnectionLimits;
 use super::stats::{OpenConnection, Stats};
 
-/// The greeting of HTTP/2 is so long.
+/// The length of the HTTP/2 connection preface.
 const PREFACE_BYTES: u64 = 24;
 
-/// The first bytes of that greeting. No method of HTTP/1.1 in use begins so.
+/// The first three bytes of the preface. No HTTP/1.1 method in use begins with them.
 const PREFACE_START: u32 = u32::from_be_bytes([0, b'P', b'R', b'I']);
 const START_BYTES: u64 = 3;
 
-/// An idle connection that was asked to close and does not answer is cut after this long.
+/// How long an idle connection may take to close before it is cut.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 
-/// What a connection is told to do.
+/// An order from the worker to a connection, from lenient to strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Order {
     Serve = 0,
-    /// Finish what is begun, take no more.
+    /// Finish the requests in flight, accept no more.
     Finish = 1,
-    /// Close at once.
+    /// Close immediately.
     Cut = 2,
 }
 
-/// Shared by a connection's task and its worker.
+/// The state that a connection's task shares with its worker.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct ConnectionState {
     door: &'static str,
     open: OpenConnection,
     order: AtomicU8,
     waker: Mutex<Option<Waker>>,
     bytes: AtomicU64,
+    /// The first bytes, as one number.
     start: AtomicU32,
     begun: AtomicU64,
     ended: AtomicU64,
-    greeted: AtomicU8,
+    handshaken: AtomicU8,
 }
 
-impl Life {
+impl ConnectionState {
     pub(super) fn new(door: &'static str, open: OpenConnection) -> Self {
-        Life {
+        ConnectionState {
             door,
             open,
             order: AtomicU8::new(Order::Serve as u8),
@@ -64,7 +63,7 @@ impl Life {
             start: AtomicU32::new(0),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            greeted: AtomicU8::new(0),
+            handshaken: AtomicU8::new(0),
         }
     }
 
@@ -84,8 +83,8 @@ impl Life {
         }
     }
 
-    /// Gives an order, unless a stricter one was given, and wakes the task to see it.
-    pub(super) fn give(&self, order: Order) {
+    /// Sets an order unless a stricter one is set, and wakes the task.
+    pub(super) fn set_order(&self, order: Order) {
         if self.order() >= order {
             return;
         }
@@ -95,18 +94,18 @@ impl Life {
         }
     }
 
-    /// Whom to wake for orders. A task's waker stays the same, so once is enough.
-    pub(super) fn wake_by(&self, waker: &Waker) {
+    /// Sets the task to wake for orders. Called once: the waker of a task does not change.
+    pub(super) fn set_waker(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
     }
 
-    /// The connection is encrypted, where it has to be, and HTTP begins.
-    pub(super) fn greeted(&self) {
-        self.greeted.store(1, Relaxed);
+    /// Records that the PROXY header and the TLS handshake, if any, are done.
+    pub(super) fn set_handshaken(&self) {
+        self.handshaken.store(1, Relaxed);
     }
 
-    /// Takes note of bytes that were read from the client.
-    pub(super) fn has_read(&self, bytes: &[u8]) {
+    /// Counts bytes that were read from the client.
+    pub(super) fn record_read(&self, bytes: &[u8]) {
         let before = self.bytes.load(Relaxed);
         let mut start = self.start.load(Relaxed);
         let missing = usize::try_from(START_BYTES.saturating_sub(before)).unwrap_or(0);
@@ -119,7 +118,7 @@ impl Life {
         add(&self.bytes, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 
-    /// How many bytes were read from the client.
+    /// The number of bytes read from the client.
     pub(super) fn bytes_read(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -129,152 +128,152 @@ impl Life {
         let start = self.start.load(Relaxed);
         let begun = self.begun.load(Relaxed);
         Sample {
-            greeted: self.greeted.load(Relaxed) != 0,
+            handshaken: self.handshaken.load(Relaxed) != 0,
             bytes,
-            one: bytes >= START_BYTES && start != PREFACE_START,
+            is_http1: bytes >= START_BYTES && start != PREFACE_START,
             begun,
             in_flight: begun.saturating_sub(self.ended.load(Relaxed)),
         }
     }
 }
 
-/// Adds without a locked instruction: one thread alone writes these counters.
+/// Adds without a locked instruction: only one thread writes these counters.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// A request that has begun and not ended.
+/// A request in flight, counted as ended when dropped.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Life>);
+pub(super) struct InFlightRequest(Arc<ConnectionState>);
 
-impl InFlight {
-    pub(super) fn begin(life: &Arc<Life>) -> Self {
-        add(&life.begun, 1);
-        InFlight(Arc::clone(life))
+impl InFlightRequest {
+    pub(super) fn begin(state: &Arc<ConnectionState>) -> Self {
+        add(&state.begun, 1);
+        InFlightRequest(Arc::clone(state))
     }
 
-    pub(super) fn life(&self) -> &Life {
+    pub(super) fn state(&self) -> &ConnectionState {
         &self.0
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         add(&self.0.ended, 1);
     }
 }
 
-/// What a look at a connection shows.
+/// The counters of a connection at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
-    greeted: bool,
+    handshaken: bool,
     bytes: u64,
-    /// It speaks HTTP/1.1.
-    one: bool,
+    is_http1: bool,
     begun: u64,
     in_flight: u64,
 }
 
-/// What the worker remembers of a connection between two looks.
+/// Watches the timeouts of one connection.
 #[derive(Debug)]
-pub(super) struct Watch {
-    life: Arc<Life>,
+pub(super) struct TimeoutWatch {
+    state: Arc<ConnectionState>,
     limits: ConnectionLimits,
-    seen: Seen,
+    timeouts: TimeoutState,
 }
 
+/// The instants from which timeouts run, kept between two samples.
 #[derive(Debug)]
-struct Seen {
-    /// When the phase began in which the client has to greet.
+struct TimeoutState {
+    /// The beginning of the handshake; once that is done, of the first request's head or the preface.
     since: Instant,
-    greeted: bool,
+    handshaken: bool,
     begun: u64,
-    /// When it was last seen busy.
-    quiet_since: Instant,
-    /// Bytes that had been read when it was first seen quiet.
-    quiet_bytes: u64,
-    /// When more bytes came than that: the head of a request.
+    /// The last sample with a request in flight.
+    idle_since: Instant,
+    /// Bytes read by then.
+    idle_bytes: u64,
+    /// The first sample with more bytes than that: the head of a request has begun.
     head_since: Option<Instant>,
+    /// When the connection reaches its maximum age.
     age_at: Option<Instant>,
     cut_at: Option<Instant>,
 }
 
-impl Watch {
-    /// Watches a connection that came `now`. `spread`, from 0 to 1, moves its greatest
-    /// age by up to a tenth either way, so that connections that came together
-    /// do not leave together.
+impl TimeoutWatch {
+    /// Watches a connection that was accepted `now`. `jitter`, from 0 to 1, changes its maximum age by up to a tenth
+    /// either way, so that connections opened together are not closed together.
     pub(super) fn new(
-        life: Arc<Life>,
+        state: Arc<ConnectionState>,
         limits: ConnectionLimits,
         now: Instant,
-        spread: f64,
+        jitter: f64,
     ) -> Self {
-        let age = limits.age_max.map(|age| age.mul_f64(0.9 + 0.2 * spread.clamp(0.0, 1.0)));
-        let seen = Seen {
+        let age = limits.age_max.map(|age| age.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0)));
+        let timeouts = TimeoutState {
             since: now,
-            greeted: false,
+            handshaken: false,
             begun: 0,
-            quiet_since: now,
-            quiet_bytes: 0,
+            idle_since: now,
+            idle_bytes: 0,
             head_since: None,
             age_at: age.and_then(|age| now.checked_add(age)),
             cut_at: None,
         };
-        Watch { life, limits, seen }
+        TimeoutWatch { state, limits, timeouts }
     }
 
-    pub(super) fn life(&self) -> &Life {
-        &self.life
+    pub(super) fn state(&self) -> &ConnectionState {
+        &self.state
     }
 
-    /// Looks at the connection and gives the order that is due.
-    pub(super) fn look(&mut self, now: Instant) {
-        let order = self.seen.judge(&self.limits, self.life.sample(), now);
-        self.life.give(order);
+    /// Samples the connection, and orders it to close if a limit is exceeded.
+    pub(super) fn check(&mut self, now: Instant) {
+        let order = self.timeouts.judge(&self.limits, self.state.sample(), now);
+        self.state.set_order(order);
     }
 }
 
-impl Seen {
+impl TimeoutState {
     fn judge(&mut self, limits: &ConnectionLimits, sample: Sample, now: Instant) -> Order {
         if self.cut_at.is_some_and(|at| now >= at) {
             return Order::Cut;
         }
-        self.note(sample, now);
+        self.update(sample, now);
         if self.is_stalling(limits, sample, now) {
             return Order::Cut;
         }
         if self.age_at.is_some_and(|at| now >= at) {
             return self.finish_within(limits.age_grace, now);
         }
-        let quiet = now.saturating_duration_since(self.quiet_since);
-        if sample.in_flight == 0 && limits.idle_timeout.is_some_and(|timeout| quiet >= timeout) {
+        let idle = now.saturating_duration_since(self.idle_since);
+        if sample.in_flight == 0 && limits.idle_timeout.is_some_and(|timeout| idle >= timeout) {
             return self.finish_within(CLOSE_GRACE, now);
         }
         Order::Serve
     }
 
-    fn note(&mut self, sample: Sample, now: Instant) {
-        if sample.greeted && !self.greeted {
-            self.greeted = true;
+    fn update(&mut self, sample: Sample, now: Instant) {
+        if sample.handshaken && !self.handshaken {
+            self.handshaken = true;
             self.since = now;
         }
         if sample.in_flight > 0 || sample.begun != self.begun {
             self.begun = sample.begun;
-            self.quiet_since = now;
-            self.quiet_bytes = sample.bytes;
+            self.idle_since = now;
+            self.idle_bytes = sample.bytes;
             self.head_since = None;
-        } else if sample.bytes > self.quiet_bytes {
+        } else if sample.bytes > self.idle_bytes {
             self.head_since.get_or_insert(now);
         }
     }
 
-    /// The client takes too long to encrypt, to greet or to send a head.
+    /// Whether the client takes too long for the handshake, the preface or the head of a request.
     fn is_stalling(&self, limits: &ConnectionLimits, sample: Sample, now: Instant) -> bool {
-        let first = sample.begun == 0 && (sample.one || sample.bytes < PREFACE_BYTES);
-        let since = if !sample.greeted || first {
+        let first = sample.begun == 0 && (sample.is_http1 || sample.bytes < PREFACE_BYTES);
+        let since = if !sample.handshaken || first {
             Some(self.since)
         } else {
-            self.head_since.filter(|_| sample.one)
+            self.head_since.filter(|_| sample.is_http1)
         };
         since.is_some_and(|since| now.saturating_duration_since(since) >= limits.header_timeout)
     }

@@ -1,4 +1,4 @@
-//! What is passed on, both ways, and what is changed on the way.
+//! Forwarding of requests and responses, and the changes to them.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, Version};
@@ -6,20 +6,20 @@ use tidegate_gateway::{
     HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings, UpstreamProtocol,
 };
 
-use crate::bench::{Bench, to};
+use crate::harness::{Harness, to};
 use crate::upstream::{RawUpstream, Upstream};
 
 #[tokio::test]
-async fn requests_and_answers_pass_in_both_versions_on_either_side() {
+async fn requests_and_responses_pass_in_both_versions_on_either_side() {
     for protocol in [UpstreamProtocol::Http1, UpstreamProtocol::Http2] {
         let upstream = Upstream::start().await;
         let mut settings = to(&[upstream.url()]);
         settings.upstreams[0].protocol = protocol;
-        let bench = Bench::open(settings);
-        for mut client in [bench.one().await, bench.two().await] {
+        let harness = Harness::open(settings);
+        for mut client in [harness.one().await, harness.two().await] {
             let request = Request::post("/echo?a=%20b").header("x-mine", "1");
-            let told = client.send(request, "some words").await;
-            assert_eq!((told.status.as_u16(), told.body.as_str()), (200, "some words"));
+            let reply = client.send(request, "some words").await;
+            assert_eq!((reply.status.as_u16(), reply.body.as_str()), (200, "some words"));
             let seen = upstream.last();
             assert_eq!((seen.method.clone(), seen.body.as_str()), (Method::POST, "some words"));
             assert_eq!(seen.uri.path_and_query().unwrap(), "/echo?a=%20b");
@@ -30,24 +30,24 @@ async fn requests_and_answers_pass_in_both_versions_on_either_side() {
             };
             assert_eq!((seen.version, host), (version, "api.test"));
         }
-        assert_eq!(bench.count("served"), 2);
+        assert_eq!(harness.count("served"), 2);
     }
 }
 
 #[tokio::test]
-async fn connections_to_upstreams_are_used_again() {
+async fn connections_to_upstreams_are_reused() {
     for protocol in [UpstreamProtocol::Http1, UpstreamProtocol::Http2] {
         let upstream = Upstream::start().await;
         let mut settings = to(&[upstream.url()]);
         settings.upstreams[0].protocol = protocol;
-        let bench = Bench::open(settings);
+        let harness = Harness::open(settings);
         for _ in 0..5 {
-            assert_eq!(bench.get("/").await.body, "hello");
-            assert_eq!(bench.send(Request::post("/")).await.body, "hello");
-            assert_eq!(bench.send(Request::head("/")).await.body, "");
+            assert_eq!(harness.get("/").await.body, "hello");
+            assert_eq!(harness.send(Request::post("/")).await.body, "hello");
+            assert_eq!(harness.send(Request::head("/")).await.body, "");
         }
         assert_eq!(upstream.connections(), 1, "{protocol:?}");
-        let state = bench.gateway.read().upstreams[0].1[0].1;
+        let state = harness.gateway.read().upstreams[0].1[0].1;
         assert_eq!((state.opened, state.reused, state.requests), (1, 14, 0));
     }
 }
@@ -57,9 +57,9 @@ async fn a_burst_over_http_2_shares_one_connection() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.upstreams[0].protocol = UpstreamProtocol::Http2;
-    let bench = Bench::open(settings);
-    bench.get("/").await;
-    let mut client = bench.two().await;
+    let harness = Harness::open(settings);
+    harness.get("/").await;
+    let mut client = harness.two().await;
     let sent: Vec<_> = (0..50).map(|_| client.begin(Request::get("/"), "")).collect();
     for answer in sent {
         assert_eq!(answer.await.unwrap().status(), 200);
@@ -73,15 +73,15 @@ async fn trailers_pass_both_ways() {
         let upstream = Upstream::start().await;
         let mut settings = to(&[upstream.url()]);
         settings.upstreams[0].protocol = protocol;
-        let bench = Bench::open(settings);
-        for mut client in [bench.one().await, bench.two().await] {
+        let harness = Harness::open(settings);
+        for mut client in [harness.one().await, harness.two().await] {
             let request = Request::get("/trailers").header("te", "trailers");
-            let told = client.send(request, "").await;
-            assert_eq!(told.body, "part");
-            assert_eq!(told.trailers.unwrap()["x-sum"], "42");
+            let reply = client.send(request, "").await;
+            assert_eq!(reply.body, "part");
+            assert_eq!(reply.trailers.unwrap()["x-sum"], "42");
             assert_eq!(upstream.last().header("te"), "trailers");
         }
-        let answer = bench
+        let answer = harness
             .raw(
                 "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\
                  trailer: x-check\r\nconnection: close\r\n\r\n\
@@ -94,9 +94,9 @@ async fn trailers_pass_both_ways() {
 }
 
 #[tokio::test]
-async fn fields_between_neighbours_stay_between_them() {
+async fn hop_by_hop_fields_are_not_forwarded() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     let request = Request::get("/hop")
         .header("connection", "x-private, keep-alive")
         .header("x-private", "1")
@@ -105,7 +105,7 @@ async fn fields_between_neighbours_stay_between_them() {
         .header("proxy-authorization", "secret")
         .header("te", "gzip")
         .header("x-public", "2");
-    let told = bench.send(request).await;
+    let reply = harness.send(request).await;
     let seen = upstream.last();
     for gone in
         ["x-private", "keep-alive", "proxy-connection", "proxy-authorization", "te", "connection"]
@@ -114,9 +114,9 @@ async fn fields_between_neighbours_stay_between_them() {
     }
     assert_eq!(seen.header("x-public"), "2");
     for gone in ["x-between", "keep-alive", "connection"] {
-        assert!(!told.headers.contains_key(gone), "{gone} was passed back");
+        assert!(!reply.headers.contains_key(gone), "{gone} was passed back");
     }
-    assert_eq!(told.header("x-beyond"), "all");
+    assert_eq!(reply.header("x-beyond"), "all");
 }
 
 #[tokio::test]
@@ -131,9 +131,9 @@ async fn fields_are_edited_in_order() {
     ];
     settings.routes[0].response_headers =
         vec![HeaderEdit::Set(name("server"), value("ours")), HeaderEdit::Remove(name("date"))];
-    let bench = Bench::open(settings);
+    let harness = Harness::open(settings);
     let request = Request::get("/").header("x-a", "1").header("x-b", "2").header("x-c", "3");
-    let told = bench.send(request).await;
+    let reply = harness.send(request).await;
     let seen = upstream.last();
     let all = |name: &str| -> Vec<String> {
         let values = seen.headers.get_all(name).iter();
@@ -141,7 +141,7 @@ async fn fields_are_edited_in_order() {
     };
     assert_eq!((all("x-a"), all("x-b")), (vec!["set".into()], vec!["2".into(), "added".into()]));
     assert!(all("x-c").is_empty());
-    assert_eq!(told.header("server"), "ours");
+    assert_eq!(reply.header("server"), "ours");
 }
 
 #[tokio::test]
@@ -155,15 +155,15 @@ async fn routes_are_found_by_host_path_and_method() {
     routes[1].path = PathMatch::Template("/users/{id}/orders".into());
     settings.routes.splice(0..0, routes);
     settings.routes[2].path = PathMatch::Prefix("/users".into());
-    let bench = Bench::open(settings);
-    assert_eq!(bench.get("/users/7").await.status, 200);
+    let harness = Harness::open(settings);
+    assert_eq!(harness.get("/users/7").await.status, 200);
     assert_eq!((first.seen().len(), second.seen().len()), (1, 0));
-    assert_eq!(bench.get("/users/7/orders").await.status, 200);
+    assert_eq!(harness.get("/users/7/orders").await.status, 200);
     let write = Request::post("/any").header("host", "eu.Shop.test:81");
-    assert_eq!(bench.send(write).await.status, 200);
+    assert_eq!(harness.send(write).await.status, 200);
     assert_eq!((first.seen().len(), second.seen().len()), (1, 2));
-    let told = bench.get("/elsewhere").await;
-    assert_eq!((told.status.as_u16(), told.json()["code"].as_str()), (404, Some("no_route")));
+    let reply = harness.get("/elsewhere").await;
+    assert_eq!((reply.status.as_u16(), reply.json()["code"].as_str()), (404, Some("no_route")));
 }
 
 #[tokio::test]
@@ -177,48 +177,48 @@ async fn prefixes_are_stripped_and_replaced() {
         let mut settings = to(&[upstream.url()]);
         settings.routes[0].path = PathMatch::Prefix("/api/".into());
         settings.routes[0].rewrite = rewrite;
-        let bench = Bench::open(settings);
+        let harness = Harness::open(settings);
         for (path, expected) in ["/api/x?q=1", "/api"].into_iter().zip(expected) {
-            bench.get(path).await;
+            harness.get(path).await;
             assert_eq!(upstream.last().uri.to_string(), expected);
         }
     }
 }
 
 #[tokio::test]
-async fn an_upstream_can_be_asked_for_its_own_host() {
+async fn the_host_field_can_be_that_of_the_upstream() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.routes[0].host_header = HostHeader::Upstream;
-    let bench = Bench::open(settings);
-    bench.get("/").await;
+    let harness = Harness::open(settings);
+    harness.get("/").await;
     assert_eq!(upstream.last().header("host"), upstream.address.to_string());
     assert_eq!(upstream.last().header("x-forwarded-host"), "api.test");
 }
 
 #[tokio::test]
-async fn a_client_is_told_to_continue_when_the_upstream_wants_the_body() {
+async fn a_client_gets_100_continue_when_the_upstream_asks_for_the_body() {
     let willing = RawUpstream::start("HTTP/1.1 100 Continue\r\n\r\n").await;
-    let bench = Bench::open(to(&[willing.url()]));
-    let mut stream = bench.connect().await;
+    let harness = Harness::open(to(&[willing.url()]));
+    let mut stream = harness.connect().await;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut told = [0; 25];
-    crate::bench::within("the word", stream.read_exact(&mut told)).await.unwrap();
-    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut reply = [0; 25];
+    crate::harness::within("the word", stream.read_exact(&mut reply)).await.unwrap();
+    assert_eq!(&reply, b"HTTP/1.1 100 Continue\r\n\r\n");
     assert!(willing.got().contains("expect: 100-continue"));
     stream.write_all(b"body").await.unwrap();
     willing.gets("body").await;
 }
 
 #[tokio::test]
-async fn over_http_2_a_client_is_told_to_continue_at_once() {
+async fn over_http_2_a_client_gets_100_continue_immediately() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.upstreams[0].protocol = UpstreamProtocol::Http2;
-    let bench = Bench::open(settings);
-    let answer = bench
+    let harness = Harness::open(settings);
+    let answer = harness
         .raw(
             "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\nexpect: 100-continue\r\n\
              connection: close\r\n\r\nbody",
@@ -229,10 +229,10 @@ async fn over_http_2_a_client_is_told_to_continue_at_once() {
 }
 
 #[tokio::test]
-async fn a_body_that_the_upstream_does_not_want_is_not_asked_for() {
+async fn a_client_gets_no_100_continue_if_the_upstream_rejects_the_request() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let answer = bench
+    let harness = Harness::open(to(&[upstream.url()]));
+    let answer = harness
         .raw(
             "POST /unwilling HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\
              expect: 100-continue\r\nconnection: close\r\n\r\n",
@@ -244,7 +244,7 @@ async fn a_body_that_the_upstream_does_not_want_is_not_asked_for() {
 #[tokio::test]
 async fn many_requests_on_one_connection_keep_their_order() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     let mut bytes = String::new();
     for number in 0..20 {
         let body = format!("number {number:02}");
@@ -254,7 +254,7 @@ async fn many_requests_on_one_connection_keep_their_order() {
         ));
     }
     bytes.push_str("GET /status/201 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    let answer = bench.raw(&bytes).await;
+    let answer = harness.raw(&bytes).await;
     let places: Vec<_> =
         (0..20).map(|number| answer.find(&format!("number {number:02}")).unwrap()).collect();
     assert!(places.is_sorted());
