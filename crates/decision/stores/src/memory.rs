@@ -11,6 +11,7 @@ mod alone;
 mod in_flight;
 mod in_place;
 mod lock;
+mod metrics;
 mod shard;
 mod shelf;
 mod slot;
@@ -21,6 +22,7 @@ mod units;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::{Ask, Decision, Holder, Nanos, Outcome, Retry, State, Tenure, Timestamp};
+use tidegate_metrics::{Collector, Exposition};
 
 #[cfg(feature = "shared")]
 use crate::batch::Charge;
@@ -28,6 +30,7 @@ use crate::batch::{Answer, Answered, Answers, Basis, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use lock::{Held, ShardLock};
+pub use metrics::MEMORY_METRICS;
 use shard::{Loaded, Shard, Wanted};
 pub use units::Units;
 
@@ -95,6 +98,8 @@ pub struct Stats {
     pub keys: usize,
     /// Bytes allocated for them.
     pub bytes: usize,
+    /// The most bytes that they may take.
+    pub budget_bytes: usize,
     /// Answers from a shared counter because the store was full.
     pub shared: u64,
     /// Answers without a counter because the store was full.
@@ -107,6 +112,7 @@ pub struct MemoryStore {
     shards: Box<[ShardLock]>,
     /// The number of shards less one; the number is a power of two.
     mask: u32,
+    budget_bytes: usize,
     /// What a shard may take for ordinary keys.
     shard_budget: usize,
     /// What it may take in all: the rest is for shared counters.
@@ -155,6 +161,7 @@ impl MemoryStore {
         Ok(MemoryStore {
             shards: (0..shards).map(|number| ShardLock::new(Shard::new(number))).collect(),
             mask: u32::try_from(shards - 1).unwrap_or(0),
+            budget_bytes,
             shard_budget: shard_budget_shared - shard_budget_shared / 8,
             shard_budget_shared,
             when_full,
@@ -224,6 +231,7 @@ impl MemoryStore {
         let mut stats = Stats {
             keys: 0,
             bytes: self.shards.len() * size_of::<ShardLock>(),
+            budget_bytes: self.budget_bytes,
             shared: self.shared.load(Ordering::Relaxed),
             unmetered: self.unmetered.load(Ordering::Relaxed),
         };
@@ -445,6 +453,10 @@ impl CounterStore for MemoryStore {
                 let _ = shard.keep(key, loaded, batch.now, self.shard_budget_shared);
             }
         }
+    }
+
+    fn collect(&self, _now: Timestamp, out: &mut Exposition) {
+        self.stats().collect(out);
     }
 }
 

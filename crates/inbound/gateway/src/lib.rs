@@ -52,6 +52,7 @@ mod errand;
 mod answers;
 
 mod access_log;
+mod metrics;
 mod samples;
 mod tally;
 
@@ -62,6 +63,7 @@ pub use body::{GatewayBody, GatewayBodyError};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use metrics::{GATEWAY_METRICS, GatewayPage};
 pub use samples::RefusedRequest;
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,

@@ -27,7 +27,7 @@ use super::rules_view::{self, RulesView};
 use super::settings::{HttpApiSettings, Verbs};
 use tidegate_admission::HeldSlots;
 use tidegate_answers::Notice;
-use tidegate_metrics::{Answered, Meter};
+use tidegate_metrics::{AnswerKind, Meter};
 
 /// Answers what comes to `/json`, given the body.
 pub type JsonHandler =
@@ -62,11 +62,11 @@ pub(super) struct Shared<S, C> {
 /// How one request was decided.
 struct Decided {
     status: StatusCode,
-    answered: Answered,
+    answered: AnswerKind,
 }
 
 /// An answer, and how to count it; what decides nothing is not counted.
-pub(super) type Counted = (Answer, Option<Answered>);
+pub(super) type Counted = (Answer, Option<AnswerKind>);
 
 impl<S, C> HttpApi<S, C> {
     /// A door to this engine.
@@ -93,7 +93,7 @@ where
     pub(super) fn count(&self, responded: Result<Counted, Complaint>, began: Timestamp) -> Answer {
         let (answer, answered) = match responded {
             Ok(counted) => counted,
-            Err(complaint) => (complaint.into_response(), Some(Answered::Invalid)),
+            Err(complaint) => (complaint.into_response(), Some(AnswerKind::Invalid)),
         };
         if let Some(answered) = answered {
             let took = self.engine.clock().now().since(began);
@@ -133,7 +133,7 @@ where
                 let token = Token::parse(&asked.permit);
                 let held = token.and_then(|token| self.permits.take(token, now));
                 let body = if held.is_some() { RELEASED } else { NOT_RELEASED };
-                Ok((json(StatusCode::OK, body), Some(Answered::Admitted)))
+                Ok((json(StatusCode::OK, body), Some(AnswerKind::Admitted)))
             }
             Route::Explain => {
                 let body = self.read_json(&parts.headers, body).await?;
@@ -165,7 +165,7 @@ where
                 Ok((json_with(headers, status, out), Some(decided.answered)))
             }
             Question::Batch(all) => {
-                let mut answered = Answered::Admitted;
+                let mut answered = AnswerKind::Admitted;
                 out.extend_from_slice(b"{\"answers\":[");
                 for (place, asked) in all.iter().enumerate() {
                     if place > 0 {
@@ -225,9 +225,9 @@ where
             _ => StatusCode::TOO_MANY_REQUESTS,
         };
         let answered = match undecided {
-            true => Answered::Undecided,
-            false if told.is_admitted() => Answered::Admitted,
-            false => Answered::Refused,
+            true => AnswerKind::Undecided,
+            false if told.is_admitted() => AnswerKind::Admitted,
+            false => AnswerKind::Refused,
         };
         let tells =
             matches!(verb, Verb::Check | Verb::Peek) && told.is_admitted() != notice.is_refusal();
@@ -246,11 +246,11 @@ where
         let body = self.read(body).await?;
         let answer = handler(body).await;
         let answered = match answer.status() {
-            StatusCode::TOO_MANY_REQUESTS => Answered::Refused,
-            StatusCode::SERVICE_UNAVAILABLE => Answered::Undecided,
-            status if status.is_success() => Answered::Admitted,
-            status if status.is_client_error() => Answered::Invalid,
-            _ => Answered::Failed,
+            StatusCode::TOO_MANY_REQUESTS => AnswerKind::Refused,
+            StatusCode::SERVICE_UNAVAILABLE => AnswerKind::Undecided,
+            status if status.is_success() => AnswerKind::Admitted,
+            status if status.is_client_error() => AnswerKind::Invalid,
+            _ => AnswerKind::Failed,
         };
         Ok((answer, Some(answered)))
     }
@@ -331,10 +331,10 @@ const RELEASED: &str = "{\"released\":true}";
 const NOT_RELEASED: &str = "{\"released\":false}";
 
 /// What to count of two answers in one batch.
-const fn graver(one: Answered, other: Answered) -> Answered {
+const fn graver(one: AnswerKind, other: AnswerKind) -> AnswerKind {
     match (one, other) {
-        (Answered::Undecided, _) | (_, Answered::Undecided) => Answered::Undecided,
-        (Answered::Refused, _) | (_, Answered::Refused) => Answered::Refused,
+        (AnswerKind::Undecided, _) | (_, AnswerKind::Undecided) => AnswerKind::Undecided,
+        (AnswerKind::Refused, _) | (_, AnswerKind::Refused) => AnswerKind::Refused,
         _ => one,
     }
 }
@@ -370,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_counted_as_its_gravest_answer() {
-        let (admitted, refused) = (Answered::Admitted, Answered::Refused);
+        let (admitted, refused) = (AnswerKind::Admitted, AnswerKind::Refused);
         assert_eq!(graver(admitted, refused), refused);
         assert_eq!(graver(refused, admitted), refused);
-        assert_eq!(graver(refused, Answered::Undecided), Answered::Undecided);
+        assert_eq!(graver(refused, AnswerKind::Undecided), AnswerKind::Undecided);
         assert_eq!(graver(admitted, admitted), admitted);
     }
 }

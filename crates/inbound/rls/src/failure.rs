@@ -12,7 +12,7 @@ use super::body::RlsBody;
 use super::frame::FrameError;
 use super::wire::WireError;
 use tidegate_answers::grpc::percent_encoded;
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -27,31 +27,31 @@ pub(super) struct Failure {
     pub(super) code: Code,
     pub(super) message: Cow<'static, str>,
     /// How it is counted.
-    pub(super) answered: Answered,
+    pub(super) answered: AnswerKind,
 }
 
 impl Failure {
     pub(super) fn new(
         code: Code,
         message: impl Into<Cow<'static, str>>,
-        answered: Answered,
+        answered: AnswerKind,
     ) -> Self {
         Failure { code, message: message.into(), answered }
     }
 
     /// The time that the client gave is over.
     pub(super) fn late() -> Self {
-        Failure::new(Code::DeadlineExceeded, "the deadline is over", Answered::Failed)
+        Failure::new(Code::DeadlineExceeded, "the deadline is over", AnswerKind::Failed)
     }
 
     /// The body stopped before its end.
     pub(super) fn broken_off() -> Self {
-        Failure::new(Code::Cancelled, "the request was broken off", Answered::Failed)
+        Failure::new(Code::Cancelled, "the request was broken off", AnswerKind::Failed)
     }
 
     /// The field `grpc-timeout` makes no sense.
     pub(super) fn bad_timeout() -> Self {
-        Failure::new(Code::Internal, "malformed grpc-timeout", Answered::Invalid)
+        Failure::new(Code::Internal, "malformed grpc-timeout", AnswerKind::Invalid)
     }
 
     /// The request makes no sense. Upstream has words for some cases only, and
@@ -61,18 +61,18 @@ impl Failure {
             AskError::NoDomain | AskError::NoDescriptors if upstream_errors => Code::Unknown,
             _ => Code::InvalidArgument,
         };
-        Failure::new(code, error.to_string(), Answered::Invalid)
+        Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 
     /// Nobody could decide, where that is an error.
     pub(super) fn of_undecided(undecided: &Undecided) -> Self {
-        Failure::new(Code::Unknown, undecided.to_string(), Answered::Undecided)
+        Failure::new(Code::Unknown, undecided.to_string(), AnswerKind::Undecided)
     }
 
     /// No rules were ever loaded, where that is an error.
     pub(super) fn no_rules() -> Self {
         let message = "no rate limit configuration loaded";
-        Failure::new(Code::Unknown, message, Answered::Undecided)
+        Failure::new(Code::Unknown, message, AnswerKind::Undecided)
     }
 
     /// The answer to a call, without a message.
@@ -98,7 +98,7 @@ impl From<FrameError> for Failure {
             FrameError::Truncated | FrameError::Flag => Code::Internal,
             FrameError::TooLong { .. } => Code::ResourceExhausted,
         };
-        Failure::new(code, error.to_string(), Answered::Invalid)
+        Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 }
 
@@ -108,7 +108,7 @@ impl From<WireError> for Failure {
         Failure::new(
             Code::Internal,
             format!("the message cannot be read: {error}"),
-            Answered::Invalid,
+            AnswerKind::Invalid,
         )
     }
 }

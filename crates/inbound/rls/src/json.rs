@@ -20,7 +20,7 @@ use super::asked::{Asked, OwnLimit};
 use super::metadata::Metadata;
 use super::settings::RlsSettings;
 use super::unit::UnitNumber;
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -116,10 +116,10 @@ pub(super) fn write(answer: &Answer<'_>) -> (Code, Bytes) {
 }
 
 /// The HTTP answer to a request that was answered.
-pub(super) fn answered(answered: Answered, code: Code, answer: Bytes) -> Response<Full<Bytes>> {
+pub(super) fn answered(answered: AnswerKind, code: Code, answer: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer));
     *response.status_mut() = match (code, answered) {
-        (Code::OverLimit, Answered::Undecided) => StatusCode::SERVICE_UNAVAILABLE,
+        (Code::OverLimit, AnswerKind::Undecided) => StatusCode::SERVICE_UNAVAILABLE,
         (Code::OverLimit, _) => StatusCode::TOO_MANY_REQUESTS,
         (Code::Ok, _) => StatusCode::OK,
         (Code::Unknown, _) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -32,7 +32,7 @@ use super::json;
 use super::routes::routes;
 use super::settings::RlsSettings;
 use tidegate_answers::grpc::timeout;
-use tidegate_metrics::{Answered, Meter};
+use tidegate_metrics::{AnswerKind, Meter};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -126,7 +126,7 @@ impl<S, C> fmt::Debug for Rls<S, C> {
 }
 
 /// How a call was answered, and with what.
-type Told<R> = Result<(Answered, R), Failure>;
+type Told<R> = Result<(AnswerKind, R), Failure>;
 
 impl<S, C> Shared<S, C>
 where
@@ -181,9 +181,9 @@ where
             self.shadowed.fetch_add(1, Relaxed);
         }
         let answered = match answer.overall {
-            _ if undecided.is_some() => Answered::Undecided,
-            Code::OverLimit => Answered::Refused,
-            Code::Ok | Code::Unknown => Answered::Admitted,
+            _ if undecided.is_some() => AnswerKind::Undecided,
+            Code::OverLimit => AnswerKind::Refused,
+            Code::Ok | Code::Unknown => AnswerKind::Admitted,
         };
         Ok((answered, tell(&answer)))
     }
