@@ -16,7 +16,6 @@ mod gateway;
 mod limiting;
 mod opening;
 mod protection;
-mod reading;
 mod rules;
 
 mod memory;

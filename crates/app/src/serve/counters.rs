@@ -1,20 +1,17 @@
-//! The store: where counters live, what it does between requests, and what
-//! doors show of it.
+//! The store: where counters live, and what it does between requests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_admin::{RemoteReading, StoreReading};
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
 use tidegate_overload::FleetSettings;
 use tidegate_stores::{
-    CourierFigures, LinkState, Login, NameCheck, Password, RedisBoard, RedisSettings,
-    RedisSettingsError, RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore,
-    UpstreamLayout, UpstreamStore,
+    LinkState, Login, NameCheck, Password, RedisBoard, RedisSettings, RedisSettingsError,
+    RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore, UpstreamLayout,
+    UpstreamStore,
 };
 use tokio::task::JoinHandle;
 
-use super::reading;
 use crate::config::{self, Config, RedisUrl, WhenFull};
 use crate::exit::{Complaint, Failure};
 
@@ -23,9 +20,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// A store that the service can stand on.
 pub(super) trait Counters: CounterStore {
-    /// What it holds and does.
-    fn reading(&self, budget_bytes: usize, clock: &SystemClock) -> StoreReading;
-
     /// An engine on this store.
     fn engine(self) -> Engine<Self>
     where
@@ -53,19 +47,12 @@ pub(super) trait Counters: CounterStore {
     }
 }
 
-impl Counters for MemoryStore {
-    fn reading(&self, budget_bytes: usize, _: &SystemClock) -> StoreReading {
-        StoreReading { stats: self.stats(), budget_bytes, remote: None }
-    }
-}
+impl Counters for MemoryStore {}
 
 /// A remote that says how it is.
 pub(super) trait Linked: Remote + 'static {
     /// How its connections are.
     fn link(&self) -> LinkState;
-
-    /// What was asked of it.
-    fn figures(&self) -> CourierFigures;
 
     /// Whether counters are kept under words.
     const IS_NAMED: bool = false;
@@ -75,10 +62,6 @@ impl Linked for RedisStore {
     fn link(&self) -> LinkState {
         self.state()
     }
-
-    fn figures(&self) -> CourierFigures {
-        RedisStore::figures(self)
-    }
 }
 
 impl Linked for UpstreamStore {
@@ -86,20 +69,10 @@ impl Linked for UpstreamStore {
         self.store().state()
     }
 
-    fn figures(&self) -> CourierFigures {
-        self.store().figures()
-    }
-
     const IS_NAMED: bool = true;
 }
 
 impl<R: Linked> Counters for SharedStore<R> {
-    fn reading(&self, budget_bytes: usize, clock: &SystemClock) -> StoreReading {
-        let remote: RemoteReading =
-            reading::of(&self.metrics(clock.now()), &self.remote().figures());
-        StoreReading { budget_bytes, remote: Some(remote), ..StoreReading::default() }
-    }
-
     fn engine(self) -> Engine<Self> {
         let engine = Engine::new(self, SystemClock::new()).with_shared_fingerprints();
         if R::IS_NAMED { engine.with_names() } else { engine }
@@ -128,7 +101,7 @@ impl<R: Linked> Counters for SharedStore<R> {
 }
 
 /// The most bytes that counters in memory may take.
-pub(super) fn budget_bytes(config: &Config) -> usize {
+fn budget_bytes(config: &Config) -> usize {
     usize::try_from(config.store.memory.budget.bytes()).unwrap_or(usize::MAX)
 }
 

@@ -7,12 +7,15 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tidegate_admin::{DocumentFailure, DocumentReading};
-use tidegate_gateway::{Gateway, GatewayDocument};
-use tidegate_rules::Source;
+use serde::Serialize;
+use tidegate_gateway::{Gateway, GatewayDocument, GatewayPage};
+use tidegate_rules::{Problem, Report, Source};
 use tidegate_sources::{
     DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchEvent, WatchHandle,
+    WatchStatus,
 };
+
+use tidegate_engine::Timestamp;
 
 use super::counters::Counters;
 use super::{gateway, rules, system};
@@ -88,26 +91,81 @@ impl Document {
         self.watch.handle().clone()
     }
 
-    /// What the debug door shows.
-    pub(super) fn view(&self) -> Box<dyn Fn() -> DocumentReading + Send + Sync> {
+    /// Renders the page `/gateway` of the admin port: the document and the gateway's servers.
+    pub(super) fn page<S: Counters>(
+        &self,
+        gateway: Gateway<S>,
+    ) -> Box<dyn Fn() -> String + Send + Sync> {
         let (handle, file) = (self.handle(), self.file.to_string_lossy().into_owned());
-        Box::new(move || {
-            let status = handle.status();
-            let failure = status.current_failure().map(|failure| DocumentFailure {
-                at: rules::timestamp(failure.at),
-                message: failure.error.to_string(),
-                report: match &failure.error {
-                    ReloadError::Wrong(report) => Some(report.clone()),
-                    ReloadError::Load(_) | ReloadError::Defect(_) => None,
-                },
-            });
-            DocumentReading { delivery: rules::reading(&status), file: file.clone(), failure }
-        })
+        Box::new(move || page(&gateway, Some(DocumentStatus::of(&file, &handle.status()))))
     }
 
     pub(super) fn stop(self) {
         self.watch.stop();
     }
+}
+
+/// The page of a gateway, with the status of its document if that can change.
+pub(super) fn page<S: Counters>(gateway: &Gateway<S>, document: Option<DocumentStatus>) -> String {
+    #[derive(Serialize)]
+    struct Page<'g> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        document: Option<DocumentStatus>,
+        #[serde(flatten)]
+        gateway: GatewayPage<'g>,
+    }
+    let reading = gateway.read();
+    serde_json::to_string(&Page { document, gateway: reading.page() }).unwrap_or_default()
+}
+
+/// The status of the document as the page shows it.
+#[derive(Debug, Serialize)]
+pub(super) struct DocumentStatus {
+    file: String,
+    loads: u64,
+    load_failures: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failure: Option<FailureStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct FailureStatus {
+    at_ms: u64,
+    message: String,
+    problems: Vec<Problem>,
+    omitted: usize,
+}
+
+impl DocumentStatus {
+    fn of(file: &str, status: &WatchStatus) -> Self {
+        let delivery = rules::reading(status);
+        let failure = status.current_failure().map(|failure| {
+            let report = match &failure.error {
+                ReloadError::Wrong(report) => Some(report),
+                ReloadError::Load(_) | ReloadError::Defect(_) => None,
+            };
+            FailureStatus {
+                at_ms: millis(rules::timestamp(failure.at)),
+                message: failure.error.to_string(),
+                problems: report.map(Report::problems).unwrap_or_default().to_vec(),
+                omitted: report.map(Report::omitted).unwrap_or_default(),
+            }
+        });
+        DocumentStatus {
+            file: file.to_owned(),
+            loads: delivery.loads,
+            load_failures: delivery.failures,
+            loaded_at_ms: delivery.last_load.map(millis),
+            last_failure: failure,
+        }
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+const fn millis(at: Timestamp) -> u64 {
+    at.as_nanos() / 1_000_000
 }
 
 /// Tells the log what happens to the document.

@@ -9,7 +9,7 @@ use tidegate_metrics::Meter;
 use tidegate_spans::SpanNotes;
 
 use super::SharedEngine;
-use super::counters::{Counters, budget_bytes};
+use super::counters::Counters;
 use crate::config::{Config, FailureMode};
 
 /// The engine, and everything about it that doors show.
@@ -18,7 +18,6 @@ pub(super) struct Limiting<S> {
     pub(super) engine: SharedEngine<S>,
     pub(super) observations: Arc<Observations>,
     pub(super) health: Health,
-    pub(super) budget_bytes: usize,
     /// The requests of each door.
     pub(super) rls: Arc<Meter>,
     pub(super) http: Arc<Meter>,
@@ -47,7 +46,6 @@ impl<S: Counters> Limiting<S> {
             engine: Arc::new(engine),
             observations,
             health: Health::new(),
-            budget_bytes: budget_bytes(config),
             rls: Arc::new(Meter::new("grpc")),
             http: Arc::new(Meter::new("http")),
         }

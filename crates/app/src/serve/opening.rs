@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, Switchboard, Token};
-use tidegate_gateway::GatewayReading;
+use tidegate_admin::{
+    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Switchboard, Token,
+};
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
+use tidegate_metrics::Collector;
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
@@ -18,7 +20,7 @@ use tidegate_spans::Traced;
 use tidegate_engine::SystemClock;
 
 use super::counters::Counters;
-use super::document::Document;
+use super::document::{self, Document};
 use super::gateway::Front;
 use super::limiting::Limiting;
 use super::log::LogLevel;
@@ -200,7 +202,6 @@ fn debug<S: Counters>(
         compat: is_compat(config),
         rules_max: count(config.debug.metrics.rules_max),
     };
-    let (engine, budget_bytes) = (Arc::clone(&limiting.engine), limiting.budget_bytes);
     let (asked, shown) = (rules.handle(), rules.handle());
     let rls = rls.clone();
     let mut meters = vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)];
@@ -208,13 +209,18 @@ fn debug<S: Counters>(
     let gateway = front.map(|front| front.gateway.clone());
     let document = front.and_then(|front| front.document.as_ref());
     let asked_document = document.map(Document::handle);
+    let shown_document = document.map(Document::handle);
+    let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
+    let gateway_page = gateway.map(|gateway| match document {
+        Some(document) => document.page(gateway),
+        None => Box::new(move || document::page(&gateway, None)),
+    });
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
         observations: Arc::clone(&limiting.observations),
         meters,
         log_level: Some(Box::new(level.clone())),
-        store: Some(Box::new(move || engine.store().reading(budget_bytes, engine.clock()))),
         rules: Some(Box::new(move || rules::reading(&shown.status()))),
         reload: Some(Box::new(move || {
             asked.reload();
@@ -224,10 +230,13 @@ fn debug<S: Counters>(
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
         switchboard: Some(Arc::clone(board)),
-        gateway: gateway.map(|gateway| -> Box<dyn Fn() -> GatewayReading + Send + Sync> {
-            Box::new(move || gateway.read())
-        }),
-        gateway_document: document.map(Document::view),
+        gateway_document: shown_document.map(
+            |document| -> Box<dyn Fn() -> DeliveryReading + Send + Sync> {
+                Box::new(move || rules::reading(&document.status()))
+            },
+        ),
+        gateway_page,
+        collectors: collectors.into_iter().collect(),
         on_change: Some(Box::new(|change: &Change| {
             tracing::warn!(%change, "changed at run time");
         })),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate_admin::RulesReading;
+use tidegate_admin::DeliveryReading;
 use tidegate_engine::Timestamp;
 use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
 use tidegate_rules::Problem;
@@ -157,8 +157,8 @@ fn version(version: u64) -> String {
 }
 
 /// What the debug door shows.
-pub(super) fn reading(status: &WatchStatus) -> RulesReading {
-    RulesReading {
+pub(super) fn reading(status: &WatchStatus) -> DeliveryReading {
+    DeliveryReading {
         loads: status.published,
         failures: status.failed,
         last_load: status.active.as_ref().map(|active| timestamp(active.loaded_at)),

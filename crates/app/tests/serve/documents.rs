@@ -60,7 +60,11 @@ fn a_bad_document_is_told_everywhere_and_changes_nothing() {
     assert_eq!(metric(&mut serving, "tidegate_gateway_load_failures_total"), Some(1.0));
     assert_eq!(metric(&mut serving, "tidegate_gateway_loads_total"), Some(1.0));
     let shown = serving.get("debug", "/gateway").json();
-    let problem = &shown["document"]["last_failure"]["problems"][0];
+    let document = &shown["document"];
+    assert_eq!((&document["loads"], &document["load_failures"]), (&json!(1), &json!(1)));
+    assert!(document["loaded_at_ms"].as_u64() > Some(1_600_000_000_000), "{document}");
+    assert!(document["file"].as_str().is_some_and(|file| file.ends_with("gateway.yaml")));
+    let problem = &document["last_failure"]["problems"][0];
     assert_eq!((&problem["line"], &problem["column"]), (&json!(3), &json!(14)));
     assert_eq!(shown["upstreams"][0]["hosts"][0]["healthy"], true);
     assert_eq!(serving.get("gateway", "/x").status, 200);

@@ -261,8 +261,19 @@ impl<S, C: Clock> Engine<S, C> {
         }
     }
 
+    /// Descriptors that matched no rule, by domain. Nothing unless the engine is built
+    /// [`with_tallies`](Engine::with_tallies). Domains without such descriptors are left out.
+    pub fn for_each_unmatched(&self, mut each: impl FnMut(&str, u64)) {
+        for (domain, count) in self.loaded.load().unmatched().read() {
+            each(domain, count);
+        }
+    }
+
     #[inline]
     fn tell(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
+        if verdict.met.contains(&None) {
+            verdict.loaded.unmatched().count(verb, request, &verdict.met);
+        }
         if let Some(observer) = &self.observer {
             // An observer that panics changes no verdict.
             let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verb, request, verdict)));

@@ -13,10 +13,13 @@ mod verdict;
 
 mod engine;
 mod gather;
+mod hits;
 mod loaded;
+mod metrics;
 mod names;
 mod switch;
 mod tally;
+mod unmatched;
 
 mod deposit;
 mod failure_mode;
@@ -28,7 +31,9 @@ pub use deposit::Deposit;
 pub use engine::{Engine, Target, UnknownTarget};
 pub use failure_mode::{FailureMode, Undecided};
 pub use gather::DESCRIPTORS_MAX;
+pub use hits::{LimitHits, LimitLabels, OTHERS, RuleHits, outcomes};
 pub use keyed::KeyedLimiter;
+pub use metrics::ENGINE_METRICS;
 pub use observer::Observer;
 pub use permit::Permit;
 pub use request::{Descriptor, Request};

@@ -16,6 +16,7 @@ use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
 use crate::switch::{Switch, SwitchCell, Switches};
 use crate::tally::TallyCell;
+use crate::unmatched::UnmatchedCounts;
 
 /// One snapshot with its switches and tallies.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Loaded {
     /// By limit; none when nobody counts. Plans of one rule share theirs, as
     /// they share their counters.
     tallies: Box<[Arc<TallyCell>]>,
+    /// Empty when nobody counts.
+    unmatched: UnmatchedCounts,
 }
 
 /// What a request needs of a rule.
@@ -140,6 +143,7 @@ impl Loaded {
             rules: snapshot.rules().iter().map(brief).collect(),
             snapshot,
             tallies: Box::default(),
+            unmatched: UnmatchedCounts::default(),
         }
     }
 
@@ -149,7 +153,8 @@ impl Loaded {
             before.tallied().map(|(limit, tally)| (limit.identity, Arc::clone(tally))).collect();
         let of = |limit: &RuleLimit| Arc::clone(known.entry(limit.identity).or_default());
         let tallies = self.snapshot.limits().iter().map(of).collect();
-        Loaded { tallies, ..self }
+        let unmatched = UnmatchedCounts::continued(&self.snapshot, &before.unmatched);
+        Loaded { tallies, unmatched, ..self }
     }
 
     pub(crate) const fn snapshot(&self) -> &Arc<Snapshot> {
@@ -173,6 +178,11 @@ impl Loaded {
     #[inline]
     pub(crate) fn tally(&self, limit: LimitId) -> Option<&TallyCell> {
         self.tallies.get(limit.index()).map(|tally| &**tally)
+    }
+
+    /// Descriptors that matched no rule, by domain.
+    pub(crate) const fn unmatched(&self) -> &UnmatchedCounts {
+        &self.unmatched
     }
 
     /// Every limit with its tally, if they are kept.

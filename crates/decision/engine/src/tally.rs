@@ -33,6 +33,21 @@ pub struct Tally {
     pub refunded: u64,
 }
 
+impl Tally {
+    /// The sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Tally) -> Self {
+        Tally {
+            within: self.within.saturating_add(other.within),
+            near: self.near.saturating_add(other.near),
+            soft: self.soft.saturating_add(other.soft),
+            over: self.over.saturating_add(other.over),
+            shadow: self.shadow.saturating_add(other.shadow),
+            refunded: self.refunded.saturating_add(other.refunded),
+        }
+    }
+}
+
 /// From which share of a limit on its use counts as near the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearLimit {

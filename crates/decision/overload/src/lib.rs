@@ -102,8 +102,8 @@ pub use mode::{Limiter, Mode, Percent};
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
 pub use protection::{
-    Admission, Arrival, Entering, Gauges, Pass, Protection, ProtectionSettings, Screened,
-    Screening, Waiting,
+    Admission, Arrival, Entering, Gauges, OVERLOAD_METRICS, Pass, Protection, ProtectionSettings,
+    Screened, Screening, Waiting,
 };
 pub use refusal::{Refusal, retry_after};
 pub use run::{run, run_beats};

@@ -15,6 +15,7 @@
 //! but the gate.
 
 mod entering;
+mod metrics;
 mod pass;
 mod switches;
 mod view;
@@ -39,6 +40,7 @@ use crate::utilization::Signals;
 use crate::worker_shedder::{Acting, WorkerSettings, WorkerShedder};
 
 pub use entering::{Entering, Waiting};
+pub use metrics::OVERLOAD_METRICS;
 pub use pass::Pass;
 pub use view::Gauges;
 

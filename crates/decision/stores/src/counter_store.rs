@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_algorithms::{Holder, Period};
+use tidegate_algorithms::{Holder, Period, Timestamp};
+use tidegate_metrics::Exposition;
 
 use crate::batch::{Answers, Batch, Key};
 
@@ -38,6 +39,11 @@ pub trait CounterStore: Send + Sync + 'static {
     /// Gives back what the batch charged, without a result: immediately if the store is local, else in
     /// the background.
     fn give_back(&self, batch: &Batch<'_>);
+
+    /// Writes the metrics of the store.
+    fn collect(&self, now: Timestamp, out: &mut Exposition) {
+        let _ = (now, out);
+    }
 }
 
 /// Why a store could not decide.

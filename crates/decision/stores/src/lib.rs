@@ -24,17 +24,17 @@ pub use batch::{
 };
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
-pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, UnitsOutcome, WhenFull};
+pub use memory::{ConfigError, MEMORY_METRICS, MemoryConfig, MemoryStore, Stats, UnitsOutcome, WhenFull};
 #[cfg(feature = "fleet")]
 pub use redis::RedisBoard;
 #[cfg(feature = "redis")]
 pub use redis::{
-    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, RedisAddress,
-    RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout,
-    UpstreamStore,
+    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, REDIS_METRICS,
+    RedisAddress, RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret,
+    UpstreamLayout, UpstreamStore,
 };
 #[cfg(feature = "shared")]
 pub use shared::{
-    Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SharedSettings,
-    SharedStore,
+    Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
+    SharedSettings, SharedStore,
 };

@@ -16,6 +16,7 @@
 mod general;
 mod known_keys;
 mod lock;
+mod metrics;
 mod overflow;
 mod shard;
 mod slot;
@@ -24,6 +25,8 @@ mod verbs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::{CheckInput, Holder, Nanos, Timestamp};
+use tidegate_metrics::{Collector, Exposition};
+
 #[cfg(feature = "shared")]
 use tidegate_algorithms::{Decision, State};
 
@@ -32,6 +35,7 @@ use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 pub use known_keys::UnitsOutcome;
 use lock::{LockedShard, ShardLock};
+pub use metrics::MEMORY_METRICS;
 use shard::Shard;
 
 /// With less, a shard could not hold the counters that [`WhenFull::Approximate`] needs.
@@ -97,6 +101,8 @@ pub struct Stats {
     pub keys: usize,
     /// Bytes allocated for them.
     pub bytes: usize,
+    /// The most bytes that they may take.
+    pub budget_bytes: usize,
     /// Answers from a shared counter because the store was full.
     pub shared: u64,
     /// Answers without a counter because the store was full.
@@ -109,6 +115,7 @@ pub struct MemoryStore {
     shards: Box<[ShardLock]>,
     /// The number of shards, a power of two, minus one.
     mask: u32,
+    budget_bytes: usize,
     /// The bytes of a shard for ordinary keys.
     shard_budget: usize,
     /// The bytes of a shard in total: the difference is reserved for shared counters.
@@ -137,6 +144,7 @@ impl MemoryStore {
         Ok(MemoryStore {
             shards: (0..shards).map(|number| ShardLock::new(Shard::new(number))).collect(),
             mask: u32::try_from(shards - 1).unwrap_or(0),
+            budget_bytes,
             shard_budget: shard_budget_shared - shard_budget_shared / 8,
             shard_budget_shared,
             when_full,
@@ -205,6 +213,7 @@ impl MemoryStore {
         let mut stats = Stats {
             keys: 0,
             bytes: self.shards.len() * size_of::<ShardLock>(),
+            budget_bytes: self.budget_bytes,
             shared: self.shared.load(Ordering::Relaxed),
             unmetered: self.unmetered.load(Ordering::Relaxed),
         };
@@ -277,6 +286,10 @@ impl CounterStore for MemoryStore {
 
     fn give_back(&self, batch: &Batch<'_>) {
         batch.checks.iter().for_each(|check| self.give_back_to_key(check, batch.now));
+    }
+
+    fn collect(&self, _now: Timestamp, out: &mut Exposition) {
+        self.stats().collect(out);
     }
 }
 

@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Period, Timestamp};
+use tidegate_metrics::{Collector, Exposition};
 
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
@@ -45,7 +46,7 @@ use held::HeldSlots;
 
 #[cfg(feature = "fleet")]
 pub use board::RedisBoard;
-pub use courier::{CourierFigures, Histogram};
+pub use courier::{CourierFigures, Histogram, REDIS_METRICS};
 pub use held::HeldCounts;
 pub use link::LinkState;
 pub use settings::{
@@ -223,5 +224,9 @@ impl CounterStore for RedisStore {
             };
             self.courier.post(request.parcel(&self.prefix), GIVE_BACK_WITHIN);
         }
+    }
+
+    fn collect(&self, _now: Timestamp, out: &mut Exposition) {
+        self.figures().collect(out);
     }
 }

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_algorithms::{Nanos, Period, Timestamp};
+use tidegate_metrics::{Collector, Exposition};
 
 use crate::batch::{Answers, Batch, Verb};
 use crate::counter_store::{CounterStore, StoreError};
@@ -52,7 +53,7 @@ use region::Region;
 use tally::Tallies;
 
 pub use lease::LeaseCounts;
-pub use metrics::{Metrics, OVERSHOOT_BOUNDS};
+pub use metrics::{Metrics, OVERSHOOT_BOUNDS, SHARED_METRICS};
 pub use remote::{Asking, NodeId, Remote, Route};
 #[cfg(feature = "redis")]
 pub(crate) use side_by_side::all;
@@ -209,5 +210,10 @@ impl<R: Remote> CounterStore for SharedStore<R> {
             self.outage.give_back(check, batch.now);
         }
         self.remote.give_back(batch);
+    }
+
+    fn collect(&self, now: Timestamp, out: &mut Exposition) {
+        self.metrics(now).collect(out);
+        self.remote.collect(now, out);
     }
 }

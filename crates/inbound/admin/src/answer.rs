@@ -72,6 +72,12 @@ pub(super) fn json(body: &impl Serialize) -> Answer {
     json_as(JSON, body)
 }
 
+/// JSON that is written already.
+pub(super) fn json_text(mut body: String) -> Answer {
+    body.push('\n');
+    typed(JSON, body)
+}
+
 fn json_as(content_type: HeaderValue, body: &impl Serialize) -> Answer {
     // Strings and numbers always serialize.
     let mut bytes = serde_json::to_vec(body).unwrap_or_default();

@@ -10,17 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use http::header::{ACCEPT, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::service::Service;
-use tidegate_engine::{Clock, Engine};
+use tidegate_engine::{Clock, CounterStore, Engine};
+use tidegate_metrics::Format;
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts};
-use super::exposition::Format;
-
-use super::gateway;
 use super::limiters::Switchboard;
 use super::metrics_only::MetricsDoor;
 use super::routes::{self, Found, Guard, Page};
@@ -53,7 +51,7 @@ enum Shape {
 
 impl<S, C> DebugDoor<S, C>
 where
-    S: Send + Sync + 'static,
+    S: CounterStore,
     C: Clock,
 {
     /// A door to this engine.
@@ -65,7 +63,7 @@ where
     }
 }
 
-impl<S, C: Clock> DebugDoor<S, C> {
+impl<S: CounterStore, C: Clock> DebugDoor<S, C> {
     /// The same door reduced to its metrics, at this path.
     pub fn metrics_only(&self, path: &str) -> MetricsDoor<S, C> {
         MetricsDoor::new(self.clone(), path)
@@ -73,8 +71,7 @@ impl<S, C: Clock> DebugDoor<S, C> {
 
     /// The page of metrics in the format that the header fields ask for.
     pub(super) fn metrics(&self, headers: &HeaderMap) -> Answer {
-        let format = Format::asked_for(headers.get(ACCEPT));
-        answer::typed(format.content_type(), metrics::page(&self.inner, format))
+        self.inner.metrics(headers)
     }
 
     async fn answer<B>(&self, head: &Parts, body: B) -> Response<Full<Bytes>>
@@ -106,7 +103,7 @@ impl<S, C: Clock> DebugDoor<S, C> {
     }
 }
 
-impl<S, C: Clock> Inner<S, C> {
+impl<S: CounterStore, C: Clock> Inner<S, C> {
     /// Whether a request may have a page.
     fn admit(&self, guard: Guard, headers: &HeaderMap) -> Result<(), Problem> {
         let settings = &self.parts.settings;
@@ -133,14 +130,19 @@ impl<S, C: Clock> Inner<S, C> {
         Err(problem)
     }
 
+    /// The page of metrics in the format that the header asks for.
+    fn metrics(&self, headers: &HeaderMap) -> Answer {
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+        let format = Format::negotiate(accept.unwrap_or_default());
+        let content_type = HeaderValue::from_static(format.content_type());
+        answer::typed(content_type, metrics::page(self, format))
+    }
+
     fn show(&self, page: Page, head: &Parts) -> Result<Answer, Problem> {
         let shape = Shape::asked_for(head.uri.query())?;
         Ok(match page {
             Page::Index => answer::text(routes::index()),
-            Page::Metrics => {
-                let format = Format::asked_for(head.headers.get(ACCEPT));
-                answer::typed(format.content_type(), metrics::page(self, format))
-            }
+            Page::Metrics => self.metrics(&head.headers),
             Page::Rlconfig => answer::text(rlconfig::page(&self.engine.snapshot())),
             Page::Stats => {
                 let stats = stats::read(self);
@@ -158,7 +160,10 @@ impl<S, C: Clock> Inner<S, C> {
             }
             Page::Switches => answer::json(&switches::read(&self.engine, &self.board)),
             Page::LogLevel => log_level::show(&self.parts)?,
-            Page::Gateway => gateway::page(&self.parts)?,
+            Page::Gateway => {
+                let none = || Problem::new(StatusCode::NOT_FOUND, "there is no gateway");
+                answer::json_text(self.parts.gateway_page.as_ref().ok_or_else(none)?())
+            }
             // Those that change something are guarded as such.
             Page::ClearTop
             | Page::SwitchOff
@@ -249,7 +254,7 @@ where
 
 impl<S, C, B> Service<Request<B>> for DebugDoor<S, C>
 where
-    S: Send + Sync + 'static,
+    S: CounterStore,
     C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,

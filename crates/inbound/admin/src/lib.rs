@@ -14,35 +14,29 @@ mod answer;
 mod change;
 mod door;
 mod metrics_only;
-mod remote;
 mod routes;
 mod settings;
 mod token;
 
-mod gateway;
-mod hits;
+mod delivery;
 mod limiters;
 mod log_level;
 mod metrics;
-mod overload;
 mod rlconfig;
 mod stats;
 mod switches;
 mod top;
 
-mod exposition;
 mod observations;
 mod process;
-mod vocabulary;
 
 pub use change::Change;
 pub use door::DebugDoor;
 
-pub use gateway::{DocumentFailure, DocumentReading};
-pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
+pub use delivery::{DELIVERY_METRICS, DeliveryReading};
+pub use limiters::{LimiterMode, LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
+pub use metrics::ADMIN_METRICS;
 pub use metrics_only::MetricsDoor;
-pub use observations::{Observations, ObservationsConfig};
-pub use remote::{RemoteReading, Spread};
-pub use settings::{DebugParts, DebugSettings, LogLevel, RulesReading, StoreReading};
+pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
+pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};
-pub use vocabulary::{Kind, METRICS, Metric};

@@ -5,6 +5,8 @@
 //! words. Everything here is a few words in memory: it works with the store, the rules and
 //! whatever else down.
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidegate_engine::{Clock, Engine, LimiterKind, Switch, Timestamp};
 use tidegate_overload::{Limiter, Mode, Percent, Protection, SteadyClock};
+
+pub use metrics::SWITCHBOARD_METRICS;
 
 /// A limiter, by the name that operators know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::service::Service;
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, CounterStore};
 
 use super::answer::Problem;
 use super::door::DebugDoor;
@@ -35,7 +35,7 @@ impl<S, C> Clone for MetricsDoor<S, C> {
 
 impl<S, C, B> Service<Request<B>> for MetricsDoor<S, C>
 where
-    S: Send + Sync + 'static,
+    S: CounterStore,
     C: Clock,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,

@@ -6,6 +6,7 @@
 //! show no values costs a few comparisons. How much each limit lets through is
 //! not here: the engine tallies that itself.
 
+mod metrics;
 mod refusals;
 mod shards;
 mod sketch;
@@ -20,13 +21,12 @@ use refusals::Refusals;
 use unknown::UnknownDomains;
 use values::Values;
 
+pub use metrics::OBSERVATION_METRICS;
 pub(super) use refusals::{RefusedKey, RefusingLimit, TopReading, TopRow};
 pub(super) use values::Series;
 
 /// What the rule of a limit is called that the request brought along.
 const OVERRIDE: &str = "(override)";
-/// What stands for everything beyond a maximum.
-pub(super) const OTHERS: &str = "(others)";
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

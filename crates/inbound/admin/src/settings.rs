@@ -3,14 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_engine::{Stats, Timestamp};
-
 use super::change::Change;
+use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
-use super::remote::RemoteReading;
 use super::token::Token;
-use tidegate_metrics::Meter;
+use tidegate_metrics::{Collector, Meter};
 
 /// How the debug door behaves.
 #[derive(Clone, Debug)]
@@ -49,30 +47,6 @@ pub trait LogLevel: Send + Sync {
     fn set(&self, level: &str) -> Result<(), String>;
 }
 
-/// What the store says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StoreReading {
-    /// What it holds and what it had to do.
-    pub stats: Stats,
-    /// The most bytes that its counters may take.
-    pub budget_bytes: usize,
-    /// What it does, if several processes share it. Shown instead of the rest.
-    pub remote: Option<RemoteReading>,
-}
-
-/// What is known of the delivery of rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RulesReading {
-    /// How often rules were put in place.
-    pub loads: u64,
-    /// How often they were wrong, so that the old ones stayed.
-    pub failures: u64,
-    /// When they were last put in place.
-    pub last_load: Option<Timestamp>,
-    /// Whether the latest are wrong.
-    pub stale: bool,
-}
-
 type Ask<T> = Box<dyn Fn() -> T + Send + Sync>;
 type Tell<T> = Box<dyn Fn(&T) + Send + Sync>;
 
@@ -89,20 +63,20 @@ pub struct DebugParts {
     pub meters: Vec<Arc<Meter>>,
     /// What is logged.
     pub log_level: Option<Box<dyn LogLevel>>,
-    /// What the store says of itself.
-    pub store: Option<Ask<StoreReading>>,
     /// How the delivery of rules goes.
-    pub rules: Option<Ask<RulesReading>>,
+    pub rules: Option<Ask<DeliveryReading>>,
     /// Asks for the rules, and the gateway's document, to be read again. Must not wait for it.
     pub reload: Option<Ask<()>>,
     /// How often a shadow mode of the whole service changed an answer.
     pub globally_shadowed: Option<Ask<u64>>,
     /// Switches the limiters. Without it the door switches those of its engine.
     pub switchboard: Option<Arc<Switchboard>>,
-    /// What the gateway did.
-    pub gateway: Option<Ask<tidegate_gateway::GatewayReading>>,
-    /// How the delivery of the gateway's document goes.
-    pub gateway_document: Option<Ask<super::gateway::DocumentReading>>,
+    /// The delivery of the gateway's document.
+    pub gateway_document: Option<Ask<DeliveryReading>>,
+    /// Renders the page `/gateway` as JSON. Without it there is no such page.
+    pub gateway_page: Option<Ask<String>>,
+    /// Parts of the program with metrics beside those of the engine, the doors and the limiters.
+    pub collectors: Vec<Arc<dyn Collector>>,
     /// Is told of every change, to log it.
     pub on_change: Option<Tell<Change>>,
 }

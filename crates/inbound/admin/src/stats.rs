@@ -11,13 +11,12 @@ mod upstream;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, outcomes};
 
 use super::door::Inner;
-use super::hits::{HitsReading, outcomes};
 use super::observations::Reason;
 use name::clean;
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 /// Counts by name.
 #[derive(Debug, Default, Serialize)]
@@ -47,7 +46,7 @@ pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
 fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     let mut stats = StatsReading::default();
     for meter in &door.parts.meters {
-        for (answer, count) in Answered::ALL.iter().zip(meter.read().answers) {
+        for (answer, count) in AnswerKind::ALL.iter().zip(meter.read().answers) {
             let answer = answer.as_str();
             stats.add(format!("tidegate.requests.{}.{answer}", meter.door()), count);
         }
@@ -59,7 +58,7 @@ fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     for (domain, count) in door.parts.observations.unknown_domains() {
         stats.add(format!("tidegate.unknown_domain.{}", clean(&domain)), count);
     }
-    let hits = HitsReading::of(&door.engine, door.parts.settings.rules_max);
+    let hits = door.engine.hits(door.parts.settings.rules_max);
     for (of, hits) in &hits.limits {
         let (domain, rule, limit) = (clean(&of.domain), clean(&of.rule), clean(&of.limit));
         let prefix = format!("tidegate.rule.{domain}.{rule}.{limit}");
@@ -75,7 +74,7 @@ fn ours<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     }
 
     if let Some(ask) = &door.parts.gateway_document {
-        let delivery = ask().delivery;
+        let delivery = ask();
         stats.add("tidegate.gateway.loads".to_owned(), delivery.loads);
         stats.add("tidegate.gateway.load_failures".to_owned(), delivery.failures);
     }

@@ -23,7 +23,7 @@ use tidegate_admission::{Later, LineKey, Said};
 use tidegate_admission::{NoTurn, Patience, Waiting};
 use tidegate_answers::Notice;
 use tidegate_answers::{Fields, HeadersOn};
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 /// What a request that may pass takes along.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Passage {
     /// Its turn in a leaky bucket, if it has to wait for one.
     pub(super) turn: Option<Box<Waiting>>,
     /// How its decision is counted.
-    pub(super) answered: Answered,
+    pub(super) answered: AnswerKind,
     /// What it gets back if it is shed.
     pub(super) charged: Charged,
 }
@@ -41,7 +41,7 @@ pub(super) struct Passage {
 impl Passage {
     /// Of a request that no limit met.
     pub(super) fn free() -> Self {
-        let (fields, answered) = (Fields::default(), Answered::Admitted);
+        let (fields, answered) = (Fields::default(), AnswerKind::Admitted);
         Passage { held: None, fields, turn: None, answered, charged: Charged::Nothing }
     }
 }
@@ -92,8 +92,8 @@ where
             HeadersOn::Refusal => Fields::default(),
         };
         let answered = match verdict.undecided() {
-            None => Answered::Admitted,
-            Some(_) => Answered::Undecided,
+            None => AnswerKind::Admitted,
+            Some(_) => AnswerKind::Undecided,
         };
         if verdict.delay() == Nanos::ZERO {
             let charged = self.charged(verdict, asking.description);

@@ -89,6 +89,7 @@ mod answers;
 
 // Observe.
 mod access_log;
+mod metrics;
 mod refusal_samples;
 mod tally;
 
@@ -106,6 +107,7 @@ pub use body::{GatewayBody, GatewayBodyError};
 pub use describe::api_key_plans;
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use metrics::{GATEWAY_METRICS, GatewayPage};
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{

@@ -27,7 +27,7 @@ use super::route::Route;
 use super::tally::Outcome;
 use tidegate_admission::HeldSlots;
 use tidegate_admission::{Later, LineKey};
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 const SHED: HeaderName = HeaderName::from_static("x-tidegate-shed");
 const SATURATED: HeaderName = HeaderName::from_static("x-tidegate-saturated");
@@ -157,7 +157,7 @@ where
             Err(refusal) => return ControlFlow::Break(self.shed(passport, &refusal)),
         };
         if route.describer.is_empty() {
-            self.count(Answered::Admitted, passport.began);
+            self.count(AnswerKind::Admitted, passport.began);
             return ControlFlow::Continue((passport, None, Stage::Pass(Passage::free()), screened));
         }
         let description = route.describer.describe(&seen);
@@ -254,12 +254,12 @@ where
     /// Takes note of an answer of our own.
     pub(super) fn answered(&self, passport: Passport, answer: Answer, outcome: Outcome) -> Answer {
         match outcome {
-            Outcome::Refused(Cause::Undecided) => self.count(Answered::Undecided, passport.began),
-            Outcome::Refused(_) => self.count(Answered::Refused, passport.began),
+            Outcome::Refused(Cause::Undecided) => self.count(AnswerKind::Undecided, passport.began),
+            Outcome::Refused(_) => self.count(AnswerKind::Refused, passport.began),
             Outcome::Fault(fault) if fault.status().is_client_error() => {
-                self.count(Answered::Invalid, passport.began);
+                self.count(AnswerKind::Invalid, passport.began);
             }
-            Outcome::Fault(_) => self.count(Answered::Failed, passport.began),
+            Outcome::Fault(_) => self.count(AnswerKind::Failed, passport.began),
             Outcome::Served | Outcome::Kept | Outcome::Own | Outcome::Gone => {}
         }
         if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.state.samples)
@@ -303,7 +303,7 @@ where
     }
 
     /// Counts a decision and how long it took.
-    pub(super) fn count(&self, answered: Answered, began: Timestamp) {
+    pub(super) fn count(&self, answered: AnswerKind, began: Timestamp) {
         let took = self.state.engine.clock().now().since(began);
         self.state.meter.count(answered, took.into());
     }

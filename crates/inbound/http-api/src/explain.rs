@@ -1,4 +1,4 @@
-//! Which rule a request meets, and why: for people, so slow and in words.
+//! `/v1/explain`: which rule a request matches, and why. For people, so speed does not matter.
 
 use serde::Serialize;
 use tidegate_engine::{Clock, Request};
@@ -7,39 +7,39 @@ use tidegate_engine::{
 };
 use tidegate_rules::{Charge, LevelExplanation, closest};
 
-use super::complaint::Complaint;
 use super::encode::Version;
+use super::problem::RequestProblem;
 
 /// The explanation of a request's descriptors, as JSON.
 pub(super) fn explain<S, C: Clock>(
     engine: &Engine<S, C>,
     request: &Request<'_>,
-) -> Result<Vec<u8>, Complaint> {
+) -> Result<Vec<u8>, RequestProblem> {
     let snapshot = engine.snapshot();
     let domain =
         snapshot.domain(request.domain).ok_or_else(|| no_such_domain(&snapshot, request.domain))?;
     let mut switches = Vec::new();
     engine.for_each_switch(|_, _, limit, switch| switches.push((limit.id, switch)));
-    let explained = request.descriptors.iter().map(|descriptor| {
+    let descriptors = request.descriptors.iter().map(|descriptor| {
         if descriptor.limit.is_some() {
-            return ExplainedDescriptor::with_own_limit();
+            return DescriptorExplanation::with_own_limit();
         }
         let explanation = domain.explain(descriptor.entries);
         let rule = domain.find(descriptor.entries).map(|found| found.rule);
-        let rule = rule.map(|rule| ExplainedRule::of(&snapshot, rule, &switches));
-        ExplainedDescriptor::of(explanation, rule)
+        let rule = rule.map(|rule| RuleExplanation::of(&snapshot, rule, &switches));
+        DescriptorExplanation::of(explanation, rule)
     });
-    let explained = Explained {
+    let explanation = RequestExplanation {
         domain: domain.name(),
         rules_version: Version(snapshot.version()),
         charge: domain.charge(),
-        descriptors: explained.collect(),
+        descriptors: descriptors.collect(),
     };
-    // Strings and numbers always serialize.
-    Ok(serde_json::to_vec(&explained).unwrap_or_default())
+    // Cannot fail: strings and numbers only.
+    Ok(serde_json::to_vec(&explanation).unwrap_or_default())
 }
 
-fn no_such_domain(snapshot: &Snapshot, name: &str) -> Complaint {
+fn no_such_domain(snapshot: &Snapshot, name: &str) -> RequestProblem {
     /// How many domains are named in a message.
     const NAMED_MAX: usize = 10;
     let names = || snapshot.domains().map(Domain::name);
@@ -53,31 +53,31 @@ fn no_such_domain(snapshot: &Snapshot, name: &str) -> Complaint {
     };
     let shown: String = name.chars().take(64).collect();
     let detail = format!("no domain is called `{shown}`");
-    Complaint::new(http::StatusCode::NOT_FOUND, detail).hint(hint)
+    RequestProblem::new(http::StatusCode::NOT_FOUND, detail).hint(hint)
 }
 
 #[derive(Serialize)]
-struct Explained<'s> {
+struct RequestExplanation<'s> {
     domain: &'s str,
     rules_version: Version,
     charge: Charge,
-    descriptors: Vec<ExplainedDescriptor<'s>>,
+    descriptors: Vec<DescriptorExplanation<'s>>,
 }
 
 #[derive(Serialize)]
-struct ExplainedDescriptor<'s> {
-    /// What was tried for each entry.
+struct DescriptorExplanation<'s> {
+    /// The alternatives that were tried for each entry.
     levels: Vec<LevelExplanation>,
-    /// How it ended: one word of a closed set.
+    /// The result as one word of a closed set.
     ending: &'static str,
     /// The same in a sentence.
     why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<ExplainedRule<'s>>,
+    rule: Option<RuleExplanation<'s>>,
 }
 
-impl<'s> ExplainedDescriptor<'s> {
-    fn of(explanation: Explanation, rule: Option<ExplainedRule<'s>>) -> Self {
+impl<'s> DescriptorExplanation<'s> {
+    fn of(explanation: Explanation, rule: Option<RuleExplanation<'s>>) -> Self {
         let Explanation { levels, ending, .. } = explanation;
         let why = ending.to_string();
         let ending = match ending {
@@ -87,41 +87,41 @@ impl<'s> ExplainedDescriptor<'s> {
             Ending::NoMatch => "no_match",
             Ending::NoEntries => "no_entries",
         };
-        ExplainedDescriptor { levels, ending, why, rule }
+        DescriptorExplanation { levels, ending, why, rule }
     }
 
     fn with_own_limit() -> Self {
-        let why = "the descriptor brings its own limit, so the rules are not asked".to_owned();
-        ExplainedDescriptor { levels: Vec::new(), ending: "own_limit", why, rule: None }
+        let why = "the descriptor carries its own limit, so no rule applies".to_owned();
+        DescriptorExplanation { levels: Vec::new(), ending: "own_limit", why, rule: None }
     }
 }
 
 #[derive(Serialize)]
-struct ExplainedRule<'s> {
+struct RuleExplanation<'s> {
     path: &'s str,
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<&'s str>,
     unlimited: bool,
-    limits: Vec<ExplainedLimit<'s>>,
+    limits: Vec<LimitExplanation<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'s serde_json::Value>,
 }
 
-impl<'s> ExplainedRule<'s> {
+impl<'s> RuleExplanation<'s> {
     fn of(snapshot: &'s Snapshot, rule: &'s Rule, switches: &[(LimitId, Switch)]) -> Self {
         let limits = snapshot.limits_of(rule).iter();
-        ExplainedRule {
+        RuleExplanation {
             path: rule.path(),
             plan: rule.plan(),
             unlimited: rule.unlimited(),
-            limits: limits.map(|limit| ExplainedLimit::of(snapshot, limit, switches)).collect(),
+            limits: limits.map(|limit| LimitExplanation::of(snapshot, limit, switches)).collect(),
             metadata: rule.metadata(),
         }
     }
 }
 
 #[derive(Serialize)]
-struct ExplainedLimit<'s> {
+struct LimitExplanation<'s> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'s str>,
     algorithm: &'static str,
@@ -129,22 +129,22 @@ struct ExplainedLimit<'s> {
     amount: u64,
     /// The period, or the time to live of slots in flight.
     period_ms: u64,
-    /// What one hit costs.
+    /// The cost of one hit.
     cost: u64,
     mode: Mode,
     enforce_percent: u8,
-    /// Whether a switch at run time says the mode, and not the rule file.
+    /// Whether the mode comes from a run-time switch and not from the rule file.
     switched: bool,
     when_over: WhenOver,
-    /// The names of the limits that do not apply beside it.
+    /// The names of the limits that it replaces.
     replaces: Vec<&'s str>,
 }
 
-impl<'s> ExplainedLimit<'s> {
+impl<'s> LimitExplanation<'s> {
     fn of(snapshot: &'s Snapshot, limit: &'s RuleLimit, switches: &[(LimitId, Switch)]) -> Self {
         let switch = switches.iter().find(|(id, _)| *id == limit.id).map(|(_, switch)| switch);
         let algorithm = limit.limit.algorithm();
-        ExplainedLimit {
+        LimitExplanation {
             name: limit.name.map(|name| snapshot.name(name)),
             algorithm: algorithm.name(),
             amount: algorithm.quota(),

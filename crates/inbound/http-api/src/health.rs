@@ -1,8 +1,7 @@
-//! Whether the process lives, and whether it should be sent requests.
+//! Liveness and readiness of the process.
 //!
-//! The two are told apart: a process that drains is alive and not ready, and
-//! restarting it would help nobody. Each part of the process speaks for
-//! itself; readers are told everything that is in the way.
+//! They differ: a process that drains is live but not ready, and a restart would not help. Each part of the process
+//! reports for itself; readers see the reasons of all parts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,70 +9,70 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What the parts of a process say of themselves. Clones share it.
+/// Liveness and readiness, as reported by the parts of a process. Clones share one state.
 ///
 /// ```
 /// use tidegate_http_api::Health;
 ///
 /// let health = Health::new();
 /// health.hold_back("rules", "no rules are loaded yet");
-/// assert_eq!(health.in_the_way(), ["rules: no rules are loaded yet"]);
+/// assert_eq!(health.unready_reasons(), ["rules: no rules are loaded yet"]);
 /// health.clear("rules");
 /// assert!(health.is_ready() && health.is_live());
 /// ```
 #[derive(Clone, Default)]
-pub struct Health(Arc<Mutex<Said>>);
+pub struct Health(Arc<Mutex<HealthState>>);
 
 #[derive(Debug, Default)]
-struct Said {
-    /// By part; a part is named in the code, so there are few.
-    in_the_way: BTreeMap<&'static str, String>,
+struct HealthState {
+    /// By part. Parts are named in the code, so there are few.
+    unready_reasons: BTreeMap<&'static str, String>,
     broken: Option<String>,
 }
 
 impl Health {
-    /// Alive and ready.
+    /// Live and ready.
     pub fn new() -> Self {
         Health::default()
     }
 
-    /// Says why the process should not be sent requests, as far as this part goes.
+    /// Makes the process not ready, because of this part.
     pub fn hold_back(&self, part: &'static str, reason: impl Into<String>) {
-        self.0.lock().in_the_way.insert(part, reason.into());
+        self.0.lock().unready_reasons.insert(part, reason.into());
     }
 
-    /// Says that this part is fine.
+    /// Withdraws the reason of this part.
     pub fn clear(&self, part: &'static str) {
-        self.0.lock().in_the_way.remove(part);
+        self.0.lock().unready_reasons.remove(part);
     }
 
-    /// Says that only a restart helps.
+    /// Makes the process not live: only a restart helps.
     pub fn break_down(&self, reason: impl Into<String>) {
         self.0.lock().broken = Some(reason.into());
     }
 
-    /// Why only a restart helps, if so.
+    /// Why the process is not live, if so.
     pub fn broken(&self) -> Option<String> {
         self.0.lock().broken.clone()
     }
 
-    /// Everything because of which the process should not be sent requests, with its part.
-    pub fn in_the_way(&self) -> Vec<String> {
-        let said = self.0.lock();
-        let broken = said.broken.iter().map(|reason| format!("process: {reason}"));
-        let parts = said.in_the_way.iter().map(|(part, reason)| format!("{part}: {reason}"));
+    /// Why the process is not ready: the reasons of all parts.
+    pub fn unready_reasons(&self) -> Vec<String> {
+        let state = self.0.lock();
+        let broken = state.broken.iter().map(|reason| format!("process: {reason}"));
+        let parts = state.unready_reasons.iter().map(|(part, reason)| format!("{part}: {reason}"));
         broken.chain(parts).collect()
     }
 
-    /// Whether a restart would not help.
+    /// Whether the process is live.
     pub fn is_live(&self) -> bool {
         self.0.lock().broken.is_none()
     }
 
-    /// Whether the process should be sent requests.
+    /// Whether the process is ready for requests.
     pub fn is_ready(&self) -> bool {
-        let said = self.0.lock();
-        said.broken.is_none() && said.in_the_way.is_empty()
+        let state = self.0.lock();
+        state.broken.is_none() && state.unready_reasons.is_empty()
     }
 }
 
@@ -101,7 +100,7 @@ mod tests {
         health.hold_back("rules", "none yet");
         other.hold_back("store", "no answer");
         health.clear("rules");
-        assert_eq!(health.in_the_way(), ["store: no answer"]);
+        assert_eq!(health.unready_reasons(), ["store: no answer"]);
         other.clear("store");
         assert!(health.is_ready());
     }
@@ -111,7 +110,7 @@ mod tests {
         let health = Health::new();
         health.break_down("a worker died");
         assert!(!health.is_live() && !health.is_ready());
-        assert_eq!(health.in_the_way(), ["process: a worker died"]);
+        assert_eq!(health.unready_reasons(), ["process: a worker died"]);
         assert_eq!(health.broken().as_deref(), Some("a worker died"));
     }
 }

@@ -1,34 +1,32 @@
 //! Checks over HTTP with JSON, for callers that do not speak gRPC.
 //!
-//! [`HttpApi`] is a service of HTTP requests: it routes by hand, decodes a body
-//! without copying its texts, asks the engine and writes the answer into one
-//! buffer. What it serves is said by the OpenAPI document that it serves too;
-//! a test compares the two.
+//! [`HttpApi`] is a service of HTTP requests. It serves the OpenAPI document that describes it; a test compares the two.
+//! It knows nothing of sockets, of where rules come from, or of the messages of the rate limit service: [`HttpApiParts`]
+//! supplies those.
 //!
-//! It knows nothing of sockets, of where rules come from, or of the rate limit
-//! service's messages: [`HttpApiParts`] brings what it needs of those.
+//! | Step | Where |
+//! |---|---|
+//! | method and path → route | `route` |
+//! | header fields and body → request | `decode` |
+//! | request → verdict | `decide` |
+//! | verdict → JSON | `encode` |
+//! | requests that wait for their body, counting | `service` |
+//! | errors | `problem` |
 
-mod health;
-mod route;
-mod rules_view;
-mod settings;
-
-mod body;
-mod complaint;
+mod decide;
 mod decode;
-mod head;
-
-mod answer;
 mod encode;
 mod explain;
+mod health;
 mod openapi;
 mod permits;
+mod problem;
+mod route;
+mod rules_view;
+mod service;
+mod settings;
 
-mod door;
-mod future;
-
-pub use door::{HttpApi, HttpApiParts, JsonHandler};
-pub use future::HttpApiFuture;
 pub use health::Health;
 pub use rules_view::{RulesFailure, RulesStatus, RulesView};
+pub use service::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
 pub use settings::{HttpApiSettings, Verbs};

@@ -1,6 +1,4 @@
-//! The document that says what is served.
-//!
-//! Written by hand, as a document is better written; tests keep it true.
+//! The OpenAPI document of the API, written by hand. Tests compare it with the routes and with real answers.
 
 /// An OpenAPI 3.1 document, in JSON.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");

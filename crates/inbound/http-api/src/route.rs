@@ -1,17 +1,16 @@
-//! From method and path to what is asked for.
+//! The routes: method and path.
 //!
-//! One table holds every route. The document that the door serves has the same
-//! ones: a test compares them.
+//! One table holds every route. A test compares it with the OpenAPI document.
 
 use http::Method;
 use tidegate_engine::Verb;
 
-/// What is asked for.
+/// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// The rate limit service's messages as JSON.
     Json,
-    /// Ready or not, as envoyproxy/ratelimit says it.
+    /// Readiness, as envoyproxy/ratelimit answers it.
     HealthCheck,
     Live,
     Ready,
@@ -23,7 +22,7 @@ pub(super) enum Route {
     OpenApi,
 }
 
-/// Which methods a route has.
+/// The methods of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Methods {
     Any,
@@ -50,7 +49,7 @@ impl Methods {
     }
 }
 
-/// Every route. The first is the one that is asked for most.
+/// Every route, the most used first.
 pub(super) const ROUTES: &[(&str, Methods, Route)] = &[
     ("/v1/check", Methods::Post, Route::Apply(Verb::Check)),
     ("/v1/release", Methods::Post, Route::Release),
@@ -66,19 +65,19 @@ pub(super) const ROUTES: &[(&str, Methods, Route)] = &[
     ("/readyz", Methods::Get, Route::Ready),
 ];
 
-/// Why a request leads nowhere.
+/// Why a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Astray {
+pub(super) enum RouteError {
     /// No route has this path.
     NotFound,
     /// The route has other methods.
     MethodNotAllowed(Methods),
 }
 
-pub(super) fn route(method: &Method, path: &str) -> Result<Route, Astray> {
+pub(super) fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
     let found = ROUTES.iter().find(|(known, ..)| *known == path);
-    let Some((_, methods, route)) = found else { return Err(Astray::NotFound) };
-    if methods.has(method) { Ok(*route) } else { Err(Astray::MethodNotAllowed(*methods)) }
+    let Some((_, methods, route)) = found else { return Err(RouteError::NotFound) };
+    if methods.has(method) { Ok(*route) } else { Err(RouteError::MethodNotAllowed(*methods)) }
 }
 
 #[cfg(test)]
@@ -93,10 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_says_why() {
-        assert_eq!(route(&Method::POST, "/v1/check/"), Err(Astray::NotFound));
-        assert_eq!(route(&Method::POST, ""), Err(Astray::NotFound));
+    fn a_request_without_a_route_is_an_error() {
+        assert_eq!(route(&Method::POST, "/v1/check/"), Err(RouteError::NotFound));
+        assert_eq!(route(&Method::POST, ""), Err(RouteError::NotFound));
         let wrong = route(&Method::GET, "/v1/check");
-        assert_eq!(wrong, Err(Astray::MethodNotAllowed(Methods::Post)));
+        assert_eq!(wrong, Err(RouteError::MethodNotAllowed(Methods::Post)));
     }
 }

@@ -1,7 +1,6 @@
-//! What the door shows of the rules in place.
+//! `/v1/rules`: the rules in place, their texts, and the last error.
 //!
-//! Loading rules is somebody else's work; whoever does it says here what was
-//! loaded, from which text, and what went wrong last.
+//! Another crate loads the rules and implements [`RulesView`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use tidegate_rules::Problem;
 
 use super::encode::Version;
 
-/// Knows how the rules in place came to be.
+/// The source of [`RulesStatus`].
 pub trait RulesView: Send + Sync {
-    /// As of now.
+    /// The status now.
     fn status(&self) -> RulesStatus;
 }
 
@@ -24,10 +23,10 @@ impl<F: Fn() -> RulesStatus + Send + Sync> RulesView for F {
     }
 }
 
-/// How the rules in place came to be.
+/// Where the rules in place come from.
 #[derive(Clone, Debug, Default)]
 pub struct RulesStatus {
-    /// When they were loaded; `None` before the first time.
+    /// When they were loaded; `None` before the first load.
     pub loaded_at: Option<Timestamp>,
     /// Their texts.
     pub sources: Arc<[Source]>,
@@ -38,58 +37,58 @@ pub struct RulesStatus {
 /// Rules that could not be loaded.
 #[derive(Clone, Debug)]
 pub struct RulesFailure {
-    /// When it was tried.
+    /// When loading failed.
     pub at: Timestamp,
-    /// What is wrong, in a sentence.
+    /// The error, as one sentence.
     pub message: String,
-    /// What is wrong with the texts, if they could be had.
+    /// The problems of the texts, if they could be read.
     pub report: Option<Report>,
 }
 
 /// The rules in place, as JSON.
 pub(super) fn write(snapshot: &Snapshot, status: &RulesStatus) -> Vec<u8> {
     let sources = status.sources.iter();
-    let told = RulesTold {
+    let body = RulesBody {
         version: Version(snapshot.version()),
         loaded_at_ms: status.loaded_at.map(millis),
         domains: snapshot.domains().map(Domain::name).collect(),
         rules: snapshot.rules().len(),
         limits: snapshot.limits().len(),
-        sources: sources.map(|Source { name, text }| SourceTold { name, text }).collect(),
+        sources: sources.map(|Source { name, text }| SourceBody { name, text }).collect(),
         warnings: snapshot.warnings(),
-        last_failure: status.failure.as_deref().map(|failure| FailureTold {
+        last_failure: status.failure.as_deref().map(|failure| FailureBody {
             at_ms: millis(failure.at),
             message: &failure.message,
             problems: failure.report.as_ref().map(Report::problems).unwrap_or_default(),
             omitted: failure.report.as_ref().map(Report::omitted).unwrap_or_default(),
         }),
     };
-    // Strings and numbers always serialize.
-    serde_json::to_vec(&told).unwrap_or_default()
+    // Cannot fail: strings and numbers only.
+    serde_json::to_vec(&body).unwrap_or_default()
 }
 
 #[derive(Serialize)]
-struct RulesTold<'s> {
+struct RulesBody<'s> {
     version: Version,
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_ms: Option<u64>,
     domains: Vec<&'s str>,
     rules: usize,
     limits: usize,
-    sources: Vec<SourceTold<'s>>,
+    sources: Vec<SourceBody<'s>>,
     warnings: &'s [Problem],
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_failure: Option<FailureTold<'s>>,
+    last_failure: Option<FailureBody<'s>>,
 }
 
 #[derive(Serialize)]
-struct SourceTold<'s> {
+struct SourceBody<'s> {
     name: &'s str,
     text: &'s str,
 }
 
 #[derive(Serialize)]
-struct FailureTold<'s> {
+struct FailureBody<'s> {
     at_ms: u64,
     message: &'s str,
     problems: &'s [Problem],

@@ -1,19 +1,17 @@
-//! What the operator chooses of the HTTP door.
+//! The settings of the HTTP API.
 
 use tidegate_answers::HeaderSet;
 
-/// How the door behaves.
+/// The settings of the HTTP API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpApiSettings {
-    /// The largest body. Default: 256 KiB, which is 2.5 KiB for each request of
-    /// a full batch.
+    /// The largest body. Default: 256 KiB, which is 2.5 KiB for each request of a full batch.
     pub body_bytes_max: usize,
     /// The most requests in one batch. Default: 100.
     pub batch_max: usize,
-    /// The most permits that are out at once; each takes about 200 bytes. Default: 100,000.
+    /// The most permits that are held at once; each takes about 200 bytes. Default: 100,000.
     pub permits_max: usize,
-    /// Whether every request is admitted, whatever its limits say; the answer
-    /// tells what they said. Default: no.
+    /// Whether every request is admitted whatever its limits decide; the answer still shows their decisions. Default: no.
     pub shadow: bool,
     /// Which verbs are served. Default: all.
     pub verbs: Verbs,
@@ -37,8 +35,7 @@ impl Default for HttpApiSettings {
 /// Which verbs are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbs {
-    /// Those that give back and forget too. Nobody is asked who they are, so
-    /// whoever reaches the port can lift a limit.
+    /// All, including `refund` and `reset`. Callers are not authenticated, so anyone who reaches the port can reset a limit.
     #[default]
     All,
     /// Neither `refund` nor `reset`.

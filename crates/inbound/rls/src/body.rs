@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,24 +11,23 @@ use super::failure::STATUS;
 
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The body of an answer: a message and its status, a text, or what health and
-/// reflection say.
+/// The body of a response: a message and its status, a text, or a body of tonic's for health and reflection.
 #[derive(Debug)]
 pub struct RlsBody(Content);
 
 #[derive(Debug)]
 enum Content {
-    /// One message; its status follows.
+    /// One message; the status follows.
     Message(Bytes),
-    /// The status of a call that went well.
+    /// The status of a successful call.
     Status,
     Text(Bytes),
-    Served(tonic::body::Body),
-    Nothing,
+    Tonic(tonic::body::Body),
+    Empty,
 }
 
 impl RlsBody {
-    /// A framed message, then the status that all went well.
+    /// A framed message, then the status `OK`.
     pub(super) const fn message(frame: Bytes) -> Self {
         RlsBody(Content::Message(frame))
     }
@@ -37,12 +36,12 @@ impl RlsBody {
         RlsBody(Content::Text(Bytes::from_static(text.as_bytes())))
     }
 
-    pub(super) const fn served(body: tonic::body::Body) -> Self {
-        RlsBody(Content::Served(body))
+    pub(super) const fn tonic(body: tonic::body::Body) -> Self {
+        RlsBody(Content::Tonic(body))
     }
 
     pub(super) const fn empty() -> Self {
-        RlsBody(Content::Nothing)
+        RlsBody(Content::Empty)
     }
 }
 
@@ -62,26 +61,26 @@ impl Body for RlsBody {
                 Poll::Ready(Some(Ok(Frame::data(frame))))
             }
             Content::Status => {
-                *content = Content::Nothing;
+                *content = Content::Empty;
                 let mut trailers = HeaderMap::with_capacity(1);
                 trailers.insert(STATUS, OK);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
             Content::Text(text) => {
                 let text = std::mem::take(text);
-                *content = Content::Nothing;
+                *content = Content::Empty;
                 Poll::Ready(Some(Ok(Frame::data(text))))
             }
-            Content::Served(body) => Pin::new(body).poll_frame(context),
-            Content::Nothing => Poll::Ready(None),
+            Content::Tonic(body) => Pin::new(body).poll_frame(context),
+            Content::Empty => Poll::Ready(None),
         }
     }
 
-    // The length is not told: calls have none, and a field less is sent.
+    // No size hint: calls need no `content-length`, and one header less is sent.
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Content::Nothing => true,
-            Content::Served(body) => body.is_end_stream(),
+            Content::Empty => true,
+            Content::Tonic(body) => body.is_end_stream(),
             Content::Message(_) | Content::Status | Content::Text(_) => false,
         }
     }

@@ -1,46 +1,58 @@
-//! From the bytes of a `RateLimitRequest` to what is asked.
+//! Wire → request: protobuf messages in gRPC frames, and protobuf's JSON.
 //!
-//! Fields may come in any order and more than once: of numbers and texts the
-//! last counts, embedded messages are merged, lists grow. Nothing is judged
-//! here: an empty domain or an unknown unit is still a message.
+//! Fields may come in any order and more than once: the last number or text wins, embedded messages are merged, lists
+//! grow. Only the encoding is checked here; [`RateLimitRequest::validate`] checks the content.
 
-use super::asked::{Asked, OwnLimit};
-use super::wire::{Reader, WireError};
+pub(crate) mod frame;
+pub(crate) mod json;
+mod request;
+pub(crate) mod wire;
 
-/// Reads a message into what nothing was asked in yet: that is too large to be moved.
-pub(super) fn decode<'b>(message: &'b [u8], asked: &mut Asked<'b>) -> Result<(), WireError> {
+pub(crate) use request::{
+    LimitOverride, OverrideLimits, RateLimitRequest, RefusedHits, RequestDescriptor, RequestError,
+};
+use wire::{Reader, WireError};
+
+/// Decodes a message into a caller-provided empty request: returning it by value would copy it.
+pub(crate) fn decode<'b>(
+    message: &'b [u8],
+    request: &mut RateLimitRequest<'b>,
+) -> Result<(), WireError> {
     let mut reader = Reader::new(message);
     while let Some((field, kind)) = reader.field()? {
         match field {
-            1 => asked.domain = reader.text(kind)?,
-            2 => descriptor(reader.message(kind)?, asked)?,
-            3 => asked.hits = reader.number32(kind)?,
+            1 => request.domain = reader.text(kind)?,
+            2 => decode_descriptor(reader.message(kind)?, request)?,
+            3 => request.hits = reader.number32(kind)?,
             _ => reader.skip(field, kind)?,
         }
     }
     Ok(())
 }
 
-fn descriptor<'b>(mut reader: Reader<'b>, asked: &mut Asked<'b>) -> Result<(), WireError> {
-    let mut part = asked.begin();
+fn decode_descriptor<'b>(
+    mut reader: Reader<'b>,
+    request: &mut RateLimitRequest<'b>,
+) -> Result<(), WireError> {
+    let mut descriptor = request.start_descriptor();
     while let Some((field, kind)) = reader.field()? {
         match field {
             1 => {
-                let (key, value) = entry(reader.message(kind)?)?;
-                asked.entry(key, value);
+                let (key, value) = decode_entry(reader.message(kind)?)?;
+                request.push_entry(key, value);
             }
-            2 => own_limit(reader.message(kind)?, part.limit.get_or_insert_default())?,
-            3 => wrapped(reader.message(kind)?, part.hits.get_or_insert_default())?,
-            4 => part.negative = reader.number(kind)? != 0,
+            2 => decode_limit(reader.message(kind)?, descriptor.limit.get_or_insert_default())?,
+            3 => decode_wrapped(reader.message(kind)?, descriptor.hits.get_or_insert_default())?,
+            4 => descriptor.negative = reader.number(kind)? != 0,
             _ => reader.skip(field, kind)?,
         }
     }
-    asked.end(part);
+    request.end_descriptor(descriptor);
     Ok(())
 }
 
 #[inline]
-fn entry(mut reader: Reader<'_>) -> Result<(&str, &str), WireError> {
+fn decode_entry(mut reader: Reader<'_>) -> Result<(&str, &str), WireError> {
     let (mut key, mut value) = ("", "");
     while let Some((field, kind)) = reader.field()? {
         match field {
@@ -52,7 +64,7 @@ fn entry(mut reader: Reader<'_>) -> Result<(&str, &str), WireError> {
     Ok((key, value))
 }
 
-fn own_limit(mut reader: Reader<'_>, limit: &mut OwnLimit) -> Result<(), WireError> {
+fn decode_limit(mut reader: Reader<'_>, limit: &mut LimitOverride) -> Result<(), WireError> {
     while let Some((field, kind)) = reader.field()? {
         match field {
             1 => limit.requests_per_unit = reader.number32(kind)?,
@@ -63,7 +75,7 @@ fn own_limit(mut reader: Reader<'_>, limit: &mut OwnLimit) -> Result<(), WireErr
     Ok(())
 }
 
-fn wrapped(mut reader: Reader<'_>, number: &mut u64) -> Result<(), WireError> {
+fn decode_wrapped(mut reader: Reader<'_>, number: &mut u64) -> Result<(), WireError> {
     while let Some((field, kind)) = reader.field()? {
         match field {
             1 => *number = reader.number(kind)?,

@@ -1,4 +1,4 @@
-//! Calls that end with an error: which status, which words.
+//! Calls that end with an error: the gRPC status and its message.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use http::{Response, StatusCode};
 use tidegate_engine::Undecided;
 use tonic::Code;
 
-use super::asked::AskError;
-use super::body::RlsBody;
-use super::frame::FrameError;
-use super::wire::WireError;
+use crate::body::RlsBody;
+use crate::decode::RequestError;
+use crate::decode::frame::FrameError;
+use crate::decode::wire::WireError;
 use tidegate_answers::grpc::percent_encoded;
-use tidegate_metrics::Answered;
+use tidegate_metrics::AnswerKind;
 
 pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -26,56 +26,57 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) struct Failure {
     pub(super) code: Code,
     pub(super) message: Cow<'static, str>,
-    /// How it is counted.
-    pub(super) answered: Answered,
+    /// How the meter counts it.
+    pub(super) answer: AnswerKind,
 }
 
 impl Failure {
     pub(super) fn new(
         code: Code,
         message: impl Into<Cow<'static, str>>,
-        answered: Answered,
+        answer: AnswerKind,
     ) -> Self {
-        Failure { code, message: message.into(), answered }
+        Failure { code, message: message.into(), answer }
     }
 
-    /// The time that the client gave is over.
-    pub(super) fn late() -> Self {
-        Failure::new(Code::DeadlineExceeded, "the deadline is over", Answered::Failed)
+    /// The client's deadline has passed.
+    pub(super) fn deadline_exceeded() -> Self {
+        Failure::new(Code::DeadlineExceeded, "the deadline has passed", AnswerKind::Failed)
     }
 
-    /// The body stopped before its end.
-    pub(super) fn broken_off() -> Self {
-        Failure::new(Code::Cancelled, "the request was broken off", Answered::Failed)
+    /// The connection failed before the end of the body.
+    pub(super) fn body_aborted() -> Self {
+        Failure::new(Code::Cancelled, "the body ended early", AnswerKind::Failed)
     }
 
-    /// The field `grpc-timeout` makes no sense.
-    pub(super) fn bad_timeout() -> Self {
-        Failure::new(Code::Internal, "malformed grpc-timeout", Answered::Invalid)
+    /// The header `grpc-timeout` is malformed.
+    pub(super) fn malformed_timeout() -> Self {
+        Failure::new(Code::Internal, "malformed grpc-timeout", AnswerKind::Invalid)
     }
 
-    /// The request makes no sense. Upstream has words for some cases only, and
-    /// one code for those.
-    pub(super) fn of_request(error: AskError, upstream_errors: bool) -> Self {
+    /// The request is invalid. Upstream rejects only two of the cases, both with `Unknown`.
+    pub(super) fn invalid_request(error: RequestError, upstream_errors: bool) -> Self {
         let code = match error {
-            AskError::NoDomain | AskError::NoDescriptors if upstream_errors => Code::Unknown,
+            RequestError::NoDomain | RequestError::NoDescriptors if upstream_errors => {
+                Code::Unknown
+            }
             _ => Code::InvalidArgument,
         };
-        Failure::new(code, error.to_string(), Answered::Invalid)
+        Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 
-    /// Nobody could decide, where that is an error.
-    pub(super) fn of_undecided(undecided: &Undecided) -> Self {
-        Failure::new(Code::Unknown, undecided.to_string(), Answered::Undecided)
+    /// The request could not be decided, and the settings make that an error.
+    pub(super) fn undecided(undecided: &Undecided) -> Self {
+        Failure::new(Code::Unknown, undecided.to_string(), AnswerKind::Undecided)
     }
 
-    /// No rules were ever loaded, where that is an error.
+    /// No rules were ever loaded, and the settings make that an error.
     pub(super) fn no_rules() -> Self {
         let message = "no rate limit configuration loaded";
-        Failure::new(Code::Unknown, message, Answered::Undecided)
+        Failure::new(Code::Unknown, message, AnswerKind::Undecided)
     }
 
-    /// The answer to a call, without a message.
+    /// The response: a status without a message.
     pub(super) fn response(&self) -> Response<RlsBody> {
         let mut response = Response::new(RlsBody::empty());
         let headers = response.headers_mut();
@@ -98,23 +99,23 @@ impl From<FrameError> for Failure {
             FrameError::Truncated | FrameError::Flag => Code::Internal,
             FrameError::TooLong { .. } => Code::ResourceExhausted,
         };
-        Failure::new(code, error.to_string(), Answered::Invalid)
+        Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 }
 
 impl From<WireError> for Failure {
     fn from(error: WireError) -> Self {
-        // What gRPC's own libraries answer.
+        // As gRPC's own libraries answer.
         Failure::new(
             Code::Internal,
             format!("the message cannot be read: {error}"),
-            Answered::Invalid,
+            AnswerKind::Invalid,
         )
     }
 }
 
-/// An answer to what is no call of gRPC at all.
-pub(super) fn refuse(status: StatusCode, text: &'static str) -> Response<RlsBody> {
+/// The response to a request that is not a gRPC call.
+pub(super) fn reject(status: StatusCode, text: &'static str) -> Response<RlsBody> {
     let mut response = Response::new(RlsBody::text(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);

@@ -1,8 +1,7 @@
 //! Health of the service, as `grpc.health.v1` has it.
 //!
-//! The name `ratelimit` is upstream's, and follows what the process says of
-//! itself; so does the service's full name. The empty name stands for the
-//! process: it serves until it is draining.
+//! `ratelimit`, which is upstream's name, and the full name of the service follow [`HealthHandle::set_serving`]. The empty
+//! name stands for the process, which serves until it drains.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,11 +15,11 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-/// What upstream calls itself.
+/// The name that upstream uses.
 const UPSTREAM_NAME: &str = "ratelimit";
 pub(super) const SERVICE_NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
-/// Says whether the service serves; all clones are one.
+/// Sets and reports whether the service serves. Clones share one state.
 #[derive(Clone)]
 pub struct HealthHandle(watch::Sender<State>);
 
@@ -38,13 +37,12 @@ impl HealthHandle {
         HealthHandle(watch::Sender::new(State::Starting))
     }
 
-    /// Says whether the service serves. Says nothing more once it is draining.
+    /// Sets whether the service serves. No effect once it drains.
     pub fn set_serving(&self, serving: bool) {
         self.change(if serving { State::Serving } else { State::NotServing });
     }
 
-    /// The process is about to end: nothing serves any more, and those who
-    /// watch are told so for the last time.
+    /// Starts draining: nothing serves any more, and watchers get a last update.
     pub fn drain(&self) {
         self.change(State::Draining);
     }
@@ -54,7 +52,7 @@ impl HealthHandle {
         *self.0.borrow() == State::Serving
     }
 
-    /// The service that tells of it.
+    /// The gRPC service.
     pub(super) fn server(&self) -> HealthServer<HealthHandle> {
         HealthServer::new(self.clone())
     }
@@ -82,7 +80,7 @@ impl fmt::Debug for HealthHandle {
     }
 }
 
-/// Whose health is asked for.
+/// The subject of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Process,
@@ -109,7 +107,7 @@ impl Subject {
 }
 
 fn answer(subject: Subject, state: State) -> HealthCheckResponse {
-    // Number three, which only those who watch are told, has no name here.
+    // Only for watchers; tonic-health has no name for it.
     const SERVICE_UNKNOWN: i32 = 3;
     let status = match subject {
         Subject::Unknown => SERVICE_UNKNOWN,
@@ -137,31 +135,30 @@ impl Health for HealthHandle {
         Ok(Response::new(Watch {
             states: WatchStream::new(self.0.subscribe()),
             subject: Subject::of(&request.get_ref().service),
-            told: None,
-            over: false,
+            last: None,
+            ended: false,
         }))
     }
 }
 
-/// Tells of every change, and ends when the process drains: a stream that
-/// stayed open would keep its connection from ending.
+/// A stream of changes. It ends when the process drains: an open stream would keep its connection open.
 #[derive(Debug)]
 pub struct Watch {
     states: WatchStream<State>,
     subject: Subject,
-    told: Option<HealthCheckResponse>,
-    over: bool,
+    last: Option<HealthCheckResponse>,
+    ended: bool,
 }
 
 impl Stream for Watch {
     type Item = Result<HealthCheckResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        while !self.over {
+        while !self.ended {
             let Some(state) = ready!(Pin::new(&mut self.states).poll_next(context)) else { break };
-            self.over = state == State::Draining;
+            self.ended = state == State::Draining;
             let answer = answer(self.subject, state);
-            if self.told.replace(answer) != Some(answer) {
+            if self.last.replace(answer) != Some(answer) {
                 return Poll::Ready(Some(Ok(answer)));
             }
         }

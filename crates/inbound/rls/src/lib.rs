@@ -1,43 +1,35 @@
 //! Envoy's rate limit service (v3) over gRPC, and its `/json`.
 //!
-//! [`Rls`] is the door: any HTTP/2 server can put it behind a listener. The one
-//! method that matters, `ShouldRateLimit`, is served by hand: the message is
-//! read where it lies, without copies, and the answer is written into one
-//! buffer. A gRPC library would spend more on the call than the engine spends
-//! on the decision. Health and reflection are rare, so tonic serves them.
+//! [`Rls`] is the door: any HTTP/2 server can put it behind a listener. `ShouldRateLimit` is served by hand: the message
+//! is decoded in place, without copies, and the answer is written into one buffer. A gRPC library would spend more time
+//! on the call than the engine spends on the decision. Health and reflection are rare, so tonic serves them.
 //!
-//! What is answered follows envoyproxy/ratelimit field by field. Its known
-//! defects are not copied: a limit with an unknown unit is an error of the
-//! call, global quota mode looks at matched descriptors only, and metadata of
-//! one answer never shows in another.
+//! Answers follow envoyproxy/ratelimit field by field. Its known defects are not copied: a limit with an unknown unit is
+//! an error of the call, global quota mode looks at matched descriptors only, and metadata of one answer never shows up
+//! in another.
 //!
 //! | Step | Where |
 //! |---|---|
-//! | bytes → what is asked | `frame`, `wire`, `decode`; `json` |
-//! | what is asked → the engine's request | `asked` |
-//! | verdict → answer | `answer`, `metadata` |
-//! | answer → bytes | `encode`; `json` |
-//! | calls, deadlines, errors | `service`, `failure`, `body` |
+//! | bytes → `RateLimitRequest` | `decode` |
+//! | request → verdict → answer | `decide`, `encode::answer` |
+//! | answer → bytes | `encode` |
+//! | calls, deadlines | `service` |
+//! | errors, health, reflection | `failure`, `health`, `routes` |
 //!
-//! Sockets, TLS and limits on connections are the server's.
+//! Sockets, TLS and limits on connections belong to the server.
 
-mod answer;
-mod asked;
 mod body;
+mod decide;
 mod decode;
 mod encode;
 mod failure;
-mod frame;
 mod health;
-mod json;
-mod metadata;
 #[cfg(feature = "proto")]
 pub mod proto;
 mod routes;
 mod service;
 mod settings;
 mod unit;
-mod wire;
 
 pub use body::RlsBody;
 pub use health::{HealthHandle, Watch};

@@ -1,4 +1,4 @@
-//! The door as a service: one call in, one answer out.
+//! The service: reads the body of a call, waits for the answer or the deadline, and counts the call.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,48 +15,47 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verdict};
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp};
 use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
 
-use super::answer::{Answer, Code};
-use super::asked::{Asked, OwnLimits, RefusedHits};
-use super::body::RlsBody;
-use super::decode::decode;
-use super::encode::encode;
-use super::failure::{Failure, GRPC, refuse};
-use super::frame::{self, Compression, Gathered};
-use super::health::HealthHandle;
-use super::json;
-use super::routes::routes;
-use super::settings::RlsSettings;
 use tidegate_answers::grpc::timeout;
-use tidegate_metrics::{Answered, Meter};
+use tidegate_metrics::Meter;
+
+use crate::body::RlsBody;
+use crate::decide::CallResult;
+use crate::decode::frame::{BodyBuffer, Compression};
+use crate::decode::{RateLimitRequest, json as json_request};
+use crate::encode::{encode, json as json_answer};
+use crate::failure::{Failure, GRPC, reject};
+use crate::health::HealthHandle;
+use crate::routes::routes;
+use crate::settings::RlsSettings;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
-/// Says whether rules were loaded, also those of no domain.
+/// Returns whether rules were loaded, even if they have no domain.
 pub type HasRules = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Envoy's rate limit service. Clones are one door.
+/// Envoy's rate limit service. Clones share everything.
 pub struct Rls<S = MemoryStore, C = SystemClock> {
     shared: Arc<Shared<S, C>>,
 }
 
-struct Shared<S, C> {
-    engine: Arc<Engine<S, C>>,
-    settings: RlsSettings,
+pub(crate) struct Shared<S, C> {
+    pub(crate) engine: Arc<Engine<S, C>>,
+    pub(crate) settings: RlsSettings,
     meter: Arc<Meter>,
     routes: Routes,
     /// Calls whose answer the shadow mode of the whole service changed.
-    shadowed: AtomicU64,
-    has_rules: Option<HasRules>,
+    pub(crate) shadowed: AtomicU64,
+    pub(crate) has_rules: Option<HasRules>,
 }
 
 impl<S, C> Rls<S, C> {
-    /// A door to the engine. Every call of its one method is counted by the meter.
+    /// A service on this engine. The meter counts every call of `ShouldRateLimit`.
     pub fn new(
         engine: Arc<Engine<S, C>>,
         settings: RlsSettings,
@@ -69,8 +68,7 @@ impl<S, C> Rls<S, C> {
         Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed, has_rules }) }
     }
 
-    /// The same door that fails calls while there are no rules, where errors
-    /// are those of envoyproxy/ratelimit.
+    /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
     #[must_use]
     pub fn needing_rules(self, has_rules: HasRules) -> Self {
         let Shared { engine, settings, meter, routes, .. } = &*self.shared;
@@ -86,7 +84,7 @@ impl<S, C> Rls<S, C> {
         }
     }
 
-    /// How many requests [`RlsSettings::shadow`] let pass that were over their limit.
+    /// How many requests over their limit passed because of [`RlsSettings::shadow`].
     pub fn shadowed(&self) -> u64 {
         self.shared.shadowed.load(Relaxed)
     }
@@ -97,18 +95,17 @@ where
     S: CounterStore,
     C: Clock,
 {
-    /// Answers the body of a request to upstream's `/json`: a
-    /// `RateLimitRequest` in JSON. Counted by nobody: that is the work of the
-    /// door whose path it is.
+    /// Answers a request to upstream's `/json`: a `RateLimitRequest` in JSON. Not counted: the door that serves the path
+    /// does that.
     pub async fn answer_json(&self, body: &[u8]) -> Response<Full<Bytes>> {
         let shared = &*self.shared;
-        let asked = match json::read(body, shared.settings.message_bytes_max) {
-            Ok(asked) => asked,
-            Err(error) => return json::failed(&error, &shared.settings),
+        let json = match json_request::parse(body, shared.settings.message_bytes_max) {
+            Ok(json) => json,
+            Err(error) => return json_answer::bad_request(&error, &shared.settings),
         };
-        match shared.answer(&asked.asked(), json::write).await {
-            Ok((answered, (code, answer))) => json::answered(answered, code, answer),
-            Err(failure) => json::failed(&failure.message, &shared.settings),
+        match shared.decide(&json.request(), json_answer::render).await {
+            Ok((kind, (code, answer))) => json_answer::response(kind, code, answer),
+            Err(failure) => json_answer::bad_request(&failure.message, &shared.settings),
         }
     }
 }
@@ -125,101 +122,25 @@ impl<S, C> fmt::Debug for Rls<S, C> {
     }
 }
 
-/// How a call was answered, and with what.
-type Told<R> = Result<(Answered, R), Failure>;
-
 impl<S, C> Shared<S, C>
 where
     S: CounterStore,
     C: Clock,
 {
+    /// Counts a call and builds its response.
     #[inline]
-    fn examine(&self, asked: &Asked<'_>) -> Result<OwnLimits, Failure> {
-        let upstream = self.settings.upstream_errors;
-        let refused_hits = if upstream { RefusedHits::Count } else { RefusedHits::Drop };
-        asked.examine(refused_hits).map_err(|error| Failure::of_request(error, upstream))
-    }
-
-    /// Answers without waiting.
-    #[inline]
-    fn answer_now<R>(
-        &self,
-        engine: &Engine<MemoryStore, C>,
-        asked: &Asked<'_>,
-        tell: impl FnOnce(&Answer<'_>) -> R,
-    ) -> Told<R> {
-        let own = self.examine(asked)?;
-        let descriptors = asked.descriptors(&own);
-        let verdict = engine.check_now(&asked.request(&descriptors));
-        self.conclude(&verdict, asked, &own, tell)
-    }
-
-    async fn answer<R>(&self, asked: &Asked<'_>, tell: impl FnOnce(&Answer<'_>) -> R) -> Told<R> {
-        let own = self.examine(asked)?;
-        let descriptors = asked.descriptors(&own);
-        let verdict = self.engine.check(&asked.request(&descriptors)).await;
-        self.conclude(&verdict, asked, &own, tell)
-    }
-
-    #[inline]
-    fn conclude<R>(
-        &self,
-        verdict: &Verdict,
-        asked: &Asked<'_>,
-        own: &OwnLimits,
-        tell: impl FnOnce(&Answer<'_>) -> R,
-    ) -> Told<R> {
-        if !verdict.domain_is_known() && self.lacks_rules() {
-            return Err(Failure::no_rules());
-        }
-        let undecided = verdict.undecided();
-        if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
-            return Err(Failure::of_undecided(undecided));
-        }
-        let answer = Answer::of(verdict, asked, own, &self.settings);
-        if answer.shadowed {
-            self.shadowed.fetch_add(1, Relaxed);
-        }
-        let answered = match answer.overall {
-            _ if undecided.is_some() => Answered::Undecided,
-            Code::OverLimit => Answered::Refused,
-            Code::Ok | Code::Unknown => Answered::Admitted,
-        };
-        Ok((answered, tell(&answer)))
-    }
-
-    /// Whether there are no rules where that is an error.
-    #[cold]
-    fn lacks_rules(&self) -> bool {
-        self.settings.upstream_errors && self.has_rules.as_ref().is_some_and(|has| !has())
-    }
-
-    /// Reads the message of a call's body.
-    #[inline]
-    fn read<'b>(
-        &self,
-        body: &'b [u8],
-        compression: Compression,
-        asked: &mut Asked<'b>,
-    ) -> Result<(), Failure> {
-        let message = frame::message(body, compression, self.settings.message_bytes_max)?;
-        Ok(decode(message, asked)?)
-    }
-
-    /// Counts a call and makes its answer.
-    #[inline]
-    fn finish(&self, told: Told<Bytes>, started: Timestamp) -> Response<RlsBody> {
-        let (answered, response) = match told {
-            Ok((answered, frame)) => {
+    fn finish(&self, result: CallResult<Bytes>, started: Timestamp) -> Response<RlsBody> {
+        let (kind, response) = match result {
+            Ok((kind, frame)) => {
                 let mut response = Response::new(RlsBody::message(frame));
                 *response.headers_mut() = HeaderMap::with_capacity(1);
                 response.headers_mut().insert(CONTENT_TYPE, GRPC);
-                (answered, response)
+                (kind, response)
             }
-            Err(failure) => (failure.answered, failure.response()),
+            Err(failure) => (failure.answer, failure.response()),
         };
         let took = self.engine.clock().now().since(started);
-        self.meter.count(answered, took.into());
+        self.meter.count(kind, took.into());
         response
     }
 }
@@ -236,15 +157,15 @@ where
     type Future = RlsFuture<S, C, B>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
-        let stage = match refuse_early(&request) {
-            Some(response) => Stage::Done { response: Some(response) },
-            None if request.uri().path() == SHOULD_RATE_LIMIT => return self.limit(request),
+        let state = match reject_early(&request) {
+            Some(response) => CallState::Done { response: Some(response) },
+            None if request.uri().path() == SHOULD_RATE_LIMIT => return self.start_call(request),
             None => {
-                let answer = self.shared.routes.clone().call(request);
-                Stage::Served { answer: Box::pin(answer) }
+                let response = self.shared.routes.clone().call(request);
+                CallState::Tonic { response: Box::pin(response) }
             }
         };
-        RlsFuture { stage, call: None }
+        RlsFuture { state, call: None }
     }
 }
 
@@ -253,53 +174,53 @@ where
     S: CounterStore,
     C: Clock,
 {
-    /// Begins a call of the one method.
+    /// Starts a call of `ShouldRateLimit`.
     #[inline]
-    fn limit<B>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
+    fn start_call<B>(&self, request: Request<B>) -> RlsFuture<S, C, B> {
         let started = self.shared.engine.clock().now();
         let headers = request.headers();
         let deadline = match headers.get(timeout::FIELD).map(timeout::parse) {
             None => Ok(None),
-            // There is no time to decide: nothing must be charged either.
-            Some(Some(Duration::ZERO)) => Err(Failure::late()),
+            // No time to decide, so nothing must be charged either.
+            Some(Some(Duration::ZERO)) => Err(Failure::deadline_exceeded()),
             Some(Some(deadline)) => Ok(Some(deadline)),
-            Some(None) => Err(Failure::bad_timeout()),
+            Some(None) => Err(Failure::malformed_timeout()),
         };
         let compression = match headers.get(ENCODING) {
             Some(encoding) if encoding == "identity" => Compression::Identity,
             _ => Compression::Other,
         };
-        let (deadline, stage) = match deadline {
+        let (deadline, state) = match deadline {
             Ok(deadline) => {
                 let body = request.into_body();
-                (deadline, Stage::Reading { body, gathered: Gathered::default() })
+                (deadline, CallState::Reading { body, buffer: BodyBuffer::default() })
             }
             Err(failure) => {
                 let response = Some(self.shared.finish(Err(failure), started));
-                (None, Stage::Done { response })
+                (None, CallState::Done { response })
             }
         };
         let shared = Arc::clone(&self.shared);
         RlsFuture {
-            stage,
+            state,
             call: Some(Call { shared, started, compression, deadline, timer: None }),
         }
     }
 }
 
-/// The answer to a request that is no gRPC call.
+/// The response to a request that is not a gRPC call.
 #[inline]
-fn refuse_early<B>(request: &Request<B>) -> Option<Response<RlsBody>> {
+fn reject_early<B>(request: &Request<B>) -> Option<Response<RlsBody>> {
     if !is_call(request.headers().get(CONTENT_TYPE)) {
         let text = "this is a gRPC service: the content type must be application/grpc\n";
-        return Some(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Some(reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if request.version() < Version::HTTP_2 {
         let text = "gRPC needs HTTP/2\n";
-        return Some(refuse(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text));
+        return Some(reject(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text));
     }
     if request.method() != Method::POST {
-        return Some(refuse(StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are sent by POST\n"));
+        return Some(reject(StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are sent by POST\n"));
     }
     None
 }
@@ -309,7 +230,7 @@ fn refuse_early<B>(request: &Request<B>) -> Option<Response<RlsBody>> {
 fn is_call(content_type: Option<&HeaderValue>) -> bool {
     let Some(content_type) = content_type else { return false };
     let content_type = content_type.as_bytes();
-    // What nearly everybody sends.
+    // Nearly all clients send exactly this.
     if content_type == b"application/grpc" {
         return true;
     }
@@ -319,36 +240,36 @@ fn is_call(content_type: Option<&HeaderValue>) -> bool {
         || kind.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
-/// What a call of the one method needs until its end.
+/// A call of `ShouldRateLimit` until its end.
 struct Call<S, C> {
     shared: Arc<Shared<S, C>>,
     started: Timestamp,
     compression: Compression,
-    /// The time that the client gave.
+    /// The client's timeout.
     deadline: Option<Duration>,
-    /// Made only when a call has to wait.
+    /// Created only if the call has to wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-type Replying = Pin<Box<dyn Future<Output = Told<Bytes>> + Send>>;
-type Serving =
+type DecideFuture = Pin<Box<dyn Future<Output = CallResult<Bytes>> + Send>>;
+type TonicFuture =
     Pin<Box<dyn Future<Output = Result<Response<tonic::body::Body>, Infallible>> + Send>>;
 
 pin_project! {
-    /// The answer to come. Dropping it gives the call up.
+    /// The response to come. Dropping it cancels the call.
     pub struct RlsFuture<S, C, B> {
         #[pin]
-        stage: Stage<B>,
+        state: CallState<B>,
         call: Option<Call<S, C>>,
     }
 }
 
 pin_project! {
-    #[project = StageProjection]
-    enum Stage<B> {
-        Reading { #[pin] body: B, gathered: Gathered },
-        Replying { reply: Replying },
-        Served { answer: Serving },
+    #[project = CallStateProjection]
+    enum CallState<B> {
+        Reading { #[pin] body: B, buffer: BodyBuffer },
+        Deciding { result: DecideFuture },
+        Tonic { response: TonicFuture },
         Done { response: Option<Response<RlsBody>> },
     }
 }
@@ -358,36 +279,36 @@ where
     S: CounterStore,
     C: Clock,
 {
-    /// Answers a call whose body has come; the future where it has to wait.
+    /// Decides a call whose body is complete: at once on the store in memory, else with a future.
     #[inline]
-    fn reply(&self, body: Bytes) -> Result<Told<Bytes>, Replying> {
+    fn decide(&self, body: Bytes) -> Result<CallResult<Bytes>, DecideFuture> {
         if let Some(engine) = self.shared.engine.here() {
-            let mut asked = Asked::default();
-            let read = self.shared.read(&body, self.compression, &mut asked);
-            return Ok(read.and_then(|()| self.shared.answer_now(engine, &asked, encode)));
+            let mut request = RateLimitRequest::default();
+            let decoded = self.shared.decode(&body, self.compression, &mut request);
+            return Ok(decoded.and_then(|()| self.shared.decide_now(engine, &request, encode)));
         }
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         Err(Box::pin(async move {
-            let mut asked = Asked::default();
-            shared.read(&body, compression, &mut asked)?;
-            shared.answer(&asked, encode).await
+            let mut request = RateLimitRequest::default();
+            shared.decode(&body, compression, &mut request)?;
+            shared.decide(&request, encode).await
         }))
     }
 
-    /// Waits, unless the deadline is over.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Told<Bytes>> {
+    /// Pending until the deadline, if there is one.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<CallResult<Bytes>> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(deadline)));
         ready!(timer.as_mut().poll(context));
-        Poll::Ready(Err(Failure::late()))
+        Poll::Ready(Err(Failure::deadline_exceeded()))
     }
 }
 
-/// Reads on; ready with the whole body or an error.
+/// Reads the body; ready with all of it or an error.
 #[inline]
-fn read_on<B: Body<Data = Bytes>>(
+fn poll_body<B: Body<Data = Bytes>>(
     mut body: Pin<&mut B>,
-    gathered: &mut Gathered,
+    buffer: &mut BodyBuffer,
     max: usize,
     context: &mut Context<'_>,
 ) -> Poll<Result<Bytes, Failure>> {
@@ -395,16 +316,16 @@ fn read_on<B: Body<Data = Bytes>>(
         match ready!(body.as_mut().poll_frame(context)) {
             Some(Ok(piece)) => {
                 if let Ok(piece) = piece.into_data()
-                    && let Err(error) = gathered.push(piece, max)
+                    && let Err(error) = buffer.push(piece, max)
                 {
                     return Poll::Ready(Err(error.into()));
                 }
             }
-            Some(Err(_)) => return Poll::Ready(Err(Failure::broken_off())),
-            None => return Poll::Ready(Ok(gathered.finish())),
+            Some(Err(_)) => return Poll::Ready(Err(Failure::body_aborted())),
+            None => return Poll::Ready(Ok(buffer.finish())),
         }
         if body.is_end_stream() {
-            return Poll::Ready(Ok(gathered.finish()));
+            return Poll::Ready(Ok(buffer.finish()));
         }
     }
 }
@@ -419,57 +340,59 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let told = loop {
-            let call = match this.stage.as_mut().project() {
-                StageProjection::Done { response } => {
+        let result = loop {
+            let call = match this.state.as_mut().project() {
+                CallStateProjection::Done { response } => {
                     let response = response.take();
                     let response = response.expect("a future is not polled after its end");
                     return Poll::Ready(Ok(response));
                 }
-                StageProjection::Served { answer } => {
-                    let Ok(response) = ready!(answer.as_mut().poll(context));
-                    return Poll::Ready(Ok(response.map(RlsBody::served)));
+                CallStateProjection::Tonic { response } => {
+                    let Ok(response) = ready!(response.as_mut().poll(context));
+                    return Poll::Ready(Ok(response.map(RlsBody::tonic)));
                 }
-                _ => this.call.as_mut().expect("a call is there until its end"),
+                _ => this.call.as_mut().expect("a call is present until its end"),
             };
-            let told = match this.stage.as_mut().project() {
-                StageProjection::Reading { body, gathered } => {
+            let result = match this.state.as_mut().project() {
+                CallStateProjection::Reading { body, buffer } => {
                     let max = call.shared.settings.message_bytes_max;
-                    match read_on(body, gathered, max, context) {
+                    match poll_body(body, buffer, max, context) {
                         Poll::Pending => Poll::Pending,
                         Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
-                        Poll::Ready(Ok(body)) => match call.reply(body) {
-                            Ok(told) => Poll::Ready(told),
-                            Err(reply) => {
-                                this.stage.set(Stage::Replying { reply });
+                        Poll::Ready(Ok(body)) => match call.decide(body) {
+                            Ok(result) => Poll::Ready(result),
+                            Err(result) => {
+                                this.state.set(CallState::Deciding { result });
                                 continue;
                             }
                         },
                     }
                 }
-                StageProjection::Replying { reply } => reply.as_mut().poll(context),
-                StageProjection::Served { .. } | StageProjection::Done { .. } => Poll::Pending,
+                CallStateProjection::Deciding { result } => result.as_mut().poll(context),
+                CallStateProjection::Tonic { .. } | CallStateProjection::Done { .. } => {
+                    Poll::Pending
+                }
             };
-            match told {
-                Poll::Ready(told) => break told,
-                Poll::Pending => break ready!(call.wait(context)),
+            match result {
+                Poll::Ready(result) => break result,
+                Poll::Pending => break ready!(call.poll_deadline(context)),
             }
         };
-        let call = this.call.take().expect("a call is there until its end");
-        // Whatever still comes of the body is nobody's.
-        this.stage.set(Stage::Done { response: None });
-        Poll::Ready(Ok(call.shared.finish(told, call.started)))
+        let call = this.call.take().expect("a call is present until its end");
+        // The rest of the body, if any, is dropped.
+        this.state.set(CallState::Done { response: None });
+        Poll::Ready(Ok(call.shared.finish(result, call.started)))
     }
 }
 
 impl<S, C, B> fmt::Debug for RlsFuture<S, C, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match &self.stage {
-            Stage::Reading { .. } => "reading",
-            Stage::Replying { .. } => "replying",
-            Stage::Served { .. } => "served",
-            Stage::Done { .. } => "done",
+        let state = match &self.state {
+            CallState::Reading { .. } => "reading",
+            CallState::Deciding { .. } => "deciding",
+            CallState::Tonic { .. } => "tonic",
+            CallState::Done { .. } => "done",
         };
-        f.debug_struct("RlsFuture").field("stage", &stage).finish_non_exhaustive()
+        f.debug_struct("RlsFuture").field("state", &state).finish_non_exhaustive()
     }
 }

@@ -1,28 +1,24 @@
-//! How the door answers.
+//! The settings of the rate limit service.
 
-/// How the door answers. The defaults are those of envoyproxy/ratelimit, but
-/// for the errors.
+/// The settings of the rate limit service. The defaults are those of envoyproxy/ratelimit, except for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the settings")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch")]
 pub struct RlsSettings {
-    /// Whether every request is answered `OK` as a whole; its statuses still
-    /// say what would have been.
+    /// Whether the overall code is always `OK`; the statuses still show what would have been.
     pub shadow: bool,
-    /// Whether one limit left is enough: a request is over only when all of its
-    /// descriptors that met a limit are. Meant for rules that charge always, as
-    /// upstream's do: where a refusal charges nobody, what is left is not used up.
+    /// Whether a request is over its limit only if all of its limited descriptors are. Meant for rules that charge refused
+    /// requests too, as upstream's do; otherwise a refusal does not use up what is left of the others.
     pub quota: bool,
-    /// The names of three header fields for the client; none are sent without.
+    /// The names of three header fields for the client. Without them none are sent.
     pub response_headers: Option<HeaderNames>,
     /// Whether answers have dynamic metadata for the proxy.
     pub dynamic_metadata: bool,
-    /// Whether errors are those of envoyproxy/ratelimit: all of them `Unknown`,
-    /// and an undecided request among them. Otherwise the engine's failure mode
-    /// answers what nobody could decide.
+    /// Whether errors are those of envoyproxy/ratelimit: always `Unknown`, also for an undecided request. Otherwise the
+    /// engine's failure mode answers undecided requests.
     pub upstream_errors: bool,
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
-    /// Whether the service describes itself to clients that ask.
+    /// Whether the service supports gRPC reflection.
     pub reflection: bool,
 }
 
@@ -41,14 +37,14 @@ impl Default for RlsSettings {
     }
 }
 
-/// The names of the header fields that tell of a limit.
+/// The names of the header fields that describe a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderNames {
-    /// How much the limit allows.
+    /// The field for the limit.
     pub limit: String,
-    /// How much of it remains.
+    /// The field for what remains of it.
     pub remaining: String,
-    /// In how many seconds it starts over.
+    /// The field for the seconds until it resets.
     pub reset: String,
 }
 

@@ -1,12 +1,12 @@
-//! Units of time by Envoy's numbers and names.
+//! Units of time by the numbers and names of Envoy's proto files.
 
 use tidegate_engine::Unit;
 
-/// The number of an answer's unit; zero where a limit has none.
+/// The number of a unit; zero if a limit has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitNumber(u8);
 
-/// By number. A week came last, so the numbers do not follow the length.
+/// By number. `WEEK` was added last, so the numbers are not in the order of length.
 const UNITS: [(Option<Unit>, &str); 8] = [
     (None, "UNKNOWN"),
     (Some(Unit::Second), "SECOND"),
@@ -19,10 +19,10 @@ const UNITS: [(Option<Unit>, &str); 8] = [
 ];
 
 impl UnitNumber {
-    /// The unit that a number stands for.
+    /// The unit of a number.
     pub(super) fn read(number: i32) -> Option<Unit> {
-        let place = usize::try_from(number).ok()?;
-        UNITS.get(place).and_then(|(unit, _)| *unit)
+        let index = usize::try_from(number).ok()?;
+        UNITS.get(index).and_then(|(unit, _)| *unit)
     }
 
     /// The number of a name.
@@ -45,12 +45,12 @@ impl UnitNumber {
         })
     }
 
-    /// As a number.
+    /// The number.
     pub(super) const fn get(self) -> u8 {
         self.0
     }
 
-    /// Its name.
+    /// The name.
     pub(super) fn name(self) -> &'static str {
         UNITS.get(usize::from(self.0)).map_or("UNKNOWN", |(_, name)| name)
     }

@@ -38,7 +38,7 @@ use crate::redis::parcel::{Parcel, Receipt};
 use crate::redis::settings::{RedisSettings, RedisSettingsError};
 use job::Note;
 use meter::Meter;
-pub use meter::{CourierFigures, Histogram};
+pub use meter::{CourierFigures, Histogram, REDIS_METRICS};
 use worker::{Published, Worker};
 
 /// Carries parcels to the server. Its thread ends with it.

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tidegate_algorithms::{Algorithm, Limit, Period, State, Timestamp, Window, WindowState};
+use tidegate_metrics::Exposition;
 
 use super::RedisStore;
 use super::codec::Order;
@@ -230,6 +231,10 @@ impl CounterStore for UpstreamStore {
     fn give_back(&self, batch: &Batch<'_>) {
         // Only slots are given back without being waited for; upstream has none.
         self.store.give_back(batch);
+    }
+
+    fn collect(&self, now: Timestamp, out: &mut Exposition) {
+        self.store.collect(now, out);
     }
 }
 

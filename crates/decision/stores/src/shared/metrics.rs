@@ -1,13 +1,59 @@
-//! What the shared store did, as plain values.
+//! The counters of the shared store, and its metrics.
+//!
+//! A new metric is a counter in [`Counters`], a field of [`Metrics`], a row of the table and a line of `collect`, all in
+//! this file, and a row in docs/metrics.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use tidegate_metrics::{Collector, Exposition};
 
 use super::lease::LeaseCounts;
 
 /// The upper bounds of [`Metrics::overshoot`], in percent of the limit. The
 /// last count has none.
 pub const OVERSHOOT_BOUNDS: [u64; 7] = [0, 1, 2, 5, 10, 20, 50];
+
+tidegate_metrics::metrics! {
+    /// The metrics of [`SharedStore`](crate::SharedStore).
+    pub SHARED_METRICS:
+    CALLS = Counter "tidegate_remote_calls_total" []
+        "Calls to the shared store, each with one batch; failed calls included.";
+    FAILED_CALLS = Counter "tidegate_remote_failed_calls_total" []
+        "Calls to the shared store that failed.";
+    DEGRADED = Gauge "tidegate_remote_degraded" []
+        "1 while the circuit breaker of the shared store, or of a part of it, is open.";
+    DEGRADED_SECONDS = Counter "tidegate_remote_degraded_seconds_total" []
+        "Total time that a circuit breaker of the shared store was open.";
+    OUTAGES = Counter "tidegate_remote_outages_total" []
+        "Times that a circuit breaker of the shared store opened.";
+    FALLBACKS = Counter "tidegate_remote_fallbacks_total" ["policy"]
+        "Checks that were decided without the shared store, by on_store_error.";
+    CACHED_REFUSALS = Counter "tidegate_remote_remembered_refusals_total" []
+        "Refusals answered from the cache of recent refusals, without a call to the shared store.";
+    OWING = Gauge "tidegate_remote_owing_keys" []
+        "Keys that were decided in an outage and are still to be charged.";
+    UNCERTAIN_COUNTS = Counter "tidegate_remote_uncertain_counts_total" []
+        "Counts that the shared store or a region may have received or not; they are not sent again.";
+    LEASED_UNITS = Gauge "tidegate_leased_units" []
+        "Units of leased limits that this process holds and has not used.";
+    LEASE_CHANGES = Counter "tidegate_lease_changes_total" ["change"]
+        "Slices fetched (renewed), units returned, units that expired unused (lost).";
+    EVENTUAL_KEYS = Gauge "tidegate_eventual_keys" []
+        "Keys of eventual limits that this process counts.";
+    EVENTUAL_FLUSHES = Counter "tidegate_eventual_flushes_total" []
+        "Batches of eventual counts that were sent.";
+    EVENTUAL_FLUSHED = Counter "tidegate_eventual_flushed_keys_total" []
+        "Keys in those batches.";
+    EVENTUAL_OVERSHOOT = Histogram "tidegate_eventual_overshoot_ratio" []
+        "How far flushed keys were over their limit, as a share of the limit.";
+    REGION_PENDING = Gauge "tidegate_region_pending_keys" []
+        "Keys whose counts are still to be sent to another region.";
+    REGION_DROPPED = Counter "tidegate_region_dropped_counts_total" []
+        "Counts for another region that were dropped because too many keys were pending.";
+    NODES = Gauge "tidegate_nodes" []
+        "Live processes that share the store, as last known.";
+}
 
 /// What the shared store did since it began, and holds now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +98,37 @@ pub struct Metrics {
     pub dropped: u64,
     /// Live nodes, as last known.
     pub nodes: usize,
+}
+
+impl Collector for Metrics {
+    fn collect(&self, out: &mut Exposition) {
+        out.single(CALLS, self.commands);
+        out.single(FAILED_CALLS, self.failures);
+        out.single(DEGRADED, u8::from(self.degraded));
+        out.single(DEGRADED_SECONDS, self.degraded_for.as_secs_f64());
+        out.single(OUTAGES, self.outages);
+        let fallbacks = [
+            ("local", self.fell_back_local),
+            ("allow", self.fell_back_allow),
+            ("deny", self.fell_back_deny),
+        ];
+        out.by_label(FALLBACKS, fallbacks);
+        out.single(CACHED_REFUSALS, self.cached_refusals);
+        out.single(OWING, self.owing);
+        out.single(UNCERTAIN_COUNTS, self.unsure);
+        out.single(LEASED_UNITS, self.leases.held);
+        let LeaseCounts { renewed, returned, lost, .. } = self.leases;
+        out.by_label(LEASE_CHANGES, [("renewed", renewed), ("returned", returned), ("lost", lost)]);
+        out.single(EVENTUAL_KEYS, self.tallies);
+        out.single(EVENTUAL_FLUSHES, self.flushes);
+        out.single(EVENTUAL_FLUSHED, self.flushed_keys);
+        let bounds = OVERSHOOT_BOUNDS.map(|percent| percent as f64 / 100.0);
+        let sum = self.overshoot_percent as f64 / 100.0;
+        out.family(EVENTUAL_OVERSHOOT).histogram(&[], bounds, &self.overshoot, sum);
+        out.single(REGION_PENDING, self.pending);
+        out.single(REGION_DROPPED, self.dropped);
+        out.single(NODES, self.nodes);
+    }
 }
 
 /// The counters behind [`Metrics`].
@@ -135,5 +212,29 @@ mod tests {
         }
         assert_eq!(counters.read().overshoot, [1, 1, 0, 1, 1, 0, 1, 2]);
         assert_eq!(counters.read().overshoot_percent, 1_113);
+    }
+
+    #[test]
+    fn every_metric_of_the_table_is_written() {
+        assert_eq!(tidegate_metrics::missing(SHARED_METRICS, &Metrics::default()), [""; 0]);
+    }
+
+    #[test]
+    fn every_counter_is_shown() {
+        let metrics =
+            Metrics { commands: 3, failures: 2, unsure: 5, dropped: 7, ..Metrics::default() };
+        let mut page = Exposition::new(tidegate_metrics::Format::Prometheus);
+        metrics.collect(&mut page);
+        let page = page.finish();
+        for line in [
+            "tidegate_remote_calls_total 3",
+            "tidegate_remote_failed_calls_total 2",
+            "tidegate_remote_uncertain_counts_total 5",
+            "tidegate_region_dropped_counts_total 7",
+            "tidegate_remote_fallbacks_total{policy=\"local\"} 0",
+            "tidegate_eventual_overshoot_ratio_bucket{le=\"0.01\"} 0",
+        ] {
+            assert!(page.lines().any(|written| written == line), "{line}: {page}");
+        }
     }
 }

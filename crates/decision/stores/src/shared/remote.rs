@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tidegate_algorithms::{Period, Timestamp};
+use tidegate_metrics::Exposition;
 
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
@@ -144,6 +145,10 @@ impl<S: CounterStore> CounterStore for Arc<S> {
 
     fn give_back(&self, batch: &Batch<'_>) {
         (**self).give_back(batch);
+    }
+
+    fn collect(&self, now: Timestamp, out: &mut Exposition) {
+        (**self).collect(now, out);
     }
 }
 

@@ -258,7 +258,7 @@ fn a_million_values_stay_within_the_maximum_of_series_and_add_up() {
     assert_eq!(series.len(), 101);
     assert_eq!(series.iter().map(|series| series.tally.within).sum::<u64>(), VALUES);
     assert_eq!(observations.hits_beyond_series(), VALUES - 100);
-    let others = series.iter().find(|series| series.path == OTHERS).unwrap();
+    let others = series.iter().find(|series| series.path == tidegate_engine::OTHERS).unwrap();
     assert_eq!(others.tally.within, VALUES - 100);
 }
 

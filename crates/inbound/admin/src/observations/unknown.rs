@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::OTHERS;
+use tidegate_engine::OTHERS;
 
 /// Callers choose the names, so only so many are told apart.
 const DOMAINS_MAX: usize = 1_000;

@@ -14,9 +14,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 use tidegate_engine::{Decision, NearLimit, Outcome, Request, Role, Ruling, Tally, Verb, Verdict};
 
-use super::OTHERS;
 use super::shards::Shards;
-use crate::hits::sum;
+use tidegate_engine::OTHERS;
 
 /// The most bytes of a path that are kept.
 const PATH_BYTES_MAX: usize = 512;
@@ -194,7 +193,7 @@ impl Values {
         all.dedup_by(|later, first| {
             let same = later.labels() == first.labels();
             if same {
-                first.tally = sum(first.tally, later.tally);
+                first.tally = first.tally.plus(later.tally);
             }
             same
         });

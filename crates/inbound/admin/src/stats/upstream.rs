@@ -9,7 +9,6 @@ use tidegate_engine::{Clock, Tally};
 use super::StatsReading;
 use super::name::clean;
 use crate::door::Inner;
-use crate::hits::HitsReading;
 use crate::observations::Reason;
 
 /// The meter of the door that envoyproxy/ratelimit has too.
@@ -17,7 +16,7 @@ const RLS: &str = "grpc";
 
 pub(super) fn read<S, C: Clock>(door: &Inner<S, C>) -> StatsReading {
     let mut stats = StatsReading::default();
-    let hits = HitsReading::of(&door.engine, door.parts.settings.rules_max);
+    let hits = door.engine.hits(door.parts.settings.rules_max);
     for (of, hits) in &hits.limits {
         if hits.shows_values {
             continue;

@@ -6,14 +6,29 @@ use std::time::Duration;
 
 use http::Method;
 use tidegate_admin::{
-    DebugParts, DebugSettings, DocumentReading, Kind, METRICS, Observations, ObservationsConfig,
-    RemoteReading, RulesReading, Spread, StoreReading,
+    ADMIN_METRICS, DELIVERY_METRICS, DebugDoor, DebugParts, DebugSettings, DeliveryReading,
+    OBSERVATION_METRICS, Observations, ObservationsConfig, SWITCHBOARD_METRICS,
 };
-use tidegate_gateway::{GatewayReading, HostState};
-use tidegate_metrics::{Answered, Meter};
-use tidegate_overload::{Arrival, Caller, Category, Screening};
+use tidegate_engine::{CounterStore, ENGINE_METRICS, Engine, ManualClock, StoreError, Timestamp};
+use tidegate_gateway::{GATEWAY_METRICS, GatewayReading, HostState};
+use tidegate_metrics::{AnswerKind, Collector, Exposition, Kind, METER_METRICS, Meter, Metric};
+use tidegate_overload::{Arrival, Caller, Category, OVERLOAD_METRICS, Screening};
+use tidegate_stores::{Answers, Batch, MEMORY_METRICS, Metrics};
 
-use super::support::{START, Stage, bare_engine, protected};
+use super::support::{START, Stage, bare_engine, page_of, protected};
+
+/// The tables of an engine on the store in memory, with a gateway and protection.
+const TABLES: [&[&Metric]; 9] = [
+    METER_METRICS,
+    OBSERVATION_METRICS,
+    ENGINE_METRICS,
+    MEMORY_METRICS,
+    GATEWAY_METRICS,
+    DELIVERY_METRICS,
+    SWITCHBOARD_METRICS,
+    OVERLOAD_METRICS,
+    ADMIN_METRICS,
+];
 
 /// One family as read back.
 #[derive(Debug, Default)]
@@ -152,23 +167,24 @@ async fn scrape(stage: &Stage) -> BTreeMap<String, Family> {
 /// Parts with a source for every metric.
 fn full_parts() -> DebugParts {
     let meter = Arc::new(Meter::new("rls"));
-    meter.count(Answered::Admitted, Duration::from_micros(30));
-    meter.count(Answered::Refused, Duration::from_millis(3));
+    meter.count(AnswerKind::Admitted, Duration::from_micros(30));
+    meter.count(AnswerKind::Refused, Duration::from_millis(3));
     DebugParts {
         version: "1.2.3",
         meters: vec![meter],
-        store: Some(Box::new(|| StoreReading { budget_bytes: 1024, ..StoreReading::default() })),
-        rules: Some(Box::new(|| RulesReading {
+        rules: Some(Box::new(|| DeliveryReading {
             loads: 2,
             failures: 1,
             last_load: Some(START),
             stale: true,
         })),
         switchboard: Some(protected(&bare_engine()).1),
-        gateway: Some(Box::new(gateway_reading)),
-        gateway_document: Some(Box::new(|| DocumentReading {
-            delivery: RulesReading { loads: 3, failures: 2, last_load: Some(START), stale: true },
-            ..DocumentReading::default()
+        collectors: vec![Arc::new(gateway_reading())],
+        gateway_document: Some(Box::new(|| DeliveryReading {
+            loads: 3,
+            failures: 2,
+            last_load: Some(START),
+            stale: true,
         })),
         ..DebugParts::default()
     }
@@ -193,35 +209,43 @@ fn gateway_reading() -> GatewayReading {
 }
 
 /// A store that several processes share.
-fn shared() -> StoreReading {
-    let spread = Spread { bounds: vec![0.5, 1.0], counts: vec![2, 0, 1], sum: 7.5 };
-    let remote = RemoteReading {
-        connected: 1,
-        call_seconds: spread.clone(),
-        requests_per_call: spread.clone(),
-        overshoot: spread,
-        errors: vec![("timeout", 3)],
-        fallbacks: vec![("local", 4)],
-        lease_changes: vec![("renewed", 5)],
-        ..RemoteReading::default()
-    };
-    StoreReading { remote: Some(remote), ..StoreReading::default() }
+struct SharedCounters;
+
+impl CounterStore for SharedCounters {
+    async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
+        Err(StoreError::Timeout { waited: Duration::ZERO })
+    }
+
+    fn give_back(&self, _: &Batch<'_>) {}
+
+    fn collect(&self, _: Timestamp, out: &mut Exposition) {
+        let overshoot = [2, 0, 0, 0, 0, 0, 0, 1];
+        let metrics = Metrics {
+            fell_back_local: 4,
+            dropped: 5,
+            overshoot,
+            overshoot_percent: 750,
+            ..Metrics::default()
+        };
+        metrics.collect(out);
+    }
 }
 
 #[tokio::test]
 async fn a_shared_store_is_shown_instead_of_the_embedded_one() {
-    let stage = Stage::new(NASTY, DebugParts { store: Some(Box::new(shared)), ..full_parts() });
-    let families = scrape(&stage).await;
-    assert_eq!(families["tidegate_remote_errors"].value(&["timeout"]), Some(3.0));
-    assert_eq!(families["tidegate_remote_fallbacks"].value(&["local"]), Some(4.0));
+    let engine = Arc::new(Engine::new(SharedCounters, ManualClock::at(START)));
+    let door = DebugDoor::new(engine, DebugParts::default());
+    let page = page_of(&door, "/metrics").await;
+    let families = parse(&page, false);
+    assert_eq!(families["tidegate_remote_fallbacks_total"].value(&["local"]), Some(4.0));
+    assert_eq!(families["tidegate_region_dropped_counts_total"].value(&[]), Some(5.0));
     assert!(!families.contains_key("tidegate_store_keys"));
-    let page = stage.get("/metrics").await.body;
     for line in [
-        "tidegate_remote_call_duration_seconds_bucket{le=\"0.5\"} 2",
-        "tidegate_remote_call_duration_seconds_bucket{le=\"1\"} 2",
-        "tidegate_remote_call_duration_seconds_bucket{le=\"+Inf\"} 3",
-        "tidegate_remote_call_duration_seconds_sum 7.5",
-        "tidegate_remote_call_duration_seconds_count 3",
+        "tidegate_eventual_overshoot_ratio_bucket{le=\"0\"} 2",
+        "tidegate_eventual_overshoot_ratio_bucket{le=\"0.5\"} 2",
+        "tidegate_eventual_overshoot_ratio_bucket{le=\"+Inf\"} 3",
+        "tidegate_eventual_overshoot_ratio_sum 7.5",
+        "tidegate_eventual_overshoot_ratio_count 3",
     ] {
         assert!(page.lines().any(|shown| shown == line), "{line}");
     }
@@ -293,13 +317,11 @@ async fn decisions_are_shown_by_limiter_mode_category_and_outcome() {
 }
 
 #[tokio::test]
-async fn the_page_has_every_metric_of_the_vocabulary_and_no_other() {
+async fn the_page_has_every_metric_of_the_tables_and_no_other() {
     let page = nasty_stage().get("/metrics").await.body;
-    let mut families = parse(&page, false);
-    // A store is embedded or shared.
-    let shared = Stage::new(NASTY, DebugParts { store: Some(Box::new(shared)), ..full_parts() });
-    families.extend(parse(&shared.get("/metrics").await.body, false));
-    let known: BTreeMap<&str, _> = METRICS.iter().map(|metric| (metric.name, metric)).collect();
+    let families = parse(&page, false);
+    let metrics = || TABLES.iter().flat_map(|table| table.iter().copied());
+    let known: BTreeMap<&str, &Metric> = metrics().map(|metric| (metric.name, metric)).collect();
     for (name, family) in &families {
         let metric = known.get(name.as_str()).unwrap_or_else(|| panic!("{name} is unknown"));
         let kind = if metric.kind == Kind::Info { "gauge" } else { metric.kind.as_str() };
@@ -314,47 +336,12 @@ async fn the_page_has_every_metric_of_the_vocabulary_and_no_other() {
             assert_eq!(labels, metric.labels, "{name}");
         }
     }
-    for metric in METRICS {
+    for metric in metrics() {
         // Elsewhere the system says less of a process.
         if cfg!(target_os = "linux") || !metric.name.starts_with("process_") {
             assert!(families.contains_key(metric.name), "{} is missing", metric.name);
         }
     }
-}
-
-#[test]
-fn the_documentation_lists_every_metric_and_no_other() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/metrics.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let rows: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("| `tidegate_") || line.starts_with("| `process_"))
-        .collect();
-    let expected: Vec<String> = METRICS
-        .iter()
-        .map(|metric| {
-            let labels: Vec<String> =
-                metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let (name, kind) = (metric.name, metric.kind.as_str());
-            format!("| `{name}` | {kind} | {} | {} |", labels.join(", "), metric.help)
-        })
-        .collect();
-    assert_eq!(rows, expected);
-}
-
-#[tokio::test]
-async fn alert_rules_name_only_metrics_that_there_are() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../examples/prometheus/alerts.yaml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let not_in_names = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
-    let mut named = 0;
-    for word in text.split(not_in_names).filter(|word| word.starts_with("tidegate_")) {
-        let family = word.strip_suffix("_bucket").unwrap_or(word);
-        assert!(METRICS.iter().any(|metric| metric.name == family), "{word}");
-        named += 1;
-    }
-    assert!(named >= 5, "{named}");
 }
 
 #[tokio::test]
@@ -468,6 +455,19 @@ async fn the_state_of_rules_document_and_store_is_shown() {
     assert_eq!(value("tidegate_gateway_load_failures"), 2.0);
     assert_eq!(value("tidegate_gateway_stale"), 1.0);
     assert_eq!(value("tidegate_gateway_last_load_timestamp_seconds"), 1_699_920_000.0);
-    assert_eq!(value("tidegate_store_budget_bytes"), 1024.0);
+    assert_eq!(value("tidegate_store_budget_bytes"), 268_435_456.0);
     assert_eq!(families["tidegate_build"].value(&["1.2.3"]), Some(1.0));
+}
+
+#[tokio::test]
+async fn descriptors_that_match_no_rule_are_counted_by_domain() {
+    let rules = "- {key: user, rate_limit: {unit: day, requests_per_unit: 5}}";
+    let stage = Stage::new(rules, DebugParts::default());
+    for key in ["user", "usr", "usr"] {
+        stage.check(key, "7");
+    }
+    let families = scrape(&stage).await;
+    let unmatched = &families["tidegate_descriptors_unmatched"];
+    assert_eq!(unmatched.value(&["api"]), Some(2.0));
+    assert_eq!(unmatched.samples.len(), 1);
 }

@@ -8,8 +8,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
 use tidegate_admin::{DebugDoor, DebugParts, DebugSettings, Observations, Switchboard};
 use tidegate_engine::{
-    Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
-    Options, Source, Timestamp, compile,
+    Clock, CounterStore, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore,
+    NearLimit, Observer, Options, Source, Timestamp, compile,
 };
 use tidegate_overload::{Grant, Protection, ProtectionSettings, SteadyClock};
 
@@ -95,6 +95,17 @@ impl Stage {
             body: String::from_utf8(body.to_vec()).unwrap(),
         }
     }
+}
+
+/// The body of a page.
+pub(crate) async fn page_of<S: CounterStore>(
+    door: &DebugDoor<S, ManualClock>,
+    path: &str,
+) -> String {
+    let request = Request::builder().uri(path).body(Full::new(Bytes::new())).unwrap();
+    let Ok(answer) = door.call(request).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// An engine without rules.

@@ -9,7 +9,7 @@ use http::Request;
 use parking_lot::{Condvar, Mutex};
 use tidegate_engine::ManualClock;
 use tidegate_gateway::{AccessLogFormat, AccessLogSettings, GatewayParts};
-use tidegate_metrics::{Answered, Meter};
+use tidegate_metrics::{AnswerKind, Meter};
 
 use crate::harness::{Harness, PATIENCE, START, by_user, engine, to, until};
 use crate::upstream::Upstream;
@@ -76,8 +76,11 @@ async fn each_request_is_a_line_of_json() {
     assert_eq!(lines[1]["outcome"], "rate_limited");
     assert_eq!((&lines[2]["route"], &lines[2]["outcome"]), (&"".into(), &"bad_target".into()));
     let answers = meter.read().answers;
-    let of = |answered: Answered| answers[answered as usize];
-    assert_eq!((of(Answered::Admitted), of(Answered::Refused), of(Answered::Invalid)), (1, 1, 1));
+    let of = |answered: AnswerKind| answers[answered as usize];
+    assert_eq!(
+        (of(AnswerKind::Admitted), of(AnswerKind::Refused), of(AnswerKind::Invalid)),
+        (1, 1, 1)
+    );
 }
 
 #[tokio::test]

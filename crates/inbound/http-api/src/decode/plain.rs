@@ -1,19 +1,17 @@
-//! The body that nearly everybody sends, read in one pass.
+//! Parses the body that nearly all clients send, in one pass.
 //!
-//! One request with its domain and its descriptors, each with its entries and
-//! nothing else, and no text that has something escaped in it. A reader of any
-//! JSON takes four times as long for it. Whatever else a body is, also whatever
-//! is wrong with it, is left to that one.
+//! Such a body is one request with a domain and descriptors, each with entries and nothing else, and no string has
+//! escapes. A general JSON parser takes four times as long. Any other body, also an invalid one, is left to serde.
 
 use std::borrow::Cow;
 
 use tidegate_engine::DESCRIPTORS_MAX;
 
-use super::object::Written;
-use super::{Asked, AskedDescriptor, AskedEntry};
+use super::object::Object;
+use super::{CheckRequest, RequestDescriptor, RequestEntry};
 
-/// Bytes that no text has as they are: its end, what begins something escaped,
-/// control characters. In a table, because every byte of a body is looked up.
+/// Bytes that end a string or need a general parser: quotes, backslashes, control characters. A table, because every byte
+/// of a body is looked up.
 const ENDS: [bool; 256] = {
     let mut ends = [false; 256];
     let mut byte = 0;
@@ -26,34 +24,34 @@ const ENDS: [bool; 256] = {
     ends
 };
 
-/// Reads a request, if it is as plain as that.
-pub(super) fn read(body: &str) -> Option<Asked<'_>> {
-    let mut scan = Scan { body, at: 0 };
+/// Parses a request; none if it is not plain.
+pub(super) fn parse(body: &str) -> Option<CheckRequest<'_>> {
+    let mut parser = PlainParser { body, at: 0 };
     let (mut domain, mut descriptors) = (None, None);
-    scan.take(b'{')?;
+    parser.take(b'{')?;
     loop {
-        match scan.name()? {
-            "domain" if domain.is_none() => domain = Some(scan.text()?),
-            "descriptors" if descriptors.is_none() => descriptors = Some(scan.descriptors()?),
+        match parser.name()? {
+            "domain" if domain.is_none() => domain = Some(parser.text()?),
+            "descriptors" if descriptors.is_none() => descriptors = Some(parser.descriptors()?),
             _ => return None,
         }
-        if !scan.goes_on(b'}')? {
+        if !parser.has_more(b'}')? {
             break;
         }
     }
-    scan.skip_space();
-    let whole = scan.at == body.len();
+    parser.skip_space();
+    let whole = parser.at == body.len();
     let domain = domain.filter(|domain| whole && !domain.is_empty())?;
-    Some(Asked { domain: Cow::Borrowed(domain), descriptors: descriptors?, cost: 1 })
+    Some(CheckRequest { domain: Cow::Borrowed(domain), descriptors: descriptors?, cost: 1 })
 }
 
-/// A body, read so far.
-struct Scan<'a> {
+/// A body, and the position in it.
+struct PlainParser<'a> {
     body: &'a str,
     at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> PlainParser<'a> {
     #[inline]
     fn peek(&self) -> Option<u8> {
         self.body.as_bytes().get(self.at).copied()
@@ -66,7 +64,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes this character, with space before it.
+    /// Takes this character, and the space before it.
     #[inline]
     fn take(&mut self, wanted: u8) -> Option<()> {
         self.skip_space();
@@ -77,9 +75,9 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Whether another member follows, or the end.
+    /// Whether another item follows, or the end.
     #[inline]
-    fn goes_on(&mut self, end: u8) -> Option<bool> {
+    fn has_more(&mut self, end: u8) -> Option<bool> {
         self.skip_space();
         let found = self.peek()?;
         self.at += 1;
@@ -90,7 +88,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A text in which nothing is escaped.
+    /// A string without escapes.
     #[inline]
     fn text(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
@@ -104,7 +102,7 @@ impl<'a> Scan<'a> {
         self.body.get(begin..begin + length)
     }
 
-    /// A field's name and what follows it.
+    /// The name of a field, and the colon.
     #[inline]
     fn name(&mut self) -> Option<&'a str> {
         let name = self.text()?;
@@ -112,7 +110,7 @@ impl<'a> Scan<'a> {
         Some(name)
     }
 
-    fn descriptors(&mut self) -> Option<Vec<AskedDescriptor<'a>>> {
+    fn descriptors(&mut self) -> Option<Vec<Object<RequestDescriptor<'a>>>> {
         let mut descriptors = Vec::with_capacity(1);
         self.take(b'[')?;
         loop {
@@ -122,26 +120,26 @@ impl<'a> Scan<'a> {
             }
             let entries = self.entries()?;
             self.take(b'}')?;
-            descriptors.push(AskedDescriptor { entries, cost: None, limit: None });
-            if !self.goes_on(b']')? {
+            descriptors.push(Object(RequestDescriptor { entries, cost: None, limit: None }));
+            if !self.has_more(b']')? {
                 return (descriptors.len() <= DESCRIPTORS_MAX).then_some(descriptors);
             }
         }
     }
 
-    fn entries(&mut self) -> Option<Vec<Written<AskedEntry<'a>>>> {
+    fn entries(&mut self) -> Option<Vec<Object<RequestEntry<'a>>>> {
         let mut entries = Vec::with_capacity(1);
         self.take(b'[')?;
         loop {
-            entries.push(Written(self.entry()?));
-            if !self.goes_on(b']')? {
+            entries.push(Object(self.entry()?));
+            if !self.has_more(b']')? {
                 return Some(entries);
             }
         }
     }
 
     #[inline]
-    fn entry(&mut self) -> Option<AskedEntry<'a>> {
+    fn entry(&mut self) -> Option<RequestEntry<'a>> {
         self.take(b'{')?;
         let (first, one) = (self.name()?, self.text()?);
         self.take(b',')?;
@@ -152,7 +150,7 @@ impl<'a> Scan<'a> {
             ("value", "key") => (other, one),
             _ => return None,
         };
-        Some(AskedEntry { key: Cow::Borrowed(key), value: Cow::Borrowed(value) })
+        Some(RequestEntry { key: Cow::Borrowed(key), value: Cow::Borrowed(value) })
     }
 }
 
@@ -160,26 +158,26 @@ impl<'a> Scan<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Question;
+    use super::super::CheckBody;
     use super::*;
 
-    /// What is read in general.
-    fn in_general(body: &str) -> Option<Asked<'_>> {
-        match super::super::read(body.as_bytes()) {
-            Ok(Question::One(asked)) => Some(asked),
+    /// The request as serde parses it.
+    fn parse_with_serde(body: &str) -> Option<CheckRequest<'_>> {
+        match super::super::parse(body.as_bytes()) {
+            Ok(CheckBody::One(request)) => Some(request),
             _ => None,
         }
     }
 
     fn same(body: &str) -> bool {
-        let Some(plain) = read(body) else { return false };
-        let general = in_general(body).unwrap_or_else(|| panic!("{body:?} is no request"));
+        let Some(plain) = parse(body) else { return false };
+        let general = parse_with_serde(body).unwrap_or_else(|| panic!("{body:?} is no request"));
         assert_eq!(format!("{plain:?}"), format!("{general:?}"), "{body:?}");
         true
     }
 
     #[test]
-    fn a_plain_body_is_read_in_any_order_and_with_any_space() {
+    fn a_plain_body_is_parsed_in_any_order_and_with_any_space() {
         let compact = r#"{"domain":"api","descriptors":[{"entries":[{"key":"a","value":"b"}]}]}"#;
         assert!(same(compact));
         assert!(same(
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_general_reader() {
+    fn any_other_body_is_left_to_serde() {
         let entries = r#"[{"key":"a","value":"b"}]"#;
         for body in [
             String::new(),
@@ -207,13 +205,13 @@ mod tests {
             r#"{"domain":"a","descriptors":[{"entries":[]}]}"#.to_owned(),
             r#"{"domain":"a","descriptors":[]}"#.to_owned(),
         ] {
-            assert!(read(&body).is_none(), "{body}");
+            assert!(parse(&body).is_none(), "{body}");
         }
     }
 
     proptest! {
         #[test]
-        fn nothing_is_read_otherwise_than_in_general(
+        fn both_parsers_agree(
             texts in prop::collection::vec("[a-c\"\\\\\u{e9} ]{0,3}", 5),
             at in 0_usize..90,
             byte in prop::option::of(" -~"),

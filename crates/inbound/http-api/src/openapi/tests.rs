@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::OPENAPI;
-use crate::decode::SHAPES;
+use crate::decode::schemas;
 use crate::route::{Methods, ROUTES};
 
 fn document() -> Value {
@@ -33,16 +33,16 @@ fn the_document_has_every_route_and_no_other() {
 #[test]
 fn the_document_has_every_field_that_is_read_and_no_other() {
     let document = document();
-    for (name, fields) in SHAPES {
+    for (name, fields) in schemas() {
         let properties = &document["components"]["schemas"][name]["properties"];
         let documented: BTreeSet<&str> =
             properties.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(documented, fields.iter().copied().collect(), "{name}");
+        assert_eq!(documented, fields.iter().map(String::as_str).collect(), "{name}");
     }
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_resolves() {
     fn walk(document: &Value, value: &Value, found: &mut usize) {
         match value {
             Value::Object(fields) => {

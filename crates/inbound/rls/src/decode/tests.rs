@@ -1,40 +1,41 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
+use prost::encoding::encode_varint;
 
-use super::super::proto::rate_limit_descriptor::{Entry, RateLimitOverride};
-use super::super::proto::{RateLimitDescriptor, RateLimitRequest};
-use super::super::wire::{DEPTH_MAX, put_block, put_number};
-use super::*;
+use super::wire::DEPTH_MAX;
+use super::{RateLimitRequest as DecodedRequest, WireError, decode};
+use crate::proto::rate_limit_descriptor::{Entry, RateLimitOverride};
+use crate::proto::{RateLimitDescriptor, RateLimitRequest};
 
-/// What was decoded, as prost has it.
-fn as_prost(asked: &Asked<'_>) -> RateLimitRequest {
-    let descriptors = asked.parts().iter().map(|part| RateLimitDescriptor {
-        entries: asked
-            .entries(part)
+/// A decoded request as prost has it.
+fn as_prost(request: &DecodedRequest<'_>) -> RateLimitRequest {
+    let descriptors = request.descriptors().iter().map(|descriptor| RateLimitDescriptor {
+        entries: request
+            .entries(descriptor)
             .iter()
             .map(|entry| Entry { key: entry.key.to_owned(), value: entry.value.to_owned() })
             .collect(),
-        limit: part.limit.map(|limit| RateLimitOverride {
+        limit: descriptor.limit.map(|limit| RateLimitOverride {
             requests_per_unit: limit.requests_per_unit,
             unit: limit.unit,
         }),
-        hits_addend: part.hits,
-        is_negative_hits: part.negative,
+        hits_addend: descriptor.hits,
+        is_negative_hits: descriptor.negative,
     });
     RateLimitRequest {
-        domain: asked.domain.to_owned(),
+        domain: request.domain.to_owned(),
         descriptors: descriptors.collect(),
-        hits_addend: asked.hits,
+        hits_addend: request.hits,
     }
 }
 
-fn decoded(bytes: &[u8]) -> Result<Asked<'_>, WireError> {
-    let mut asked = Asked::default();
-    decode(bytes, &mut asked).map(|()| asked)
+fn decoded(bytes: &[u8]) -> Result<DecodedRequest<'_>, WireError> {
+    let mut request = DecodedRequest::default();
+    decode(bytes, &mut request).map(|()| request)
 }
 
-/// Both accept and agree, or both reject. Says whether they accept.
+/// Checks that both accept and agree, or both reject. Returns whether they accept.
 fn agrees_with_prost(bytes: &[u8]) -> bool {
     match (decoded(bytes), RateLimitRequest::decode(bytes)) {
         (Ok(ours), Ok(theirs)) => {
@@ -48,14 +49,14 @@ fn agrees_with_prost(bytes: &[u8]) -> bool {
 
 fn tagged(number: u32, kind: u8, rest: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    put_number(&mut out, u64::from(number) << 3 | u64::from(kind));
+    encode_varint(u64::from(number) << 3 | u64::from(kind), &mut out);
     out.extend_from_slice(rest);
     out
 }
 
 fn varint(number: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    put_number(&mut out, number);
+    encode_varint(number, &mut out);
     out
 }
 
@@ -198,7 +199,7 @@ fn numbers_of_every_length_are_read_as_prost_does() {
 #[test]
 fn texts_are_borrowed_from_the_message() {
     let mut bytes = Vec::new();
-    put_block(&mut bytes, 1, b"api");
-    let asked = decoded(&bytes).unwrap();
-    assert!(bytes.as_ptr_range().contains(&asked.domain.as_ptr()));
+    bytes.extend_from_slice(b"\x0a\x03api");
+    let request = decoded(&bytes).unwrap();
+    assert!(bytes.as_ptr_range().contains(&request.domain.as_ptr()));
 }

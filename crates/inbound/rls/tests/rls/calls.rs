@@ -195,7 +195,7 @@ async fn a_deadline_ends_a_call_whose_body_does_not_come() {
     let begun = tokio::time::Instant::now();
     let Ok(response) = door.rls.call(call).await;
     let answer = Answer::read(response).await;
-    assert_eq!(answer.grpc_status(), ("4".to_owned(), "the deadline is over".to_owned()));
+    assert_eq!(answer.grpc_status(), ("4".to_owned(), "the deadline has passed".to_owned()));
     assert!((20..25).contains(&begun.elapsed().as_millis()));
     assert_eq!(door.meter.read().answers, [0, 0, 0, 0, 1]);
 }

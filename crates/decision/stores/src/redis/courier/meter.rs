@@ -1,10 +1,33 @@
-//! What the courier did, as plain numbers.
+//! What the courier did, as plain numbers and as metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_metrics::{Collector, Exposition, Metric};
+
 use crate::counter_store::FailureKind;
 use crate::redis::link::LinkState;
+
+tidegate_metrics::metrics! {
+    /// The metrics of the connections to Redis.
+    pub REDIS_METRICS:
+    CONNECTIONS = Gauge "tidegate_remote_connections" []
+        "Connections to the shared store that can be used.";
+    CONNECTIONS_WANTED = Gauge "tidegate_remote_connections_wanted" []
+        "Connections to the shared store that there should be.";
+    WAITING = Gauge "tidegate_remote_waiting_requests" []
+        "Requests that wait for the shared store.";
+    CALL_DURATION = Histogram "tidegate_remote_call_duration_seconds" []
+        "How long an answered call to the shared store took.";
+    CALL_REQUESTS = Histogram "tidegate_remote_call_requests" []
+        "How many requests one call to the shared store carried.";
+    ERRORS = Counter "tidegate_remote_errors_total" ["kind"]
+        "Requests to the shared store that failed, by kind of failure.";
+    SCRIPT_LOADS = Counter "tidegate_remote_script_loads_total" []
+        "Calls that were sent again because the server did not know the script.";
+    REDIRECTS = Counter "tidegate_remote_redirects_total" []
+        "Calls that were sent again because the key is at another node of the cluster.";
+}
 
 /// Upper bounds of the parcels in a call.
 const PARCEL_BOUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -47,6 +70,27 @@ pub struct Histogram {
     pub counts: Vec<u64>,
     /// The sum of all values.
     pub sum: u64,
+}
+
+impl Collector for CourierFigures {
+    fn collect(&self, out: &mut Exposition) {
+        out.single(CONNECTIONS, self.connected);
+        out.single(CONNECTIONS_WANTED, self.wanted);
+        out.single(WAITING, self.waiting);
+        self.latency_us.collect(CALL_DURATION, 1e6, out);
+        self.parcels_per_call.collect(CALL_REQUESTS, 1.0, out);
+        out.by_label(ERRORS, FailureKind::ALL.iter().map(|kind| kind.word()).zip(self.errors));
+        out.single(SCRIPT_LOADS, self.script_reloads);
+        out.single(REDIRECTS, self.redirects);
+    }
+}
+
+impl Histogram {
+    /// Divides by `parts` of a unit: a product would show bounds such as 0.00004999.
+    fn collect(&self, metric: &'static Metric, parts: f64, out: &mut Exposition) {
+        let bounds = self.bounds.iter().map(|bound| *bound as f64 / parts);
+        out.family(metric).histogram(&[], bounds, &self.counts, self.sum as f64 / parts);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +189,30 @@ mod tests {
         assert_eq!(figures.parcels_per_call.sum, 1_015);
         assert_eq!(figures.latency_us.counts.first(), Some(&6));
         assert_eq!(figures.calls, 6);
+    }
+
+    #[test]
+    fn every_metric_of_the_table_is_written() {
+        let meter = Meter::default();
+        meter.answered(2, Duration::from_micros(60));
+        let state =
+            LinkState { connected: 3, wanted: 4, since: Duration::ZERO, last_failure: None };
+        let figures = meter.figures(5, &state);
+        assert_eq!(tidegate_metrics::missing(REDIS_METRICS, &figures), [""; 0]);
+        let mut page = Exposition::new(tidegate_metrics::Format::Prometheus);
+        figures.collect(&mut page);
+        let page = page.finish();
+        for line in [
+            "tidegate_remote_connections 3",
+            "tidegate_remote_waiting_requests 5",
+            "tidegate_remote_call_duration_seconds_bucket{le=\"0.00005\"} 0",
+            "tidegate_remote_call_duration_seconds_bucket{le=\"1\"} 1",
+            "tidegate_remote_call_duration_seconds_sum 0.00006",
+            "tidegate_remote_call_requests_bucket{le=\"2\"} 1",
+            "tidegate_remote_errors_total{kind=\"readonly\"} 0",
+        ] {
+            assert!(page.lines().any(|written| written == line), "{line}: {page}");
+        }
     }
 
     #[test]

@@ -1,6 +1,4 @@
-//! What is wrong with a request, as a problem body (RFC 9457).
-//!
-//! Every complaint says what is wrong; most say where, and what would be right.
+//! Why a request is rejected, as a problem body (RFC 9457): the error, and where possible its location and a hint.
 
 use std::fmt;
 
@@ -10,19 +8,19 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-/// Why a request is not answered.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub(super) struct RequestProblem {
     status: StatusCode,
     detail: String,
     hint: Option<String>,
-    place: Option<Place>,
+    location: Option<Location>,
     allow: Option<&'static str>,
 }
 
-/// Where in a body something is wrong.
+/// The location of an error in a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Place {
+pub(super) struct Location {
     /// The field, such as `descriptors[0].cost`; none for the whole body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) path: Option<String>,
@@ -33,7 +31,7 @@ pub(super) struct Place {
 }
 
 #[derive(Serialize)]
-struct Problem<'c> {
+struct ProblemBody<'c> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -41,16 +39,16 @@ struct Problem<'c> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'c str>,
     #[serde(flatten)]
-    place: Option<&'c Place>,
+    location: Option<&'c Location>,
 }
 
-impl Complaint {
+impl RequestProblem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Complaint { status, detail: detail.into(), hint: None, place: None, allow: None }
+        RequestProblem { status, detail: detail.into(), hint: None, location: None, allow: None }
     }
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
-        Complaint::new(StatusCode::BAD_REQUEST, detail)
+        RequestProblem::new(StatusCode::BAD_REQUEST, detail)
     }
 
     #[must_use]
@@ -60,45 +58,45 @@ impl Complaint {
     }
 
     #[must_use]
-    pub(super) fn at(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    pub(super) fn at(mut self, location: Location) -> Self {
+        self.location = Some(location);
         self
     }
 
-    /// With the methods that the route has.
+    /// Adds the `Allow` header.
     #[must_use]
-    pub(super) fn allowing(mut self, methods: &'static str) -> Self {
+    pub(super) fn allow(mut self, methods: &'static str) -> Self {
         self.allow = Some(methods);
         self
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let problem = Problem {
+        let problem = ProblemBody {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
             detail: &self.detail,
             hint: self.hint.as_deref(),
-            place: self.place.as_ref(),
+            location: self.location.as_ref(),
         };
-        // Strings and numbers always serialize.
+        // Cannot fail: strings and numbers only.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut answer = Response::new(Full::new(Bytes::from(body)));
-        *answer.status_mut() = self.status;
-        let headers = answer.headers_mut();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
         }
-        answer
+        response
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for RequestProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)?;
-        if let Some(Place { path, line, column }) = &self.place {
+        if let Some(Location { path, line, column }) = &self.location {
             write!(f, " at {line}:{column}")?;
             if let Some(path) = path {
                 write!(f, " in {path}")?;

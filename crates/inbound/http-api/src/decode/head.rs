@@ -1,71 +1,78 @@
-//! What the head of a request says: where it leads, what it brings, what it asks for.
+//! The head of a request: its route, content type and query.
 
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
 use tidegate_engine::Verb;
 use tidegate_rules::closest;
 
-use super::complaint::Complaint;
-use super::route::{Astray, ROUTES};
+use crate::problem::RequestProblem;
+use crate::route::{ROUTES, RouteError};
 
-/// With which status a refusal is answered.
+/// The status of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RefusalStatus {
+pub(crate) enum RefusalStatus {
+    /// 429 or 503.
     AsDecided,
+    /// 200, for clients that read the body only.
     AlwaysOk,
 }
 
-pub(super) fn refusal_status(verb: Verb, query: Option<&str>) -> Result<RefusalStatus, Complaint> {
+pub(crate) fn refusal_status(
+    verb: Verb,
+    query: Option<&str>,
+) -> Result<RefusalStatus, RequestProblem> {
     let mut status = RefusalStatus::AsDecided;
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         if pair != "status=200" || !matches!(verb, Verb::Check | Verb::Peek) {
             let shown: String = pair.chars().take(64).collect();
-            let complaint = Complaint::bad_request(format!("there is no parameter `{shown}`"));
+            let problem = RequestProblem::bad_request(format!("there is no parameter `{shown}`"));
             let hint = "`/v1/check` and `/v1/peek` have `status=200`, and there is no other";
-            return Err(complaint.hint(hint.to_owned()));
+            return Err(problem.hint(hint.to_owned()));
         }
         status = RefusalStatus::AlwaysOk;
     }
     Ok(status)
 }
 
-/// What to say of a request that leads nowhere.
-pub(super) fn lost(astray: Astray, method: &Method, path: &str) -> Complaint {
-    match astray {
-        Astray::NotFound => {
+/// The problem of a request that has no route.
+pub(crate) fn route_problem(error: RouteError, method: &Method, path: &str) -> RequestProblem {
+    match error {
+        RouteError::NotFound => {
             let shown: String = path.chars().take(64).collect();
-            let complaint =
-                Complaint::new(StatusCode::NOT_FOUND, format!("there is nothing at `{shown}`"));
+            let problem = RequestProblem::new(
+                StatusCode::NOT_FOUND,
+                format!("there is nothing at `{shown}`"),
+            );
             let meant = closest(path, ROUTES.iter().map(|(path, ..)| *path));
-            complaint.hint(match meant {
+            problem.hint(match meant {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => "`/v1/openapi.json` says what there is".to_owned(),
             })
         }
-        Astray::MethodNotAllowed(methods) => {
+        RouteError::MethodNotAllowed(methods) => {
             let allow = methods.allow();
             let shown: String = method.as_str().chars().take(16).collect();
             let detail = format!("`{path}` does not take {shown}");
-            Complaint::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+            RequestProblem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
                 .hint(format!("use {allow}"))
-                .allowing(allow)
+                .allow(allow)
         }
     }
 }
 
-/// Complains of a body that is said to be something else than JSON.
-pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Complaint> {
+/// Rejects a body with a content type other than JSON. A missing content type is fine.
+pub(crate) fn expect_json(headers: &HeaderMap) -> Result<(), RequestProblem> {
     let Some(kind) = headers.get(CONTENT_TYPE).filter(|kind| !is_json(kind.as_bytes())) else {
         return Ok(());
     };
     let kind = String::from_utf8_lossy(kind.as_bytes());
     let kind: String = kind.chars().take(64).collect();
-    let detail = format!("the body is said to be `{kind}`, not JSON");
-    Err(Complaint::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    let detail = format!("the content type is `{kind}`, not JSON");
+    Err(RequestProblem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
         .hint("send `content-type: application/json`; curl does with `--json`".to_owned()))
 }
 
-/// `application/json`, `text/json`, or any type that ends in `+json`; what follows is not looked at.
+/// Accepts `application/json`, `text/json` and any type that ends in `+json`; parameters are ignored.
 fn is_json(kind: &[u8]) -> bool {
     let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let suffix = essence.len().checked_sub(5).and_then(|at| essence.get(at..));

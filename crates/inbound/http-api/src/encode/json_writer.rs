@@ -1,103 +1,102 @@
-//! JSON objects, written field by field into a buffer.
+//! Writes JSON objects field by field into a buffer.
 //!
-//! By hand, because an answer is written for every check: derived serializers
-//! take three times as long. What has nothing to say is left out.
+//! By hand, because each check writes an answer: derived serializers take three times as long.
 
 use tidegate_answers::write_number;
 
-/// An object that is being written.
-pub(super) struct ObjectWriter<'o> {
+/// A JSON object that is being written.
+pub(crate) struct JsonWriter<'o> {
     out: &'o mut Vec<u8>,
-    begun: bool,
+    has_fields: bool,
 }
 
-impl<'o> ObjectWriter<'o> {
-    /// Begins an object; [`ObjectWriter::end`] ends it.
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
-        ObjectWriter { out, begun: false }
+impl<'o> JsonWriter<'o> {
+    /// Starts an object; [`JsonWriter::end`] ends it.
+    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
+        JsonWriter { out, has_fields: false }
     }
 
-    pub(super) fn end(self) {
-        self.out.extend_from_slice(if self.begun { b"}" } else { b"{}" });
+    pub(crate) fn end(self) {
+        self.out.extend_from_slice(if self.has_fields { b"}" } else { b"{}" });
     }
 
-    pub(super) fn flag(&mut self, key: &'static str, flag: bool) {
+    pub(crate) fn flag(&mut self, key: &'static str, flag: bool) {
         self.key(key);
         self.out.extend_from_slice(if flag { b"true" } else { b"false" });
     }
 
-    /// Left out unless it is so.
-    pub(super) fn flag_if(&mut self, key: &'static str, flag: bool) {
+    /// Left out if it is false.
+    pub(crate) fn flag_if(&mut self, key: &'static str, flag: bool) {
         if flag {
             self.flag(key, true);
         }
     }
 
-    pub(super) fn number(&mut self, key: &'static str, number: u64) {
+    pub(crate) fn number(&mut self, key: &'static str, number: u64) {
         self.key(key);
         write_number(self.out, number);
     }
 
-    pub(super) fn some_number(&mut self, key: &'static str, number: Option<u64>) {
+    pub(crate) fn some_number(&mut self, key: &'static str, number: Option<u64>) {
         if let Some(number) = number {
             self.number(key, number);
         }
     }
 
-    pub(super) fn text(&mut self, key: &'static str, text: &str) {
+    pub(crate) fn text(&mut self, key: &'static str, text: &str) {
         self.key(key);
         write_text(self.out, text);
     }
 
-    pub(super) fn some_text(&mut self, key: &'static str, text: Option<&str>) {
+    pub(crate) fn some_text(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(key, text);
         }
     }
 
     /// An object as the value of a field.
-    pub(super) fn object(&mut self, key: &'static str, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+    pub(crate) fn object(&mut self, key: &'static str, write: impl FnOnce(&mut JsonWriter<'_>)) {
         self.key(key);
-        let mut object = ObjectWriter::new(self.out);
+        let mut object = JsonWriter::new(self.out);
         write(&mut object);
         object.end();
     }
 
     /// A list of objects as the value of a field.
-    pub(super) fn objects<T>(
+    pub(crate) fn objects<T>(
         &mut self,
         key: &'static str,
         items: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(T, &mut ObjectWriter<'_>),
+        mut write: impl FnMut(T, &mut JsonWriter<'_>),
     ) {
         self.key(key);
         self.out.push(b'[');
-        for (place, item) in items.into_iter().enumerate() {
-            if place > 0 {
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
                 self.out.push(b',');
             }
-            let mut object = ObjectWriter::new(self.out);
+            let mut object = JsonWriter::new(self.out);
             write(item, &mut object);
             object.end();
         }
         self.out.push(b']');
     }
 
-    /// Inlined, so that a key is copied as a constant.
+    /// Inlined, so that the key is copied as a constant.
     #[inline(always)]
     fn key(&mut self, key: &'static str) {
-        self.out.extend_from_slice(if self.begun { b",\"" } else { b"{\"" });
-        self.begun = true;
+        self.out.extend_from_slice(if self.has_fields { b",\"" } else { b"{\"" });
+        self.has_fields = true;
         self.out.extend_from_slice(key.as_bytes());
         self.out.extend_from_slice(b"\":");
     }
 }
 
-/// Writes a text with its quotes.
+/// Writes a string with its quotes.
 fn write_text(out: &mut Vec<u8>, text: &str) {
     let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |special, byte| special | is_special(byte)) {
-        // Texts always serialize, and memory takes them.
+        // Cannot fail: a string into memory.
         let _ = serde_json::to_writer(out, text);
         return;
     }
@@ -114,16 +113,16 @@ mod tests {
 
     use super::*;
 
-    fn written(write: impl FnOnce(&mut ObjectWriter<'_>)) -> Value {
+    fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> Value {
         let mut out = Vec::new();
-        let mut object = ObjectWriter::new(&mut out);
+        let mut object = JsonWriter::new(&mut out);
         write(&mut object);
         object.end();
         serde_json::from_slice(&out).unwrap()
     }
 
     #[test]
-    fn fields_stand_in_their_order_and_what_is_not_there_is_left_out() {
+    fn fields_keep_their_order_and_absent_ones_are_left_out() {
         let value = written(|object| {
             object.some_number("none", None);
             object.flag("yes", true);

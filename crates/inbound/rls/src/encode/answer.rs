@@ -1,30 +1,29 @@
-//! What a call is told: from a verdict to an answer, whatever the wire.
+//! Verdict → answer, whatever the wire format.
 //!
-//! Follows envoyproxy/ratelimit field by field. Where a descriptor meets
-//! several limits, which upstream does not know, its status shows the one that
-//! refuses, or else the one with the least remaining; limits in shadow only
-//! where there is no other.
+//! Follows envoyproxy/ratelimit field by field. A descriptor can match several limits, which upstream does not have; its
+//! status then shows the limit that refuses, or else the one with the least remaining. Limits in shadow are shown only if
+//! there is no other.
 
 use smallvec::SmallVec;
 use tidegate_engine::{Algorithm, Decision, Limit, Retry, Role, Rule, Ruling, Verdict};
 
-use super::asked::{Asked, OwnLimits};
 use super::metadata::{self, Metadata};
-use super::settings::RlsSettings;
-use super::unit::UnitNumber;
+use crate::decode::{OverrideLimits, RateLimitRequest};
+use crate::settings::RlsSettings;
+use crate::unit::UnitNumber;
 
-/// An answer's code.
+/// The code of an answer or of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
-    /// Nobody could decide.
+pub(crate) enum Code {
+    /// The request could not be decided.
     Unknown = 0,
     Ok = 1,
     OverLimit = 2,
 }
 
 impl Code {
-    /// Its name.
-    pub(super) const fn name(self) -> &'static str {
+    /// The name in the proto file.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Code::Unknown => "UNKNOWN",
             Code::Ok => "OK",
@@ -35,41 +34,40 @@ impl Code {
 
 /// The whole answer.
 #[derive(Debug)]
-pub(super) struct Answer<'v> {
-    pub(super) overall: Code,
-    /// Whether it would be over its limit, were it not for the shadow mode of
-    /// the whole service.
-    pub(super) shadowed: bool,
-    /// One for each descriptor, in their order.
-    pub(super) statuses: SmallVec<[DescriptorStatus<'v>; 12]>,
-    /// Fields for the client.
-    pub(super) headers: Option<[(&'v str, u64); 3]>,
-    /// For the proxy.
-    pub(super) metadata: Option<Metadata>,
+pub(crate) struct Answer<'v> {
+    pub(crate) overall: Code,
+    /// Whether only the shadow mode of the whole service kept it from being over its limit.
+    pub(crate) shadowed: bool,
+    /// One status for each descriptor, in their order.
+    pub(crate) statuses: SmallVec<[DescriptorStatus<'v>; 12]>,
+    /// Header fields for the client.
+    pub(crate) headers: Option<[(&'v str, u64); 3]>,
+    /// Dynamic metadata for the proxy.
+    pub(crate) metadata: Option<Metadata>,
 }
 
-/// What one descriptor came to.
+/// The status of one descriptor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DescriptorStatus<'v> {
-    pub(super) code: Code,
-    pub(super) current_limit: Option<CurrentLimit<'v>>,
-    pub(super) remaining: u32,
-    /// How many seconds until the limit starts over; only with a limit.
-    pub(super) reset_seconds: u64,
-    /// Whether it may refuse, or admits because it is unlimited.
-    pub(super) counts: bool,
+pub(crate) struct DescriptorStatus<'v> {
+    pub(crate) code: Code,
+    pub(crate) current_limit: Option<CurrentLimit<'v>>,
+    pub(crate) remaining: u32,
+    /// Seconds until the limit resets; only with a limit.
+    pub(crate) reset_seconds: u64,
+    /// Whether it counts in quota mode: it is enforced, or unlimited.
+    pub(crate) counts: bool,
 }
 
-/// The limit that a status tells of.
+/// The limit that a status shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CurrentLimit<'v> {
-    pub(super) requests_per_unit: u32,
-    pub(super) unit: UnitNumber,
-    pub(super) name: &'v str,
+pub(crate) struct CurrentLimit<'v> {
+    pub(crate) requests_per_unit: u32,
+    pub(crate) unit: UnitNumber,
+    pub(crate) name: &'v str,
 }
 
 impl<'v> DescriptorStatus<'v> {
-    /// Of a descriptor that no limit applies to.
+    /// The status of a descriptor that no limit applies to.
     const fn bare(code: Code) -> Self {
         DescriptorStatus {
             code,
@@ -111,11 +109,11 @@ impl<'v> DescriptorStatus<'v> {
 }
 
 impl<'v> Answer<'v> {
-    /// What to tell of a verdict. `own` are the limits that the request brought along.
-    pub(super) fn of(
+    /// What to tell of a verdict. `limits` are the limits that the request carried along.
+    pub(crate) fn of(
         verdict: &'v Verdict,
-        asked: &Asked<'_>,
-        own: &OwnLimits,
+        request: &RateLimitRequest<'_>,
+        limits: &OverrideLimits,
         settings: &'v RlsSettings,
     ) -> Self {
         let mut answer = Answer {
@@ -125,7 +123,7 @@ impl<'v> Answer<'v> {
             headers: None,
             metadata: None,
         };
-        answer.fill_statuses(verdict, asked, own);
+        answer.fill_statuses(verdict, request, limits);
         let over = if settings.quota && verdict.undecided().is_none() {
             answer.has_no_quota_left()
         } else {
@@ -135,34 +133,39 @@ impl<'v> Answer<'v> {
             answer.headers = answer.headers(names.each(), over);
         }
         if settings.dynamic_metadata {
-            answer.metadata = Some(metadata::of(verdict, asked, &answer.statuses, settings));
+            answer.metadata = Some(metadata::of(verdict, request, &answer.statuses, settings));
         }
-        // In shadow only the whole is turned: the statuses say what would have been.
+        // Shadow mode changes the overall code only: the statuses show what would have been.
         answer.overall = if over && !settings.shadow { Code::OverLimit } else { Code::Ok };
         answer.shadowed = over && settings.shadow;
         answer
     }
 
     #[inline]
-    fn fill_statuses(&mut self, verdict: &'v Verdict, asked: &Asked<'_>, own: &OwnLimits) {
+    fn fill_statuses(
+        &mut self,
+        verdict: &'v Verdict,
+        request: &RateLimitRequest<'_>,
+        limits: &OverrideLimits,
+    ) {
         let mut met = verdict.met();
-        let mut own = own.iter();
+        let mut limits = limits.iter();
         // In the order of the descriptors.
         let mut rulings = verdict.rulings();
         let unmet = match verdict.undecided() {
-            // An outage is not the client's excess.
+            // An outage does not mean that the client is over its limit.
             Some(_) if !verdict.is_admitted() => Code::Unknown,
             _ => Code::Ok,
         };
-        for (index, part) in (0_u32..).zip(asked.parts()) {
+        for (index, descriptor) in (0_u32..).zip(request.descriptors()) {
             let rule = met.next().flatten();
-            let brought = part.limit.and_then(|_| own.next());
+            let carried = descriptor.limit.and_then(|_| limits.next());
             let of_this = rulings.iter().take_while(|ruling| ruling.descriptor == index).count();
             let (of_this, rest) = rulings.split_at(of_this);
             rulings = rest;
-            let status = match (brought, shown(of_this)) {
+            let status = match (carried, shown_ruling(of_this)) {
                 (Some(limit), Some(ruling)) => {
-                    let unit = part.limit.and_then(|limit| UnitNumber::read(limit.unit));
+                    let unit = descriptor.limit.and_then(|limit| UnitNumber::read(limit.unit));
                     Some(DescriptorStatus::ruled(ruling, limit, UnitNumber::of(unit), ""))
                 }
                 (None, Some(ruling)) => DescriptorStatus::of_rule(verdict, ruling),
@@ -180,24 +183,24 @@ impl<'v> Answer<'v> {
         counting.peek().is_some() && counting.all(|status| status.code == Code::OverLimit)
     }
 
-    /// Tells of the status with the least remaining, or of the last that refused.
+    /// The header fields: of the last status that refused, or else of the one with the least remaining.
     fn headers(&self, names: [&'v str; 3], over: bool) -> Option<[(&'v str, u64); 3]> {
         let limited = || self.statuses.iter().filter(|status| status.current_limit.is_some());
         let last_over = limited().rfind(|status| over && status.code == Code::OverLimit);
-        let told = last_over.or_else(|| limited().min_by_key(|status| status.remaining))?;
-        let limit = told.current_limit?;
+        let shown = last_over.or_else(|| limited().min_by_key(|status| status.remaining))?;
+        let limit = shown.current_limit?;
         let [limit_name, remaining_name, reset_name] = names;
         Some([
             (limit_name, u64::from(limit.requests_per_unit)),
-            (remaining_name, u64::from(told.remaining)),
-            (reset_name, told.reset_seconds),
+            (remaining_name, u64::from(shown.remaining)),
+            (reset_name, shown.reset_seconds),
         ])
     }
 }
 
-/// The ruling of a descriptor that its status tells of.
+/// The ruling that the status of a descriptor shows.
 #[inline]
-fn shown(rulings: &[Ruling]) -> Option<&Ruling> {
+fn shown_ruling(rulings: &[Ruling]) -> Option<&Ruling> {
     let [first, rest @ ..] = rulings else { return None };
     let rank = |ruling: &Ruling| {
         let refused = !ruling.decision.is_admitted();
@@ -208,7 +211,7 @@ fn shown(rulings: &[Ruling]) -> Option<&Ruling> {
     Some(rest.iter().fold(first, |best, next| if rank(next) < rank(best) { next } else { best }))
 }
 
-/// Whether an unlimited rule applies: another rule of the request may replace it.
+/// Whether an unlimited rule applies: another rule that the request matches may replace it.
 #[cold]
 fn is_exempt(verdict: &Verdict, rule: &Rule) -> bool {
     let Some(exemption) = rule.exemption() else { return false };
@@ -221,9 +224,8 @@ fn is_exempt(verdict: &Verdict, rule: &Rule) -> bool {
     })
 }
 
-/// Whole seconds, rounded up: to the end of a fixed window, at least one; with
-/// other algorithms until the refused request would fit, or else until nothing
-/// is used.
+/// Seconds until the limit resets, rounded up. For a fixed window until its end, at least one; for other algorithms
+/// until the refused request would fit, or else until nothing is used.
 #[inline]
 fn reset_seconds(algorithm: &Algorithm, decision: &Decision) -> u64 {
     if algorithm.resets_at_once() {

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use prost::Message;
 use serde_json::{Map, json};
 
-use super::super::answer::Code;
-use super::super::proto::RateLimitResponse;
-use super::super::unit::UnitNumber;
 use super::*;
+use crate::encode::answer::{Code, CurrentLimit};
+use crate::proto::RateLimitResponse;
+use crate::unit::UnitNumber;
 
 fn codes() -> impl Strategy<Value = Code> {
     prop_oneof![Just(Code::Unknown), Just(Code::Ok), Just(Code::OverLimit)]
@@ -91,7 +91,8 @@ proptest! {
             prop_assert_eq!(reset, limit.as_ref().map(|_| *seconds));
         }
         prop_assert_eq!(read.encode_to_vec(), message);
-        // However it was written.
-        prop_assert_eq!(encode_any(&answer), frame);
+        // Whether it fits into the stack buffer or not.
+        prop_assert_eq!(write_frame(&answer, &mut [0; 16]), frame.len());
+        prop_assert_eq!(encode_long(&answer, frame.len()), frame);
     }
 }

@@ -1,34 +1,33 @@
-//! The wire format of protobuf, as far as the service needs it.
+//! A reader of the protobuf wire format, as far as the service needs it.
 //!
-//! Reading borrows from the message: no text is copied. It accepts and rejects
-//! exactly what prost does, groups and their depth included; tests compare the
-//! two. Writing goes to a buffer whose length was worked out before.
+//! Borrows from the message: no text is copied. Accepts and rejects exactly what prost does, including groups and their
+//! depth; tests compare the two.
 
 use thiserror::Error;
 
 /// How deep unknown groups may nest, as prost has it.
 pub(super) const DEPTH_MAX: u32 = 100;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(super) enum WireError {
-    #[error("a number is cut off or too long")]
+pub(crate) enum WireError {
+    #[error("a number is truncated or too long")]
     Number,
-    #[error("a field has an impossible key")]
+    #[error("a field has an invalid key")]
     Key,
-    #[error("a field is not of the type that it should be")]
+    #[error("a field has the wrong type")]
     Type,
     #[error("a field is longer than the message")]
     Length,
     #[error("a text is not UTF-8")]
     Text,
-    #[error("a group is not closed properly")]
+    #[error("a group is not closed")]
     Group,
     #[error("groups are nested too deeply")]
     Depth,
 }
 
-/// How a field's value is written.
+/// The wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
@@ -43,11 +42,10 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'b> {
     rest: &'b [u8],
-    /// The whole message, if it is text altogether, as most are: keys and
-    /// lengths are small numbers, which are characters too. Its texts are then
-    /// parts of this one, and need not be looked through again.
+    /// The whole message as text, if all of it is UTF-8; else empty. Most messages are: keys and lengths are small
+    /// numbers, which are ASCII characters. Texts are then slices of this one and are not validated again.
     text: &'b str,
-    /// How many more levels may be entered.
+    /// How many more levels may be nested.
     depth: u32,
 }
 
@@ -57,7 +55,7 @@ impl<'b> Reader<'b> {
         Reader { rest: message, text, depth: DEPTH_MAX }
     }
 
-    /// The next field's number and kind; none at the end of the message.
+    /// The number and kind of the next field; none at the end of the message.
     #[inline]
     pub(super) fn field(&mut self) -> Result<Option<(u32, Kind)>, WireError> {
         if self.rest.is_empty() { Ok(None) } else { self.key().map(Some) }
@@ -72,7 +70,7 @@ impl<'b> Reader<'b> {
         self.varint()
     }
 
-    /// The value of a field of 32 bits: of larger numbers the lower bits count.
+    /// The value of a field of 32 bits; larger numbers are truncated to the lower bits.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "protobuf keeps the lower bits")]
     pub(super) fn number32(&mut self, kind: Kind) -> Result<u32, WireError> {
@@ -97,7 +95,7 @@ impl<'b> Reader<'b> {
         Ok(Reader { rest, text, depth: self.depth.saturating_sub(1) })
     }
 
-    /// What was read last, of this length, if it is known to be text.
+    /// The last `length` bytes that were read, if they are known to be text.
     #[inline]
     fn as_text(&self, length: usize) -> Option<&'b str> {
         let end = self.text.len().checked_sub(self.rest.len())?;
@@ -105,14 +103,14 @@ impl<'b> Reader<'b> {
         self.text.get(start..end)
     }
 
-    /// Steps over a field that nobody knows.
+    /// Skips an unknown field.
     #[cold]
     pub(super) fn skip(&mut self, number: u32, kind: Kind) -> Result<(), WireError> {
         self.skip_at(number, kind, self.depth)
     }
 
     fn skip_at(&mut self, number: u32, kind: Kind, depth: u32) -> Result<(), WireError> {
-        // Bounds the recursion: each group takes one.
+        // Bounds the recursion: each group takes one level.
         let Some(below) = depth.checked_sub(1) else { return Err(WireError::Depth) };
         match kind {
             Kind::Number => self.varint().map(|_| ()),
@@ -175,75 +173,16 @@ impl<'b> Reader<'b> {
 
     fn long_varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0;
-        for place in 0..10_u32 {
+        for index in 0..10_u32 {
             let Some((byte, rest)) = self.rest.split_first() else { break };
             self.rest = rest;
-            value |= u64::from(byte & 0x7F) << (place * 7);
+            value |= u64::from(byte & 0x7F) << (index * 7);
             if *byte < 0x80 {
                 // The tenth byte has room for one bit.
-                let fits = place < 9 || *byte < 2;
+                let fits = index < 9 || *byte < 2;
                 return if fits { Ok(value) } else { Err(WireError::Number) };
             }
         }
         Err(WireError::Number)
     }
-}
-
-/// How many bytes a number takes.
-#[inline]
-pub(super) const fn number_len(number: u64) -> usize {
-    // Seven bits a byte; zero takes one.
-    (number | 1).ilog2() as usize / 7 + 1
-}
-
-/// How many bytes a block of this length takes, its length before it and its key included.
-#[inline]
-pub(super) fn block_len(length: usize) -> usize {
-    1 + number_len(length as u64) + length
-}
-
-/// Writes a number.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
-pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Writes the key of a field; its number is below sixteen.
-#[inline]
-pub(super) fn put_key(out: &mut Vec<u8>, number: u8, kind: Kind) {
-    let kind = match kind {
-        Kind::Number => 0,
-        Kind::Eight => 1,
-        Kind::Block => 2,
-        Kind::GroupStart => 3,
-        Kind::GroupEnd => 4,
-        Kind::Four => 5,
-    };
-    out.push(number << 3 | kind);
-}
-
-/// Writes a field that is a number.
-#[inline]
-pub(super) fn put_number_field(out: &mut Vec<u8>, field: u8, number: u64) {
-    put_key(out, field, Kind::Number);
-    put_number(out, number);
-}
-
-/// Writes a field's key and the length of the block that follows.
-#[inline]
-pub(super) fn put_block_start(out: &mut Vec<u8>, field: u8, length: usize) {
-    put_key(out, field, Kind::Block);
-    put_number(out, length as u64);
-}
-
-/// Writes a field that is a block.
-#[inline]
-pub(super) fn put_block(out: &mut Vec<u8>, field: u8, block: &[u8]) {
-    put_block_start(out, field, block.len());
-    out.extend_from_slice(block);
 }

@@ -1,33 +1,32 @@
-//! Dynamic metadata: what the proxy is told beside the answer, for its logs
-//! and routes.
+//! Dynamic metadata of an answer, for the logs and routes of the proxy.
 //!
-//! Made anew for each answer. Upstream merges into the metadata of its loaded
-//! rules, so that one request's shows up in another's.
+//! Built for each answer. Upstream merges into the metadata of its loaded rules, so that metadata of one request shows up
+//! in another.
 
 use serde_json::{Map, Value, json};
 use tidegate_engine::Verdict;
 
 use super::answer::{Code, DescriptorStatus};
-use super::asked::{Asked, Part};
-use super::settings::RlsSettings;
-use super::unit::UnitNumber;
+use crate::decode::{RateLimitRequest, RequestDescriptor};
+use crate::settings::RlsSettings;
+use crate::unit::UnitNumber;
 
-/// The members of the metadata, by name.
-pub(super) type Metadata = Map<String, Value>;
+/// Metadata members by name.
+pub(crate) type Metadata = Map<String, Value>;
 
 /// The metadata of one answer.
-pub(super) fn of(
+pub(crate) fn of(
     verdict: &Verdict,
-    asked: &Asked<'_>,
+    request: &RateLimitRequest<'_>,
     statuses: &[DescriptorStatus<'_>],
     settings: &RlsSettings,
 ) -> Metadata {
     let mut members = Map::new();
-    members.insert("domain".to_owned(), asked.domain.into());
-    let descriptors = asked.parts().iter().map(|part| descriptor(asked, part));
+    members.insert("domain".to_owned(), request.domain.into());
+    let descriptors = request.descriptors().iter().map(|each| describe(request, each));
     members.insert("descriptors".to_owned(), descriptors.collect());
-    if asked.hits != 0 {
-        members.insert("hitsAddend".to_owned(), asked.hits.into());
+    if request.hits != 0 {
+        members.insert("hitsAddend".to_owned(), request.hits.into());
     }
     let mut merged = Map::new();
     for (rule, status) in verdict.met().zip(statuses) {
@@ -40,31 +39,31 @@ pub(super) fn of(
         members.insert("metadata".to_owned(), merged.into());
     }
     // Upstream has no such member.
-    let culprit = if settings.upstream_errors { Map::new() } else { culprit(verdict) };
-    if !culprit.is_empty() {
-        members.insert("tidegate".to_owned(), culprit.into());
+    let refusal = if settings.upstream_errors { Map::new() } else { describe_refusal(verdict) };
+    if !refusal.is_empty() {
+        members.insert("tidegate".to_owned(), refusal.into());
     }
     members
 }
 
-fn descriptor(asked: &Asked<'_>, part: &Part) -> Value {
-    let entries = asked.entries(part).iter();
+fn describe(request: &RateLimitRequest<'_>, descriptor: &RequestDescriptor) -> Value {
+    let entries = request.entries(descriptor).iter();
     let entries: Value = entries.map(|entry| format!("{}={}", entry.key, entry.value)).collect();
     let mut members = Map::new();
     members.insert("entries".to_owned(), entries);
-    if let Some(limit) = part.limit {
+    if let Some(limit) = descriptor.limit {
         let unit = UnitNumber::of(UnitNumber::read(limit.unit)).name();
         let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
         members.insert("limit".to_owned(), text.into());
     }
-    if let Some(hits) = part.hits {
+    if let Some(hits) = descriptor.hits {
         members.insert("hitsAddend".to_owned(), hits.into());
     }
     members.into()
 }
 
-/// Who refused, or would have.
-fn culprit(verdict: &Verdict) -> Metadata {
+/// The limit that refused, and why it may not count.
+fn describe_refusal(verdict: &Verdict) -> Metadata {
     let mut members = Map::new();
     if let Some(refusal) = verdict.refusal() {
         let mut by = Map::new();
@@ -87,8 +86,7 @@ fn culprit(verdict: &Verdict) -> Metadata {
     members
 }
 
-/// Adds what is not there yet; maps on both sides are merged. The depth is
-/// that of rule files, which is bounded.
+/// Adds members that are missing; maps on both sides are merged. The depth is that of rule files, which is bounded.
 fn merge(into: &mut Metadata, from: &Metadata) {
     for (key, value) in from {
         match (into.get_mut(key), value) {

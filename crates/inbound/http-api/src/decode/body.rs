@@ -1,4 +1,4 @@
-//! Reading a body, up to a maximum.
+//! BodyReader a body, up to a maximum.
 //!
 //! A body that says that it is too large is not read at all; one that turns
 //! out to be is read no further.
@@ -10,18 +10,18 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use pin_project_lite::pin_project;
 
-/// A body that cannot be used.
+/// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// It is larger than allowed.
+pub(crate) enum BodyError {
+    /// Larger than the maximum.
     TooLarge,
-    /// It ended before its end.
-    Broken,
+    /// The connection failed before the end.
+    Aborted,
 }
 
 pin_project! {
-    /// A body that is being read. One that comes in one piece is not copied.
-    pub(super) struct Reading<B> {
+    /// A body that is being read. A body in one piece is not copied.
+    pub(crate) struct BodyReader<B> {
         #[pin]
         body: B,
         first: Bytes,
@@ -29,30 +29,30 @@ pin_project! {
     }
 }
 
-impl<B: Body<Data = Bytes>> Reading<B> {
-    pub(super) fn new(body: B) -> Self {
-        Reading { body, first: Bytes::new(), joined: BytesMut::new() }
+impl<B: Body<Data = Bytes>> BodyReader<B> {
+    pub(crate) fn new(body: B) -> Self {
+        BodyReader { body, first: Bytes::new(), joined: BytesMut::new() }
     }
 
-    /// Reads on; ready with the whole body.
-    pub(super) fn poll(
+    /// Ready with the whole body.
+    pub(crate) fn poll(
         self: Pin<&mut Self>,
         bytes_max: usize,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Bytes, Unread>> {
+    ) -> Poll<Result<Bytes, BodyError>> {
         let mut this = self.project();
         let read = |first: &Bytes, joined: &BytesMut| first.len().max(joined.len());
         let more = usize::try_from(this.body.size_hint().lower()).unwrap_or(usize::MAX);
         if more.saturating_add(read(this.first, this.joined)) > bytes_max {
-            return Poll::Ready(Err(Unread::TooLarge));
+            return Poll::Ready(Err(BodyError::TooLarge));
         }
         while let Some(frame) = ready!(this.body.as_mut().poll_frame(context)) {
-            let Ok(frame) = frame else { return Poll::Ready(Err(Unread::Broken)) };
-            // A frame that is no data is a trailer, which says nothing here.
+            let Ok(frame) = frame else { return Poll::Ready(Err(BodyError::Aborted)) };
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             let read = read(this.first, this.joined);
             if data.len() > bytes_max.saturating_sub(read) {
-                return Poll::Ready(Err(Unread::TooLarge));
+                return Poll::Ready(Err(BodyError::TooLarge));
             }
             if read == 0 {
                 *this.first = data;
@@ -79,12 +79,12 @@ mod tests {
 
     use super::*;
 
-    async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, Unread> {
-        let mut reading = pin!(Reading::new(body));
-        poll_fn(|context| reading.as_mut().poll(bytes_max, context)).await
+    async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, BodyError> {
+        let mut reader = pin!(BodyReader::new(body));
+        poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await
     }
 
-    /// A body of several pieces that does not say how long it is.
+    /// A body of several pieces without a length.
     struct Pieces(VecDeque<Result<Frame<Bytes>, &'static str>>);
 
     impl Body for Pieces {
@@ -113,29 +113,29 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_joined_up_to_the_maximum() {
         assert_eq!(read(pieces(["ab", "", "c", "de"]), 5).await.unwrap(), "abcde");
-        assert_eq!(read(pieces(["ab", "c", "de"]), 4).await, Err(Unread::TooLarge));
+        assert_eq!(read(pieces(["ab", "c", "de"]), 4).await, Err(BodyError::TooLarge));
         assert_eq!(read(pieces([]), 0).await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn what_comes_after_the_maximum_is_not_read() {
         let mut body = pieces(["abc", "d", "e", "f"]);
-        assert_eq!(read(Pin::new(&mut body), 3).await, Err(Unread::TooLarge));
+        assert_eq!(read(Pin::new(&mut body), 3).await, Err(BodyError::TooLarge));
         assert_eq!(body.0.len(), 2);
     }
 
     #[tokio::test]
-    async fn a_body_that_says_that_it_is_too_large_is_not_read() {
-        assert_eq!(read(Full::new(Bytes::from_static(b"abc")), 2).await, Err(Unread::TooLarge));
+    async fn a_body_whose_declared_length_is_too_large_is_not_read() {
+        assert_eq!(read(Full::new(Bytes::from_static(b"abc")), 2).await, Err(BodyError::TooLarge));
     }
 
     #[tokio::test]
-    async fn trailers_are_passed_over_and_errors_are_not() {
+    async fn trailers_are_ignored_and_errors_are_not() {
         let mut body = pieces(["ab"]);
         body.0.push_back(Ok(Frame::trailers(http::HeaderMap::new())));
         assert_eq!(read(Pin::new(&mut body), 9).await.unwrap(), "ab");
         let mut body = pieces(["ab"]);
         body.0.push_back(Err("gone"));
-        assert_eq!(read(body, 9).await, Err(Unread::Broken));
+        assert_eq!(read(body, 9).await, Err(BodyError::Aborted));
     }
 }

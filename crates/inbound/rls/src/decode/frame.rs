@@ -1,49 +1,49 @@
-//! gRPC's framing of a request: five bytes, then one message.
+//! gRPC framing of a request: a prefix of five bytes, then one message.
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
-/// A flag, then the length in four bytes.
-pub(super) const PREFIX_LEN: usize = 5;
+/// The length of the prefix: a flag, then the message's length in four bytes.
+pub(crate) const PREFIX_LEN: usize = 5;
 
-/// Why a body holds no message.
+/// Why the body of a call is not one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(super) enum FrameError {
+pub(crate) enum FrameError {
     #[error("the call has no message")]
     Missing,
     #[error("the call has more than one message")]
     Extra,
-    #[error("the message is cut off")]
+    #[error("the message is truncated")]
     Truncated,
-    #[error("the message has an impossible flag")]
+    #[error("the message has an invalid flag")]
     Flag,
-    #[error("compressed messages are not read")]
+    #[error("compressed messages are not supported")]
     Compressed,
     #[error("the message is longer than {max} bytes")]
     TooLong { max: usize },
 }
 
-/// How messages with the flag for compression are compressed.
+/// The compression of messages that have the compression flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
-    /// Not at all.
+pub(crate) enum Compression {
+    /// None.
     Identity,
-    /// In a way that is not read.
+    /// Any that is not supported.
     Other,
 }
 
-/// The body of a call, as far as it has come.
+/// The part of a call's body that has arrived.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
-    /// Nearly always all of it; never copied then.
+pub(crate) struct BodyBuffer {
+    /// Nearly always the whole body, which is then not copied.
     first: Bytes,
     more: BytesMut,
 }
 
-impl Gathered {
-    /// Adds a piece.
+impl BodyBuffer {
+    /// Appends a piece.
     #[inline]
-    pub(super) fn push(&mut self, piece: Bytes, max: usize) -> Result<(), FrameError> {
+    pub(crate) fn push(&mut self, piece: Bytes, max: usize) -> Result<(), FrameError> {
         if self.len().saturating_add(piece.len()) > PREFIX_LEN.saturating_add(max) {
             return Err(FrameError::TooLong { max });
         }
@@ -60,7 +60,7 @@ impl Gathered {
 
     /// The whole body.
     #[inline]
-    pub(super) fn finish(&mut self) -> Bytes {
+    pub(crate) fn finish(&mut self) -> Bytes {
         if self.more.is_empty() {
             std::mem::take(&mut self.first)
         } else {
@@ -76,7 +76,7 @@ impl Gathered {
 
 /// The one message of a whole body.
 #[inline]
-pub(super) fn message(
+pub(crate) fn message(
     body: &[u8],
     compression: Compression,
     max: usize,
@@ -133,28 +133,28 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_says_compressed_by_nothing_is_read() {
+    fn a_message_flagged_as_compressed_with_identity_is_read() {
         assert_eq!(message(&[1, 0, 0, 0, 1, 8], Compression::Identity, MAX), Ok(&[8][..]));
     }
 
     #[test]
     fn pieces_are_put_together_up_to_the_maximum() {
-        let mut gathered = Gathered::default();
+        let mut buffer = BodyBuffer::default();
         for piece in [&[0, 0][..], &[], &[0, 0, 2], &[8], &[9]] {
-            assert_eq!(gathered.push(Bytes::from_static(piece), MAX), Ok(()));
+            assert_eq!(buffer.push(Bytes::from_static(piece), MAX), Ok(()));
         }
         assert_eq!(
-            gathered.push(Bytes::from_static(&[1, 2, 3]), MAX),
+            buffer.push(Bytes::from_static(&[1, 2, 3]), MAX),
             Err(FrameError::TooLong { max: MAX })
         );
-        assert_eq!(gathered.finish(), [0, 0, 0, 0, 2, 8, 9][..]);
+        assert_eq!(buffer.finish(), [0, 0, 0, 0, 2, 8, 9][..]);
     }
 
     #[test]
     fn a_body_in_one_piece_is_not_copied() {
         let piece = Bytes::from(vec![0, 0, 0, 0, 1, 8]);
-        let mut gathered = Gathered::default();
-        gathered.push(piece.clone(), MAX).unwrap();
-        assert_eq!(gathered.finish().as_ptr(), piece.as_ptr());
+        let mut buffer = BodyBuffer::default();
+        buffer.push(piece.clone(), MAX).unwrap();
+        assert_eq!(buffer.finish().as_ptr(), piece.as_ptr());
     }
 }

@@ -1,0 +1,283 @@
+//! The service: routes requests, and counts their answers.
+
+mod future;
+
+pub use future::HttpApiFuture;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use serde::Serialize;
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verb};
+
+use tidegate_metrics::{AnswerKind, Meter};
+
+use crate::decode;
+use crate::decode::body::{BodyError, BodyReader};
+use crate::decode::head::{expect_json, refusal_status, route_problem};
+use crate::encode::response::{
+    HttpResponse, health_status, json, text, to_json, uncached, without_body,
+};
+use crate::explain::explain;
+use crate::health::Health;
+use crate::openapi::OPENAPI;
+use crate::permits::{Permits, Token};
+use crate::problem::RequestProblem;
+use crate::route::{self, Route};
+use crate::rules_view::{self, RulesView};
+use crate::settings::{HttpApiSettings, Verbs};
+
+/// Answers the body of a request to `/json`.
+pub type JsonHandler =
+    Arc<dyn Fn(Bytes) -> Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>> + Send + Sync>;
+
+/// The parts of the API beside the engine.
+#[derive(Clone)]
+pub struct HttpApiParts {
+    /// The settings.
+    pub settings: HttpApiSettings,
+    /// Counts decisions and rejected requests.
+    pub meter: Arc<Meter>,
+    /// Liveness and readiness of the process.
+    pub health: Health,
+    /// The status of the rules in place.
+    pub rules: Arc<dyn RulesView>,
+    /// The handler of `/json`; without it there is no such route.
+    pub json: Option<JsonHandler>,
+}
+
+/// Checks over HTTP with JSON. Clones are cheap and share everything.
+pub struct HttpApi<S = MemoryStore, C = SystemClock> {
+    shared: Arc<Shared<S, C>>,
+}
+
+/// The state that all clones share.
+pub(crate) struct Shared<S, C> {
+    pub(crate) engine: Arc<Engine<S, C>>,
+    pub(crate) parts: HttpApiParts,
+    pub(crate) permits: Permits,
+}
+
+/// A response and how the meter counts it. Responses without a kind are not counted: they decide nothing.
+pub(crate) struct CountedResponse {
+    response: HttpResponse,
+    kind: Option<AnswerKind>,
+}
+
+impl CountedResponse {
+    pub(crate) const fn new(response: HttpResponse, kind: AnswerKind) -> Self {
+        CountedResponse { response, kind: Some(kind) }
+    }
+
+    const fn uncounted(response: HttpResponse) -> Self {
+        CountedResponse { response, kind: None }
+    }
+}
+
+impl<S, C> HttpApi<S, C> {
+    /// An API to this engine.
+    pub fn new(engine: Arc<Engine<S, C>>, parts: HttpApiParts) -> Self {
+        let permits = Permits::new(parts.settings.permits_max);
+        HttpApi { shared: Arc::new(Shared { engine, parts, permits }) }
+    }
+}
+
+impl<S, C> Shared<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+{
+    async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> HttpResponse {
+        let began = self.engine.clock().now();
+        let is_head = request.method() == Method::HEAD;
+        let result = self.respond(request).await;
+        let response = self.count(result, began);
+        if is_head { without_body(response) } else { response }
+    }
+
+    /// Counts an answer and returns its response.
+    fn count(
+        &self,
+        result: Result<CountedResponse, RequestProblem>,
+        began: Timestamp,
+    ) -> HttpResponse {
+        let CountedResponse { response, kind } = result.unwrap_or_else(|problem| {
+            CountedResponse::new(problem.into_response(), AnswerKind::Invalid)
+        });
+        if let Some(kind) = kind {
+            let took = self.engine.clock().now().since(began);
+            self.parts.meter.count(kind, took.into());
+        }
+        response
+    }
+
+    async fn respond<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+    ) -> Result<CountedResponse, RequestProblem> {
+        let (parts, body) = request.into_parts();
+        let route = route::route(&parts.method, parts.uri.path())
+            .map_err(|error| route_problem(error, &parts.method, parts.uri.path()))?;
+        match route {
+            Route::Json => self.delegate(body).await,
+            Route::HealthCheck => Ok(CountedResponse::uncounted(self.health_check())),
+            Route::Live => Ok(CountedResponse::uncounted(self.live())),
+            Route::Ready => Ok(CountedResponse::uncounted(self.ready())),
+            Route::Rules => {
+                let status = self.parts.rules.status();
+                let body = rules_view::write(&self.engine.snapshot(), &status);
+                Ok(CountedResponse::uncounted(uncached(json(StatusCode::OK, body))))
+            }
+            Route::OpenApi => Ok(CountedResponse::uncounted(json(StatusCode::OK, OPENAPI))),
+            Route::Apply(verb) => {
+                self.permit_verb(verb)?;
+                let refusal = refusal_status(verb, parts.uri.query())?;
+                let body = self.read_json(&parts.headers, body).await?;
+                self.apply(verb, refusal, &body, HeaderMap::new()).await
+            }
+            Route::Release => {
+                let body = self.read_json(&parts.headers, body).await?;
+                let release = decode::release_body(&body)?;
+                let now = self.engine.clock().now();
+                let token = Token::parse(&release.permit);
+                let held = token.and_then(|token| self.permits.release(token, now));
+                let body = if held.is_some() { RELEASED } else { NOT_RELEASED };
+                Ok(CountedResponse::new(json(StatusCode::OK, body), AnswerKind::Admitted))
+            }
+            Route::Explain => {
+                let body = self.read_json(&parts.headers, body).await?;
+                let request = decode::one_request(&body)?;
+                let entries = request.entries();
+                let descriptors = request.engine_descriptors(&entries);
+                let explanation = explain(&self.engine, &request.engine_request(&descriptors))?;
+                Ok(CountedResponse::uncounted(json(StatusCode::OK, explanation)))
+            }
+        }
+    }
+
+    /// Passes `/json` to its handler.
+    async fn delegate<B: Body<Data = Bytes>>(
+        &self,
+        body: B,
+    ) -> Result<CountedResponse, RequestProblem> {
+        let Some(handler) = &self.parts.json else {
+            let problem = RequestProblem::new(StatusCode::NOT_FOUND, "`/json` is not served here");
+            return Err(problem.hint("`POST /v1/check` decides requests".to_owned()));
+        };
+        let body = self.read(body).await?;
+        let response = handler(body).await;
+        let kind = match response.status() {
+            StatusCode::TOO_MANY_REQUESTS => AnswerKind::Refused,
+            StatusCode::SERVICE_UNAVAILABLE => AnswerKind::Undecided,
+            status if status.is_success() => AnswerKind::Admitted,
+            status if status.is_client_error() => AnswerKind::Invalid,
+            _ => AnswerKind::Failed,
+        };
+        Ok(CountedResponse::new(response, kind))
+    }
+
+    fn health_check(&self) -> HttpResponse {
+        let (status, body) = if self.parts.health.is_ready() {
+            (StatusCode::OK, "OK")
+        } else {
+            (StatusCode::INTERNAL_SERVER_ERROR, "")
+        };
+        uncached(text(status, body))
+    }
+
+    fn live(&self) -> HttpResponse {
+        #[derive(Serialize)]
+        struct Live {
+            live: bool,
+            reasons: Vec<String>,
+        }
+        let reasons: Vec<String> = self.parts.health.broken().into_iter().collect();
+        let live = reasons.is_empty();
+        uncached(json(health_status(live), to_json(&Live { live, reasons })))
+    }
+
+    fn ready(&self) -> HttpResponse {
+        #[derive(Serialize)]
+        struct Ready {
+            ready: bool,
+            reasons: Vec<String>,
+        }
+        let reasons = self.parts.health.unready_reasons();
+        let ready = reasons.is_empty();
+        uncached(json(health_status(ready), to_json(&Ready { ready, reasons })))
+    }
+
+    fn permit_verb(&self, verb: Verb) -> Result<(), RequestProblem> {
+        let charging_only = self.parts.settings.verbs == Verbs::ChargingOnly;
+        if charging_only && matches!(verb, Verb::Refund | Verb::Reset) {
+            let detail = "`refund` and `reset` are switched off";
+            return Err(RequestProblem::new(StatusCode::FORBIDDEN, detail)
+                .hint("the operator can enable them".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn read_json<B: Body<Data = Bytes>>(
+        &self,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Bytes, RequestProblem> {
+        expect_json(headers)?;
+        self.read(body).await
+    }
+
+    async fn read<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, RequestProblem> {
+        let bytes_max = self.parts.settings.body_bytes_max;
+        let mut reader = pin!(BodyReader::new(body));
+        let read = poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await;
+        read.map_err(|error| self.body_problem(error))
+    }
+
+    /// The problem of a body that cannot be read.
+    #[cold]
+    fn body_problem(&self, error: BodyError) -> RequestProblem {
+        let bytes_max = self.parts.settings.body_bytes_max;
+        match error {
+            BodyError::TooLarge => RequestProblem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body is larger than {bytes_max} bytes"),
+            )
+            .hint("send several smaller batches".to_owned()),
+            BodyError::Aborted => RequestProblem::bad_request("the body ended early"),
+        }
+    }
+}
+
+const RELEASED: &str = "{\"released\":true}";
+const NOT_RELEASED: &str = "{\"released\":false}";
+
+impl<S, C> Clone for HttpApi<S, C> {
+    fn clone(&self) -> Self {
+        HttpApi { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S, C> fmt::Debug for HttpApi<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpApi")
+            .field("engine", &self.shared.engine)
+            .field("parts", &self.shared.parts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpApiParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpApiParts")
+            .field("settings", &self.settings)
+            .field("meter", &self.meter)
+            .field("health", &self.health)
+            .finish_non_exhaustive()
+    }
+}
