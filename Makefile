@@ -3,7 +3,7 @@ CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
 
 # What is optional and tested nevertheless.
-OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto,tidegate-stores/fleet
+OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto
 
 .PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
 
@@ -39,7 +39,6 @@ features: ## Build what has optional features without them, and with each alone
 	$(CARGO) check --locked --quiet -p tidegate-stores
 	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
 	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
-	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
 	for feature in layer protection pacer redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tidegate_admin::{RemoteReading, StoreReading};
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
 use tidegate_overload::FleetSettings;
+use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
-    CourierFigures, LinkState, Login, NameCheck, Password, RedisBoard, RedisSettings,
+    ClientFigures, LinkState, Login, NameCheck, Password, RedisSettings,
     RedisSettingsError, RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore,
     UpstreamLayout, UpstreamStore,
 };
@@ -65,7 +66,7 @@ pub(super) trait Linked: Remote + 'static {
     fn link(&self) -> LinkState;
 
     /// What was asked of it.
-    fn figures(&self) -> CourierFigures;
+    fn figures(&self) -> ClientFigures;
 
     /// Whether counters are kept under words.
     const IS_NAMED: bool = false;
@@ -76,7 +77,7 @@ impl Linked for RedisStore {
         self.state()
     }
 
-    fn figures(&self) -> CourierFigures {
+    fn figures(&self) -> ClientFigures {
         RedisStore::figures(self)
     }
 }
@@ -86,7 +87,7 @@ impl Linked for UpstreamStore {
         self.store().state()
     }
 
-    fn figures(&self) -> CourierFigures {
+    fn figures(&self) -> ClientFigures {
         self.store().figures()
     }
 

@@ -1,11 +1,11 @@
 //! What the shared store tells of itself, as the debug door shows it.
 
 use tidegate_admin::{RemoteReading, Spread};
-use tidegate_stores::{CourierFigures, FailureKind, Histogram, Metrics, OVERSHOOT_BOUNDS};
+use tidegate_stores::{ClientFigures, Histogram, LinkErrorKind, Metrics, OVERSHOOT_BOUNDS};
 
 /// Both halves as one reading.
-pub(super) fn of(metrics: &Metrics, figures: &CourierFigures) -> RemoteReading {
-    let errors = FailureKind::ALL.iter().zip(figures.errors);
+pub(super) fn of(metrics: &Metrics, figures: &ClientFigures) -> RemoteReading {
+    let errors = LinkErrorKind::ALL.iter().zip(figures.errors);
     RemoteReading {
         connected: figures.connected,
         wanted: figures.wanted,
@@ -13,9 +13,9 @@ pub(super) fn of(metrics: &Metrics, figures: &CourierFigures) -> RemoteReading {
         degraded: metrics.degraded,
         degraded_for: metrics.degraded_for,
         outages: metrics.outages,
-        calls: figures.calls,
+        calls: figures.evaluations,
         call_seconds: spread(&figures.latency_us, 1e6),
-        requests_per_call: spread(&figures.parcels_per_call, 1.0),
+        requests_per_call: spread(&figures.calls_per_evaluation, 1.0),
         errors: errors.map(|(kind, count)| (kind.word(), count)).collect(),
         script_loads: figures.script_reloads,
         redirects: figures.redirects,

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use serde_json::json;
 
 use crate::process::{Answer, Folder, Serving, Start, exchange, is_open};
-use crate::servers::server::Server;
+use tidegate_test_servers::server::Server;
 use crate::upstream::Upstream;
 
 const RULES: &str = "

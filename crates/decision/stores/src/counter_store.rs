@@ -49,21 +49,21 @@ pub enum StoreError {
     /// No answer in time.
     #[error("the store did not answer within {waited:?}")]
     Timeout {
-        /// How long was waited.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// The store cannot be reached, or answered what makes no sense.
+    /// The store cannot be reached, rejected the call, or sent a malformed reply.
     #[error("the store cannot be used: {reason}")]
     Unavailable {
-        /// Which kind of failure, for those who count them.
+        /// The kind of failure.
         kind: FailureKind,
-        /// In words that say what to do about it.
+        /// The reason, and what to do about it.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// Which kind of failure it is.
+    /// The kind of failure.
     pub const fn kind(&self) -> FailureKind {
         match self {
             StoreError::Timeout { .. } => FailureKind::Timeout,
@@ -71,8 +71,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store may have done what it was asked all the same. If so,
-    /// asking again could charge twice.
+    /// Whether the store may have executed the call. If so, sending it again could charge twice.
     pub const fn may_have_run(&self) -> bool {
         match self {
             StoreError::Timeout { .. } => true,
@@ -83,70 +82,31 @@ impl StoreError {
     }
 }
 
-/// What went wrong, as few words as a metric needs.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailureKind {
     /// No answer in time.
     Timeout,
-    /// Nobody listens, or the connection was cut.
+    /// No server listens, or it closed the connection.
     Refused,
-    /// The connection was cut while the store was asked.
+    /// The connection was lost while the call was in flight.
     Lost,
-    /// More checks wait in this process than it lets wait.
+    /// Too many calls wait in this process.
     Overloaded,
-    /// The store has no memory left.
+    /// The store is out of memory.
     Full,
-    /// The store takes no writes: it is a replica.
+    /// The store is a replica and takes no writes.
     ReadOnly,
-    /// The store reads its data and does not answer yet.
+    /// The store is loading its data.
     Loading,
-    /// The store does not accept who we are, or what we may do.
+    /// The store rejects the login, or the user lacks a right.
     Auth,
-    /// The cluster does not agree on who has the key.
+    /// The nodes of the cluster disagree on the slot, or no node has it.
     Cluster,
-    /// The answer is not one that such a store gives.
+    /// The reply is malformed.
     Protocol,
-    /// Anything else.
+    /// Any other failure.
     Other,
-}
-
-impl FailureKind {
-    /// All kinds, in the order of their [`FailureKind::index`].
-    pub const ALL: [FailureKind; 11] = [
-        FailureKind::Timeout,
-        FailureKind::Refused,
-        FailureKind::Lost,
-        FailureKind::Overloaded,
-        FailureKind::Full,
-        FailureKind::ReadOnly,
-        FailureKind::Loading,
-        FailureKind::Auth,
-        FailureKind::Cluster,
-        FailureKind::Protocol,
-        FailureKind::Other,
-    ];
-
-    /// The kind's place in [`FailureKind::ALL`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The kind in one word, for labels.
-    pub const fn word(self) -> &'static str {
-        match self {
-            FailureKind::Timeout => "timeout",
-            FailureKind::Refused => "refused",
-            FailureKind::Lost => "lost",
-            FailureKind::Overloaded => "overloaded",
-            FailureKind::Full => "full",
-            FailureKind::ReadOnly => "readonly",
-            FailureKind::Loading => "loading",
-            FailureKind::Auth => "auth",
-            FailureKind::Cluster => "cluster",
-            FailureKind::Protocol => "protocol",
-            FailureKind::Other => "other",
-        }
-    }
 }
 
 #[cfg(test)]
@@ -156,19 +116,12 @@ mod tests {
     use super::{FailureKind, StoreError};
 
     #[test]
-    fn what_was_not_sent_or_was_turned_down_has_not_run() {
+    fn a_call_that_was_not_sent_or_was_rejected_has_not_run() {
         let unavailable = |kind| StoreError::Unavailable { kind, reason: String::new() };
         for kind in [FailureKind::Refused, FailureKind::Overloaded, FailureKind::ReadOnly] {
-            assert!(!unavailable(kind).may_have_run(), "{}", kind.word());
+            assert!(!unavailable(kind).may_have_run(), "{kind:?}");
         }
         assert!(unavailable(FailureKind::Lost).may_have_run());
         assert!(StoreError::Timeout { waited: Duration::ZERO }.may_have_run());
-    }
-
-    #[test]
-    fn every_kind_stands_at_its_index() {
-        for (index, kind) in FailureKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index, "{}", kind.word());
-        }
     }
 }

@@ -1,12 +1,9 @@
 //! Where counters live.
 //!
-//! A store is sent the question, not asked for the data: a [`Batch`] of checks
-//! goes in, one [`Answer`] for each comes back, decided by the pure functions
-//! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
-//! in this process. With the feature `redis`, `RedisStore` keeps it where many
-//! processes share it, and with `shared`, `SharedStore` stands before such a
-//! store and asks it less often. With `fleet`, `RedisBoard` divides a fleet's
-//! capacity between its nodes there.
+//! A store decides next to the data: a [`Batch`] of checks goes in, one [`Answer`] for each comes back, computed by the
+//! pure functions of `tidegate-algorithms`. [`MemoryStore`] keeps the state in this process. With the feature `redis`,
+//! `RedisStore` keeps it in Redis or Valkey, where many processes share it. With `shared`, `SharedStore` wraps such a
+//! store and calls it less often.
 
 mod fingerprint;
 
@@ -27,16 +24,15 @@ pub use batch::{
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
 pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, Units, WhenFull};
-#[cfg(feature = "fleet")]
-pub use redis::RedisBoard;
 #[cfg(feature = "redis")]
-pub use redis::{
-    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, RedisAddress,
-    RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret, UpstreamLayout,
-    UpstreamStore,
-};
+pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 #[cfg(feature = "shared")]
 pub use shared::{
-    Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SharedSettings,
+    CurrentRoute, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SharedSettings,
     SharedStore,
+};
+#[cfg(feature = "redis")]
+pub use tidegate_redis_link::{
+    ClientFigures, Histogram, LinkErrorKind, LinkState, Login, NameCheck, Password, RedisAddress,
+    RedisServers, RedisSettings, RedisSettingsError, RedisTls, Secret,
 };

@@ -6,8 +6,8 @@ use tidegate_algorithms::{
 };
 use tidegate_stores::Verb;
 
-use super::support::resp::Reply;
-use super::support::server::Server;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::Server;
 use super::{check, connected, one};
 
 #[tokio::test]

@@ -5,13 +5,10 @@
 mod cluster;
 mod expiry;
 mod processes;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
-use support::resp::Reply;
-use support::server::{Server, Setup};
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Server, Setup};
 use tidegate_algorithms::{
     Concurrency, Decision, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Soft,
     Timestamp, TokenBucket, Window,

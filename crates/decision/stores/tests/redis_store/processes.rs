@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_algorithms::Holder;
 use tidegate_stores::{Check, Verb};
 
-use super::support::server::Server;
+use tidegate_test_servers::server::Server;
 use super::{check, connected, lasting, one};
 
 /// How a process is told to hammer this server.

@@ -7,11 +7,11 @@
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, every_mode};
-use crate::support::cluster::Cluster;
-use crate::support::eventually;
-use crate::support::resp::Reply;
-use crate::support::sentinel::{MASTER, Watched};
-use crate::support::server::{Flavour, Server, Setup};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::sentinel::{MASTER, Watched};
+use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 /// Lets the callers rest until the replica has everything that they were told.
 #[track_caller]

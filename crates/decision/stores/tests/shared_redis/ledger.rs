@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::load::{Load, Rests, Seen, Subject, WIDE};
-use crate::support::eventually;
+use tidegate_test_servers::eventually;
 
 /// Many times what a probe, the way to a server that was gone and a second of
 /// spread take, because the machine may be busy.

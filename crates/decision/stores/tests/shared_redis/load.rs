@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::fleet::{Node, WITHIN};
-use crate::support::eventually;
+use tidegate_test_servers::eventually;
 
 /// Callers at each node.
 const CALLERS: usize = 2;

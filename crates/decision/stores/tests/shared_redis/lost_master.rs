@@ -4,10 +4,10 @@ use tidegate_stores::Consistency;
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Seen, Subject, WIDE, lasting};
-use crate::support::cluster::Cluster;
-use crate::support::eventually;
-use crate::support::resp::Reply;
-use crate::support::server::{Server, Setup};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Server, Setup};
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 /// So often each key is asked for while the master is gone.
