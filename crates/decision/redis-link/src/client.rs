@@ -14,7 +14,7 @@ mod figures;
 mod job;
 mod node;
 mod pipeline;
-mod routing;
+mod router;
 mod upkeep;
 mod worker;
 

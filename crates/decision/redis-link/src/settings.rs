@@ -126,6 +126,8 @@ pub enum NameCheck {
 #[error("{0}")]
 pub struct RedisSettingsError(pub(crate) String);
 
+pub(crate) type SettingsResult<T> = Result<T, RedisSettingsError>;
+
 impl RedisSettingsError {
     /// An error with this reason.
     pub fn new(reason: impl Into<String>) -> Self {

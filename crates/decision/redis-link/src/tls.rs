@@ -13,12 +13,10 @@ use rustls::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::settings::{NameCheck, RedisSettingsError, RedisTls};
-
-type Checked<T> = Result<T, RedisSettingsError>;
+use crate::settings::{NameCheck, RedisSettingsError, RedisTls, SettingsResult};
 
 /// Reads the PEM files of the settings.
-pub(crate) fn connector(tls: &RedisTls) -> Checked<TlsConnector> {
+pub(crate) fn connector(tls: &RedisTls) -> SettingsResult<TlsConnector> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let roots = Arc::new(roots(tls.roots.as_deref())?);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
@@ -42,7 +40,7 @@ pub(crate) fn connector(tls: &RedisTls) -> Checked<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn roots(path: Option<&Path>) -> Checked<RootCertStore> {
+fn roots(path: Option<&Path>) -> SettingsResult<RootCertStore> {
     let mut store = RootCertStore::empty();
     let Some(path) = path else {
         let found = rustls_native_certs::load_native_certs();
@@ -58,7 +56,7 @@ fn roots(path: Option<&Path>) -> Checked<RootCertStore> {
     Ok(store)
 }
 
-fn certificates(path: &Path) -> Checked<Vec<CertificateDer<'static>>> {
+fn certificates(path: &Path) -> SettingsResult<Vec<CertificateDer<'static>>> {
     let unreadable = |error| wrong(format!("{}: {error}", path.display()));
     let read: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(unreadable)?.collect();
@@ -69,7 +67,7 @@ fn certificates(path: &Path) -> Checked<Vec<CertificateDer<'static>>> {
     Ok(read)
 }
 
-fn private_key(path: &Path) -> Checked<PrivateKeyDer<'static>> {
+fn private_key(path: &Path) -> SettingsResult<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_file(path)
         .map_err(|error| wrong(format!("{}: {error}", path.display())))
 }

@@ -112,7 +112,8 @@ impl RedisStore {
     /// client.
     #[doc(hidden)]
     pub fn script_body(&self, batch: &Batch<'_>) -> Vec<u8> {
-        let limits: Limits<'_> = batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
+        let limits: Limits<'_> =
+            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
         let request = Request {
             verb: ScriptVerb::of(batch),
             checks: batch.checks,
@@ -155,7 +156,8 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let Some(first) = batch.checks.first() else { return Ok(()) };
         route.set(self.route(first.key));
-        let limits: Limits<'_> = batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
+        let limits: Limits<'_> =
+            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
         let decisions = if self.is_cluster && across_slots::is_spread(batch.checks) {
             across_slots::decide(self, batch, &limits, route).await?
         } else {

@@ -10,23 +10,23 @@
 
 mod background;
 mod breaker;
+mod breakers;
 mod clock_watch;
 mod decide;
-mod random;
-mod route_breaker;
-mod breakers;
-mod sharded_map;
-mod node_share;
+mod join_all;
 mod lease;
+mod lease_terms;
 mod metrics;
 mod node;
+mod node_share;
 mod outage;
+mod random;
 mod refusal_cache;
 mod region;
 mod remote;
-mod join_all;
+mod route_breaker;
+mod sharded_map;
 mod tally;
-mod lease_terms;
 mod verbs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,22 +37,22 @@ use tidegate_algorithms::{Nanos, Period, Timestamp};
 use crate::batch::{Answers, Batch, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::memory::ConfigError;
-use random::Random;
-use route_breaker::RouteBreaker;
 use breakers::Breakers;
 use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
 use outage::Outage;
+use random::Random;
 use refusal_cache::RefusalCache;
 use region::Region;
+use route_breaker::RouteBreaker;
 use tally::Tallies;
 
+#[cfg(feature = "redis")]
+pub(crate) use join_all::join_all;
 pub use lease::LeaseCounts;
 pub use metrics::{Metrics, OVERSHOOT_BOUNDS};
 pub use remote::{CurrentRoute, NodeId, Remote, Route};
-#[cfg(feature = "redis")]
-pub(crate) use join_all::join_all;
 
 /// Settings of a [`SharedStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ pub const MASTER: &str = "counters";
 
 /// A master with replicas, under the eyes of sentinels.
 #[derive(Debug)]
-pub struct Watched {
+pub struct SentinelGroup {
     /// The master at the start, then its replicas.
     pub servers: Vec<Server>,
     /// The sentinels.
     pub sentinels: Vec<Server>,
 }
 
-impl Watched {
+impl SentinelGroup {
     /// One master with this many replicas, and three sentinels.
     #[track_caller]
     pub fn start(flavour: Flavour, replicas: usize) -> Self {
@@ -33,9 +33,9 @@ impl Watched {
                 .with("sentinel", &["failover-timeout", MASTER, "2000"])
                 .start()
         };
-        let watched = Watched { servers, sentinels: (0..3).map(|_| sentinel()).collect() };
-        watched.wait_until_known();
-        watched
+        let group = SentinelGroup { servers, sentinels: (0..3).map(|_| sentinel()).collect() };
+        group.wait_until_known();
+        group
     }
 
     /// Addresses of all sentinels, for a `redis-sentinel://` URL.

@@ -5,7 +5,7 @@ use tidegate_test_servers::cluster::Cluster;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::port::Port;
 use tidegate_test_servers::resp::{Client, Reply};
-use tidegate_test_servers::sentinel::Watched;
+use tidegate_test_servers::sentinel::SentinelGroup;
 use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 fn text(words: &str) -> Reply {
@@ -109,8 +109,8 @@ fn a_replica_of_a_cluster_takes_over_from_its_master() {
 
 #[test]
 fn sentinels_make_a_replica_the_master_when_theirs_is_gone() {
-    let mut watched = Watched::start(Flavour::Redis, 1);
-    assert_eq!(watched.master(), Some(0));
-    watched.servers[0].kill();
-    assert_eq!(watched.wait_for_other_master(0), 1);
+    let mut group = SentinelGroup::start(Flavour::Redis, 1);
+    assert_eq!(group.master(), Some(0));
+    group.servers[0].kill();
+    assert_eq!(group.wait_for_other_master(0), 1);
 }

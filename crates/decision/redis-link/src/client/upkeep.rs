@@ -43,7 +43,7 @@ impl Worker {
         connection.epoch = self.count;
         let in_flight = connection.on_lost(now);
         let lost = error::of_lost_call(&error);
-        self.routing.refresh_soon(now);
+        self.router.refresh_soon(now);
         self.note_failure(error);
         self.fail_all(in_flight.into_iter().flat_map(PipelineInFlight::into_jobs), &lost);
     }
@@ -88,7 +88,7 @@ impl Worker {
                 // Nothing was in flight on a connection that was never open.
                 let _ = connection.on_lost(now);
                 node.failure = Some(error.clone());
-                self.routing.refresh_soon(now);
+                self.router.refresh_soon(now);
                 self.note_failure(error);
             }
         }
@@ -180,7 +180,7 @@ impl Worker {
         });
         let silences = connections.filter_map(|connection| connection.silent_until(timeout));
         let retries = self.retries.iter().map(|(due, _)| *due);
-        let single = [self.expiry, self.routing.due(), self.password_due];
+        let single = [self.expiry, self.router.due(), self.password_due];
         let next = dials.chain(silences).chain(retries).chain(single.into_iter().flatten()).min();
         next.unwrap_or(self.now + IDLE)
     }

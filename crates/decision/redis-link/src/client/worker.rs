@@ -15,7 +15,7 @@ use super::job::{Job, JobBatch};
 use super::node::{Connection, ConnectionState, Node, Target};
 use super::now;
 use super::pipeline::{PipelineInFlight, ReplyOutcome, Script, Sharing, build};
-use super::routing::Routing;
+use super::router::Router;
 use crate::cluster_slots::{SlotMap, SlotRange};
 use crate::dial::{Dialer, OpenConnection};
 use crate::error::{self, LinkError, LinkErrorKind, unavailable};
@@ -83,7 +83,7 @@ pub(super) struct Worker {
     /// Callers that wait for a reply, or have not taken it yet.
     open: Arc<AtomicUsize>,
     pub(super) nodes: Vec<Node>,
-    pub(super) routing: Routing,
+    pub(super) router: Router,
     pub(super) tasks: JoinSet<Event>,
     /// Jobs to send again, and when.
     pub(super) retries: Vec<(Instant, Job)>,
@@ -126,7 +126,7 @@ impl Worker {
             instant,
             open,
             nodes: nodes.into_iter().collect(),
-            routing: Routing::new(&settings.servers, now),
+            router: Router::new(&settings.servers, now),
             tasks: JoinSet::new(),
             retries: Vec::new(),
             now,
@@ -201,7 +201,7 @@ impl Worker {
 
     /// Jobs that are not in flight.
     fn queued(&self) -> usize {
-        self.waiting() + self.routing.unrouted() + self.retries.len()
+        self.waiting() + self.router.unrouted() + self.retries.len()
     }
 
     /// Whether a pipeline may be sent now.
@@ -270,7 +270,7 @@ impl Worker {
     }
 
     fn send(&mut self, node_index: usize, connection_index: usize, jobs: Vec<Job>) {
-        let sharing = if self.routing.is_cluster() { Sharing::SameTag } else { Sharing::All };
+        let sharing = if self.router.is_cluster() { Sharing::SameTag } else { Sharing::All };
         let Some(node) = self.nodes.get_mut(node_index) else { return };
         let reload = std::mem::take(&mut node.reload_script);
         let Some(sender) = node.connections.get_mut(connection_index) else { return };
@@ -327,7 +327,7 @@ impl Worker {
 
     /// The server did not run the jobs. Some of them can be sent again in another way.
     fn on_rejected(&mut self, id: ConnectionId, error: &ServerError, jobs: Vec<Job>) {
-        let is_cluster = self.routing.is_cluster();
+        let is_cluster = self.router.is_cluster();
         match error.code() {
             "NOSCRIPT" => {
                 self.counters.reloaded();
@@ -349,7 +349,7 @@ impl Worker {
     /// Reconnects or reads the slots again, if the error calls for it.
     fn on_server_error(&mut self, id: ConnectionId, error: &ServerError) {
         match error.code() {
-            "CLUSTERDOWN" => self.routing.refresh_soon(self.now),
+            "CLUSTERDOWN" => self.router.refresh_soon(self.now),
             // The master or the password may have changed.
             "READONLY" | "MASTERDOWN" | "NOAUTH" => {
                 self.distrust(id);
@@ -368,11 +368,11 @@ impl Worker {
         let nodes = || self.nodes.iter().filter(|node| !node.retired);
         let connected: usize = nodes().map(Node::connected).sum();
         let wanted: usize = nodes().map(|node| node.connections.len()).sum();
-        let wanted = if self.routing.is_mapped() { wanted } else { wanted.max(1) };
+        let wanted = if self.router.is_mapped() { wanted } else { wanted.max(1) };
         if connected >= wanted {
             self.failure = None;
         }
-        let (failure, now, map) = (self.failure.clone(), self.now, self.routing.map());
+        let (failure, now, map) = (self.failure.clone(), self.now, self.router.map());
         self.publish.send_modify(|published| {
             let state = &mut published.state;
             if state.is_connected() != (wanted > 0 && connected >= wanted) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
-    RedisTls, Secret,
+    RedisTls, Secret, SettingsResult,
 };
 
 const SERVER_PORT: u16 = 6379;
@@ -17,8 +17,6 @@ const SENTINEL_PORT: u16 = 26379;
 const OPTIONS: &str = "user, password, password_file, sentinel_user, sentinel_password, \
     sentinel_password_file, db, prefix, roots, certificate, key, name_check, connections, \
     deadline, connect_timeout, slot_lease, queue";
-
-type Parsed<T> = Result<T, RedisSettingsError>;
 
 /// The kind of server that the scheme names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +35,7 @@ struct Parts<'a> {
     query: &'a str,
 }
 
-pub(super) fn read(url: &str) -> Parsed<RedisSettings> {
+pub(super) fn read(url: &str) -> SettingsResult<RedisSettings> {
     let Some((scheme, rest)) = url.trim().split_once("://") else {
         return wrong("expected a URL such as redis://localhost:6379");
     };
@@ -60,7 +58,7 @@ pub(super) fn read(url: &str) -> Parsed<RedisSettings> {
     Ok(settings)
 }
 
-fn kind(scheme: &str) -> Parsed<(Kind, bool)> {
+fn kind(scheme: &str) -> SettingsResult<(Kind, bool)> {
     Ok(match scheme {
         "redis" | "valkey" => (Kind::Single, false),
         "rediss" | "valkeys" => (Kind::Single, true),
@@ -89,7 +87,7 @@ fn split(rest: &str) -> Parts<'_> {
     Parts { login, hosts, path, query }
 }
 
-fn servers(kind: Kind, parts: &Parts<'_>) -> Parsed<RedisServers> {
+fn servers(kind: Kind, parts: &Parts<'_>) -> SettingsResult<RedisServers> {
     let steps: Vec<&str> = parts.path.split('/').skip(1).collect();
     let too_many = |most: usize| steps.iter().skip(most).any(|step| !step.is_empty());
     match kind {
@@ -125,11 +123,11 @@ fn database(kind: Kind, path: &str) -> Option<&str> {
     path.split('/').nth(index).filter(|text| !text.is_empty())
 }
 
-fn addresses(hosts: &str, port: u16) -> Parsed<Vec<RedisAddress>> {
+fn addresses(hosts: &str, port: u16) -> SettingsResult<Vec<RedisAddress>> {
     hosts.split(',').map(|host| address(host.trim(), port)).collect()
 }
 
-fn address(text: &str, default_port: u16) -> Parsed<RedisAddress> {
+fn address(text: &str, default_port: u16) -> SettingsResult<RedisAddress> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
@@ -155,7 +153,7 @@ fn address(text: &str, default_port: u16) -> Parsed<RedisAddress> {
     Ok(RedisAddress::tcp(host, port))
 }
 
-fn read_login(text: &str) -> Parsed<Login> {
+fn read_login(text: &str) -> SettingsResult<Login> {
     let (user, password) = match text.split_once(':') {
         Some((user, password)) => (user, Some(password)),
         None => (text, None),
@@ -168,7 +166,7 @@ fn read_login(text: &str) -> Parsed<Login> {
     Ok(Login { user: Some(user).filter(|user| !user.is_empty()), password })
 }
 
-fn set(settings: &mut RedisSettings, name: &str, value: &str) -> Parsed<()> {
+fn set(settings: &mut RedisSettings, name: &str, value: &str) -> SettingsResult<()> {
     let text = || value.to_owned();
     match name {
         "user" => settings.login.user = Some(text()),
@@ -192,7 +190,7 @@ fn set(settings: &mut RedisSettings, name: &str, value: &str) -> Parsed<()> {
     Ok(())
 }
 
-fn set_tls(settings: &mut RedisSettings, name: &str, value: &str) -> Parsed<()> {
+fn set_tls(settings: &mut RedisSettings, name: &str, value: &str) -> SettingsResult<()> {
     let Some(tls) = &mut settings.tls else {
         return wrong(&format!("{name} is for TLS: begin the URL with rediss"));
     };
@@ -208,11 +206,11 @@ fn set_tls(settings: &mut RedisSettings, name: &str, value: &str) -> Parsed<()> 
     Ok(())
 }
 
-fn number<N: std::str::FromStr>(name: &str, text: &str) -> Parsed<N> {
+fn number<N: std::str::FromStr>(name: &str, text: &str) -> SettingsResult<N> {
     text.parse().map_err(|_| RedisSettingsError(format!("{name} is a whole number, not {text:?}")))
 }
 
-fn duration(name: &str, text: &str) -> Parsed<Duration> {
+fn duration(name: &str, text: &str) -> SettingsResult<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (count, unit) = text.split_at(digits);
     let count: Option<u64> = count.parse().ok();
@@ -228,7 +226,7 @@ fn duration(name: &str, text: &str) -> Parsed<Duration> {
 }
 
 /// Decodes `%XX`. The error names the part, and does not quote it.
-fn decode(text: &str, part: &str) -> Parsed<String> {
+fn decode(text: &str, part: &str) -> SettingsResult<String> {
     let broken = || RedisSettingsError(format!("{part} has a % that is not written as %25"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -244,6 +242,6 @@ fn decode(text: &str, part: &str) -> Parsed<String> {
     String::from_utf8(bytes).map_err(|_| RedisSettingsError(format!("{part} is not UTF-8")))
 }
 
-fn wrong<T>(words: &str) -> Parsed<T> {
+fn wrong<T>(words: &str) -> SettingsResult<T> {
     Err(RedisSettingsError(words.to_owned()))
 }

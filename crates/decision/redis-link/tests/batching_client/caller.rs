@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_test_servers::eventually;
-use tokio::runtime::{Builder, Runtime};
-use tokio::time::Instant;
 use tidegate_redis_link::{
     BatchingClient, Cmd, LinkError, LinkErrorKind, RedisSettings, ScriptCall, ScriptReply, Value,
 };
+use tidegate_test_servers::eventually;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 /// Adds the second byte of each body to all keys of the call, and replies with the sum at the last of them.
 const SCRIPT: &str = "
@@ -89,7 +89,11 @@ impl Caller {
         self.send(adds(1, tag_of(key), &[key]), within).map(|reply| sum(&reply))
     }
 
-    pub(crate) fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
+    pub(crate) fn send(
+        &self,
+        call: ScriptCall,
+        within: Duration,
+    ) -> Result<ScriptReply, LinkError> {
         self.runtime.block_on(self.client.send(call, within))
     }
 
@@ -98,7 +102,10 @@ impl Caller {
     }
 
     /// The replies to calls that are sent at the same time.
-    pub(crate) fn send_together(&self, calls: Vec<ScriptCall>) -> Vec<Result<ScriptReply, LinkError>> {
+    pub(crate) fn send_together(
+        &self,
+        calls: Vec<ScriptCall>,
+    ) -> Vec<Result<ScriptReply, LinkError>> {
         self.runtime.block_on(async {
             let mut tasks = Vec::new();
             for call in calls {

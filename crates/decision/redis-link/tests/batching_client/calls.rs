@@ -5,9 +5,9 @@ use std::time::Duration;
 use tidegate_redis_link::{Value, cmd};
 
 use crate::caller::{Caller, HURRIED, UNHURRIED, adds, sum};
+use tidegate_redis_link::LinkErrorKind;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
-use tidegate_redis_link::LinkErrorKind;
 
 #[test]
 fn a_reply_carries_the_servers_clock() {

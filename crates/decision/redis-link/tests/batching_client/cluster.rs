@@ -3,11 +3,11 @@
 use tidegate_redis_link::{Value, cmd};
 
 use crate::caller::{Caller, HURRIED, UNHURRIED, adds, sum};
+use tidegate_redis_link::LinkErrorKind;
+use tidegate_redis_link::slot_of;
 use tidegate_test_servers::cluster::Cluster;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::{Flavour, Setup};
-use tidegate_redis_link::LinkErrorKind;
-use tidegate_redis_link::slot_of;
 
 fn url(cluster: &Cluster) -> String {
     format!("redis-cluster://{}?connect_timeout=300ms", cluster.addresses())
@@ -26,8 +26,7 @@ fn every_slot_is_asked_at_its_node() {
         let cluster = Cluster::start(flavour);
         let caller = Caller::connected_to(&url(&cluster));
         let names: Vec<String> = (0..300).map(|number| format!("tg{{{number}}}x")).collect();
-        let calls =
-            names.iter().zip(0..).map(|(name, tag)| adds(1, tag, &[name, name])).collect();
+        let calls = names.iter().zip(0..).map(|(name, tag)| adds(1, tag, &[name, name])).collect();
         let answers = caller.send_together(calls);
         assert!(answers.iter().all(|answer| sum(answer.as_ref().unwrap()) == 2), "{answers:?}");
         assert_eq!(caller.client.figures().redirects, 0);

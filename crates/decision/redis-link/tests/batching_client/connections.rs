@@ -1,10 +1,10 @@
 //! The ways to a server: Redis, Valkey, sockets, TLS, users, databases.
 
 use crate::caller::Caller;
+use tidegate_redis_link::LinkErrorKind;
 use tidegate_test_servers::authority::{Authority, text};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::{Server, Setup};
-use tidegate_redis_link::LinkErrorKind;
 
 /// The address with `rediss://` and the port for TLS.
 fn encrypted(server: &Server, host: &str, options: &str) -> String {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::caller::{Caller, HURRIED, UNHURRIED};
+use tidegate_redis_link::LinkErrorKind;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::fake::{Fake, Fault};
 use tidegate_test_servers::port::Port;
 use tidegate_test_servers::server::{Server, Setup};
-use tidegate_redis_link::LinkErrorKind;
 
 /// With a short time to connect, so that silence is noticed soon.
 fn impatient(port: u16) -> String {

@@ -1,11 +1,11 @@
 //! Servers that answer, and refuse.
 
 use crate::caller::{Caller, HURRIED};
+use tidegate_redis_link::LinkErrorKind;
 use tidegate_test_servers::authority::text;
 use tidegate_test_servers::cluster::Cluster;
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::{Flavour, Server, Setup};
-use tidegate_redis_link::LinkErrorKind;
 
 #[test]
 fn a_wrong_password_is_told_and_a_corrected_file_heals() {

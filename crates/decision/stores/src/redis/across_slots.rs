@@ -144,7 +144,9 @@ async fn refund(
             .map(|(check, index)| Check { cost: taken(index), ..*check })
             .collect();
         let refund = Batch { verb: Verb::Refund, checks: &checks, ..*batch };
-        let Ok(left) = Exchange::new(store, &refund, &group.limits).decide().await else { continue };
+        let Ok(left) = Exchange::new(store, &refund, &group.limits).decide().await else {
+            continue;
+        };
         for (index, left) in group.indexes.iter().zip(left) {
             if let Some(decision) = &mut decided[*index]
                 && decision.is_admitted()

@@ -191,16 +191,16 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn swapped_states(
-        &self,
-        raws: &[&[u8]],
-        after: &States,
-        now: Timestamp,
-    ) -> Vec<SettledState> {
+    fn swapped_states(&self, raws: &[&[u8]], after: &States, now: Timestamp) -> Vec<SettledState> {
         let outcome = |(key, state): &(_, State)| {
             let index = self.checks.iter().position(|check| check.key.fingerprint == *key)?;
             let was = raws.get(index)?.to_vec();
-            Some(SettledState { index, was, becomes: encode_state(state), lives: lives(state, now) })
+            Some(SettledState {
+                index,
+                was,
+                becomes: encode_state(state),
+                lives: lives(state, now),
+            })
         };
         after.iter().filter_map(outcome).collect()
     }

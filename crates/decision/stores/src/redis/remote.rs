@@ -132,7 +132,9 @@ impl RedisStore {
             Ok(false) if self.held_slots.is_held(held) => {
                 let taken = self.apply_one(Verb::Check, check, now, within).await;
                 match taken {
-                    Ok(answer) if answer.decision.is_admitted() => self.held_slots.renewed(held, now),
+                    Ok(answer) if answer.decision.is_admitted() => {
+                        self.held_slots.renewed(held, now)
+                    }
                     Ok(_) => self.held_slots.lost(held),
                     // `due` returns them again.
                     Err(_) => {}

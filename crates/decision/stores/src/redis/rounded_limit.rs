@@ -115,7 +115,10 @@ mod tests {
     #[test]
     fn a_period_between_microseconds_is_rounded_up() {
         let limit = Limit::new(TokenBucket::new(5, nanos(1_234_567_001), 9));
-        assert_eq!(*rounded_limit(&limit), Limit::new(TokenBucket::new(5, nanos(1_234_568_000), 9)));
+        assert_eq!(
+            *rounded_limit(&limit),
+            Limit::new(TokenBucket::new(5, nanos(1_234_568_000), 9))
+        );
         let slots = Limit::new(Concurrency::new(5, nanos(1_000_001)).unwrap());
         assert_eq!(rounded_limit(&slots).algorithm().period().get(), 1_001_000);
     }

@@ -110,7 +110,11 @@ impl UpstreamStore {
     }
 
     /// The value of each counter, after adding the cost if the verb does.
-    async fn add_and_read(&self, batch: &Batch<'_>, keys: &[WindowCounter]) -> Result<Vec<i64>, StoreError> {
+    async fn add_and_read(
+        &self,
+        batch: &Batch<'_>,
+        keys: &[WindowCounter],
+    ) -> Result<Vec<i64>, StoreError> {
         let commands = |key: &WindowCounter| match batch.verb {
             Verb::Check | Verb::Take | Verb::Charge => key.add(key.cost),
             Verb::Refund => key.add(-key.cost),
@@ -194,9 +198,8 @@ impl UpstreamStore {
 impl CounterStore for UpstreamStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         let name = |index: &usize| batch.names.get(*index).filter(|name| !name.is_empty());
-        let is_upstreams = |index: &usize| {
-            name(index).is_some() && is_upstream_limit(batch.checks[*index].limit)
-        };
+        let is_upstreams =
+            |index: &usize| name(index).is_some() && is_upstream_limit(batch.checks[*index].limit);
         let (upstreams, others): (Vec<usize>, Vec<usize>) =
             (0..batch.checks.len()).partition(is_upstreams);
         let mut merged: Vec<Option<Answer>> = vec![None; batch.checks.len()];

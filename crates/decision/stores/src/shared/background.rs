@@ -137,7 +137,9 @@ impl<R: Remote> SharedStore<R> {
             return;
         }
         let options = ReturnOptions { all: false, within: self.settings.background_within.into() };
-        let transfers = self.leases.take_returnable(now, options, turn, RENEW_TURNS, |key| self.is_reachable(key));
+        let transfers = self
+            .leases
+            .take_returnable(now, options, turn, RENEW_TURNS, |key| self.is_reachable(key));
         self.return_units(transfers, now).await;
     }
 
@@ -169,7 +171,9 @@ impl<R: Remote> SharedStore<R> {
             .collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.breakers.apply_each(&self.remote, &batch, Instant::now() + within, &self.counters).await
+        self.breakers
+            .apply_each(&self.remote, &batch, Instant::now() + within, &self.counters)
+            .await
     }
 
     /// Sends the counts since the last beat to the remote, and takes in the totals.
@@ -219,7 +223,9 @@ impl<R: Remote> SharedStore<R> {
             deltas.iter().map(|delta| Check::new(delta.key, &delta.limit, delta.units)).collect();
         let within = self.settings.background_within;
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        self.breakers.apply_each(&self.remote, &batch, Instant::now() + within, &self.counters).await
+        self.breakers
+            .apply_each(&self.remote, &batch, Instant::now() + within, &self.counters)
+            .await
     }
 
     /// Takes in the totals; returns the deltas beyond the limit.
@@ -285,7 +291,8 @@ impl<R: Remote> SharedStore<R> {
         let within = self.settings.background_within;
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
         let deadline = Instant::now() + within;
-        let results = self.breakers.apply_each(&self.remote, &batch, deadline, &self.counters).await;
+        let results =
+            self.breakers.apply_each(&self.remote, &batch, deadline, &self.counters).await;
         for ((debt, check), result) in debts.iter().zip(&checks).zip(results) {
             match result {
                 Ok(answer) => {

@@ -15,11 +15,11 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{Nanos, Timestamp};
 use tokio::time::Instant;
 
-use super::random::Random;
-use super::route_breaker::{RouteBreaker, in_time, incomplete, with_deadline};
-use super::metrics::Counters;
-use super::remote::{CurrentRoute, Remote, Route};
 use super::join_all::join_all;
+use super::metrics::Counters;
+use super::random::Random;
+use super::remote::{CurrentRoute, Remote, Route};
+use super::route_breaker::{RouteBreaker, in_time, incomplete, with_deadline};
 use crate::batch::{Answer, Answers, Batch, Check};
 use crate::counter_store::StoreError;
 
@@ -39,7 +39,12 @@ impl Breakers {
     /// Closed breakers for the remote of this name.
     pub(crate) fn new(name: &str, mut random: Random) -> Self {
         let first = Arc::new(RouteBreaker::new(name.to_owned(), Random::new(Some(random.next()))));
-        Breakers { name: name.to_owned(), random: Mutex::new(random), first, others: RwLock::default() }
+        Breakers {
+            name: name.to_owned(),
+            random: Mutex::new(random),
+            first,
+            others: RwLock::default(),
+        }
     }
 
     /// The breaker of a route.

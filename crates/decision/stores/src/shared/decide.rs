@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::SharedStore;
 use super::lease::{CLOCK_SLACK, SpendOutcome};
+use super::lease_terms::LeaseTerms;
 use super::metrics::count;
 use super::remote::Remote;
-use super::lease_terms::LeaseTerms;
 use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
@@ -101,7 +101,12 @@ impl<R: Remote> SharedStore<R> {
 
     /// Decides a check without a call, if possible, from units that do not expire within `lasting`.
     #[inline]
-    fn answer_locally(&self, check: &Check<'_>, now: Timestamp, lasting: Nanos) -> Option<ProvisionalAnswer> {
+    fn answer_locally(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        lasting: Nanos,
+    ) -> Option<ProvisionalAnswer> {
         match check.policy.consistency {
             Consistency::Exact => None,
             Consistency::Leased => match self.leases.spend(check, now, lasting) {
@@ -121,7 +126,10 @@ impl<R: Remote> SharedStore<R> {
             Consistency::Eventual => {
                 let decision = self.tallies.check(check, self.remote.remote_time(now))?;
                 let undo = if decision.is_admitted() { Undo::Tally } else { Undo::Nothing };
-                Some(ProvisionalAnswer { answer: Answer { decision, basis: Basis::Eventual }, undo })
+                Some(ProvisionalAnswer {
+                    answer: Answer { decision, basis: Basis::Eventual },
+                    undo,
+                })
             }
         }
     }
@@ -187,7 +195,8 @@ impl<R: Remote> SharedStore<R> {
         granted: &Decision,
         now: Timestamp,
     ) -> ProvisionalAnswer {
-        let (decision, expires) = self.leases.grant_and_spend(check, terms, granted, now, self.nodes.live());
+        let (decision, expires) =
+            self.leases.grant_and_spend(check, terms, granted, now, self.nodes.live());
         if check.policy.on_store_error == OnStoreError::Local {
             let check = Check { limit: &terms.tightened, ..*check };
             self.outage.learn(&check, granted, self.remote.remote_time(now));
@@ -198,7 +207,12 @@ impl<R: Remote> SharedStore<R> {
 
     /// Refuses the exact checks if there are cached refusals for all of them; returns whether it did. Otherwise all are
     /// sent, because the answer says what remains of each.
-    fn refuse_from_cache(&self, batch: &Batch<'_>, exact: &Indexes, progress: &mut Progress) -> bool {
+    fn refuse_from_cache(
+        &self,
+        batch: &Batch<'_>,
+        exact: &Indexes,
+        progress: &mut Progress,
+    ) -> bool {
         let cached: Option<SmallVec<[Decision; 2]>> = exact
             .iter()
             .map(|index| self.refusal_cache.refusal(batch.checks.get(*index)?, batch.now))
@@ -235,7 +249,8 @@ impl<R: Remote> SharedStore<R> {
             exact.iter().filter_map(|index| batch.names.get(*index)).cloned().collect();
         let call = Batch { verb, checks: &checks, names: &names, ..*batch };
         let mut decided = Answers::new();
-        let result = self.breakers.apply(&self.remote, &call, &mut decided, deadline, &self.counters);
+        let result =
+            self.breakers.apply(&self.remote, &call, &mut decided, deadline, &self.counters);
         if let Err(error) = result.await {
             for (index, check) in exact.iter().zip(&checks) {
                 let settled = self.fall_back(verb, check, batch.now, error.clone())?;

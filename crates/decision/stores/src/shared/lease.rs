@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::{Decision, Limit, Nanos, Timestamp};
 
-use super::sharded_map::ShardedMap;
 use super::lease_terms::LeaseTerms;
+use super::sharded_map::ShardedMap;
 use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
 use expiry_queue::ExpiryQueue;

@@ -8,8 +8,8 @@
 
 use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Tenure, Timestamp};
 
-use super::sharded_map::ShardedMap;
 use super::node_share::{share, share_of_state, state_after, used};
+use super::sharded_map::ShardedMap;
 use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 use crate::memory::{ConfigError, MemoryConfig, MemoryStore, WhenFull};

@@ -67,7 +67,8 @@ impl RefusalCache {
         }
         if shard.has_room() || shard.values.contains_key(&check.key.fingerprint) {
             let limit = check.limit.clone();
-            let refusal = CachedRefusal { limit, cost: check.cost, decision: *decision, at: sent, until };
+            let refusal =
+                CachedRefusal { limit, cost: check.cost, decision: *decision, at: sent, until };
             shard.values.insert(check.key.fingerprint, refusal);
         }
     }

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tidegate_algorithms::{Limit, Timestamp};
 use tokio::time::Instant;
 
-use super::route_breaker::RouteBreaker;
 use super::metrics::{Counters, add, count};
 use super::remote::Remote;
+use super::route_breaker::RouteBreaker;
 use super::tally::{Delta, Tallies};
 use crate::batch::{Batch, Charge, Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
@@ -62,8 +62,12 @@ impl<R: Remote> Region<R> {
                 count(&counters.dropped);
                 continue;
             }
-            let new =
-                || PendingCharge { key: delta.key, limit: delta.limit.clone(), units: 0, in_flight: 0 };
+            let new = || PendingCharge {
+                key: delta.key,
+                limit: delta.limit.clone(),
+                units: 0,
+                in_flight: 0,
+            };
             let kept = pending.entry(key).or_insert_with(new);
             kept.limit.clone_from(&delta.limit);
             kept.units = kept.units.saturating_add(delta.region_units);
@@ -88,8 +92,10 @@ impl<R: Remote> Region<R> {
         if charges.is_empty() {
             return;
         }
-        let checks: Vec<Check<'_>> =
-            charges.iter().map(|charge| Check::new(charge.key, &charge.limit, charge.units)).collect();
+        let checks: Vec<Check<'_>> = charges
+            .iter()
+            .map(|charge| Check::new(charge.key, &charge.limit, charge.units))
+            .collect();
         let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
         let results = self.breaker.apply_each(&self.remote, &batch, deadline, counters).await;
         let mut pending = self.pending.lock();

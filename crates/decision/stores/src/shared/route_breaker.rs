@@ -8,8 +8,8 @@ use tidegate_algorithms::{Limit, Nanos, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::Breaker;
-use super::random::Random;
 use super::metrics::{Counters, add, count};
+use super::random::Random;
 use super::remote::Remote;
 use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{FailureKind, StoreError};

@@ -8,8 +8,8 @@
 
 use tidegate_algorithms::{Ask, Decision, Limit, State, Timestamp};
 
-use super::sharded_map::ShardedMap;
 use super::node_share::{state_after, used};
+use super::sharded_map::ShardedMap;
 use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 
@@ -128,7 +128,8 @@ impl Tallies {
     /// How much of a charge still counts; what no longer does need not be told.
     pub(crate) fn still_counts(&self, key: Fingerprint, units: u64, now: Timestamp) -> u64 {
         let mut shard = self.counts.lock(key);
-        shard.values
+        shard
+            .values
             .get_mut(&key)
             .map_or(0, |tally| units.min(used(&tally.limit, &mut tally.state, now)))
     }
@@ -139,7 +140,13 @@ impl Tallies {
     }
 
     /// Updates the key after the remote applied a verb to it.
-    pub(crate) fn follow(&self, verb: Verb, check: &Check<'_>, decision: &Decision, now: Timestamp) {
+    pub(crate) fn follow(
+        &self,
+        verb: Verb,
+        check: &Check<'_>,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
         match verb {
             Verb::Reset => {
                 self.counts.lock(check.key.fingerprint).values.remove(&check.key.fingerprint);

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::SharedStore;
 use super::decide::consistency_of;
-use super::remote::Remote;
 use super::lease_terms::LeaseTerms;
+use super::remote::Remote;
 use crate::batch::{Answer, Answers, Basis, Batch, Check, Consistency, Verb};
 use crate::counter_store::StoreError;
 
@@ -44,7 +44,8 @@ impl<R: Remote> SharedStore<R> {
         let deadline = Instant::now() + batch.within.unwrap_or(self.settings.within);
         let call = Batch { checks: &checks, ..*batch };
         let mut replies = Answers::new();
-        let result = self.breakers.apply(&self.remote, &call, &mut replies, deadline, &self.counters);
+        let result =
+            self.breakers.apply(&self.remote, &call, &mut replies, deadline, &self.counters);
         if let Err(error) = result.await {
             for check in batch.checks {
                 answers.push(self.fall_back_verb(batch.verb, check, batch.now, error.clone())?);

@@ -142,4 +142,7 @@ shared_conformance!(redis, tidegate_test_servers::server::Server::redis());
 #[cfg(feature = "redis")]
 shared_conformance!(valkey, tidegate_test_servers::server::Server::valkey());
 #[cfg(feature = "redis")]
-shared_conformance!(cluster, tidegate_test_servers::cluster::Cluster::start(tidegate_test_servers::server::Flavour::Redis));
+shared_conformance!(
+    cluster,
+    tidegate_test_servers::cluster::Cluster::start(tidegate_test_servers::server::Flavour::Redis)
+);

@@ -7,8 +7,6 @@ mod expiry;
 mod processes;
 use std::time::Duration;
 
-use tidegate_test_servers::resp::Reply;
-use tidegate_test_servers::server::{Server, Setup};
 use tidegate_algorithms::{
     Concurrency, Decision, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Soft,
     Timestamp, TokenBucket, Window,
@@ -17,6 +15,8 @@ use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, FailureKind, Fingerprint, Fingerprinter, Key,
     RedisSettings, RedisStore, Verb,
 };
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Server, Setup};
 
 /// The callers' clock, far from the server's.
 const NOW: Timestamp = Timestamp::from_secs(5_000_000);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
 use tidegate_stores::{
-    Answers, CurrentRoute, Batch, CounterStore, FailureKind, Key, MemoryConfig, MemoryStore, NodeId,
-    Remote, Route, StoreError,
+    Answers, Batch, CounterStore, CurrentRoute, FailureKind, Key, MemoryConfig, MemoryStore,
+    NodeId, Remote, Route, StoreError,
 };
 use tokio::time::{Instant, sleep, timeout};
 

@@ -62,7 +62,9 @@ fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
 /// The state that a decision depends on: the whole state of the key, or the needed part of a sorted set.
 pub(in crate::redis) fn reported_state(bytes: &[u8], limit: &Limit) -> Option<State> {
     match limit.algorithm() {
-        Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => ListSummary::read(bytes)?.state(limit),
+        Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => {
+            ListSummary::read(bytes)?.state(limit)
+        }
         _ => Some(super::state::decode(bytes)),
     }
 }

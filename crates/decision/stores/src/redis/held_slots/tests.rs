@@ -88,7 +88,8 @@ fn a_renewal_asks_for_the_lease_and_leaves_time_for_another() {
     assert_eq!(held.renew_within(), RENEW_WITHIN);
     let short = Period::new(Duration::from_millis(300)).expect("in range");
     let limit = limit(60);
-    let held = HolderSlots::new(&Check { tenure: Tenure::Lease(short), ..check(&limit, None) }, START);
+    let held =
+        HolderSlots::new(&Check { tenure: Tenure::Lease(short), ..check(&limit, None) }, START);
     assert_eq!(held.renew_within(), Duration::from_millis(100));
 }
 

@@ -4,7 +4,7 @@
 
 use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Outcome, Retry, Timestamp};
 
-use super::super::lease_terms::{ReturnRule, LeaseTerms};
+use super::super::lease_terms::{LeaseTerms, ReturnRule};
 use super::demand::{Demand, Usage};
 use super::slices::{CLOCK_SLACK, Slice, Slices};
 use crate::batch::Key;
@@ -296,7 +296,8 @@ impl KeyLease {
     /// Whether nothing is held and the key was not used for a while.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
         let last = self.used.max(self.granted);
-        self.units() == 0 && (now.since(last) > Nanos::from_secs(2) || now.after(CLOCK_SLACK) < last)
+        self.units() == 0
+            && (now.since(last) > Nanos::from_secs(2) || now.after(CLOCK_SLACK) < last)
     }
 
     /// The refusal of a cost that cannot be paid.
@@ -353,7 +354,8 @@ impl KeyLease {
 
     fn slice(&self, decision: &Decision, sent: Timestamp) -> Slice {
         let resets = sent.after(decision.reset_after);
-        let expires = sent.after(Nanos::new(self.terms.life.get().saturating_sub(CLOCK_SLACK.get())));
+        let expires =
+            sent.after(Nanos::new(self.terms.life.get().saturating_sub(CLOCK_SLACK.get())));
         let ends = Timestamp::from_nanos(resets.as_nanos().saturating_sub(CLOCK_SLACK.get()));
         let expires = match self.terms.returns {
             ReturnRule::InWindow => expires.min(ends),

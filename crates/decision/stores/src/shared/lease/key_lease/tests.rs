@@ -76,7 +76,9 @@ fn the_older_slice_is_spent_first_and_the_newer_lives_on() {
 fn units_put_back_live_no_longer_than_before() {
     let mut lease = lease();
     lease.get(2, 500, START);
-    let SpendOutcome::Paid { expires, .. } = lease.spend(2, at(10)) else { panic!("there are two") };
+    let SpendOutcome::Paid { expires, .. } = lease.spend(2, at(10)) else {
+        panic!("there are two")
+    };
     lease.get(5, 500, at(60));
     assert!(lease.put_back(2, expires));
     assert_eq!(lease.drop_expired(at(120)), 2, "not those that were taken later");
@@ -161,7 +163,11 @@ fn a_bucket_gets_back_what_has_not_refilled_meanwhile() {
     let mut lease = lease();
     lease.get(100, 500, START);
     assert_eq!(lease.take_returnable(at(60), return_options(false)), (0, 0), "in use");
-    assert_eq!(lease.take_returnable(at(65), return_options(false)), (25, 75), "65 ms old, 10 on the way");
+    assert_eq!(
+        lease.take_returnable(at(65), return_options(false)),
+        (25, 75),
+        "65 ms old, 10 on the way"
+    );
     assert_eq!(lease.units(), 0);
 }
 
@@ -171,7 +177,11 @@ fn a_busy_key_that_is_used_no_more_is_given_back_sooner() {
     lease.used_steadily(50, START);
     lease.get(100, 500, START);
     assert_eq!(lease.take_returnable(at(30), return_options(false)), (0, 0), "in use");
-    assert_eq!(lease.take_returnable(at(35), return_options(false)), (55, 45), "35 ms old, 10 on the way");
+    assert_eq!(
+        lease.take_returnable(at(35), return_options(false)),
+        (55, 45),
+        "35 ms old, 10 on the way"
+    );
 }
 
 #[test]
@@ -191,7 +201,9 @@ fn more_is_taken_while_enough_is_left_for_the_way() {
     lease.used_steadily(50, START);
     lease.get(50, 800, START);
     let left = (1..=50).rev().find(|_| {
-        let SpendOutcome::Paid { low, .. } = lease.spend(1, at(1)) else { panic!("there are enough") };
+        let SpendOutcome::Paid { low, .. } = lease.spend(1, at(1)) else {
+            panic!("there are enough")
+        };
         low
     });
     assert!(left.is_some_and(|left| (12..20).contains(&left)), "eleven in 25 ms: {left:?}");
@@ -229,7 +241,11 @@ fn a_window_gets_everything_back_while_it_lasts() {
     lease.get(100, 500, START);
     assert_eq!(lease.take_returnable(at(400), return_options(true)), (100, 0));
     lease.get(100, 500, START);
-    assert_eq!(lease.take_returnable(at(490), return_options(true)), (0, 0), "it could arrive in the next");
+    assert_eq!(
+        lease.take_returnable(at(490), return_options(true)),
+        (0, 0),
+        "it could arrive in the next"
+    );
     assert!(!lease.pays(1, at(495)), "the window ends");
 }
 
@@ -243,7 +259,11 @@ fn units_of_a_window_live_on_while_they_are_renewed() {
     assert_eq!(lease.units(), 10, "none died at 120");
     let next = Decision { reset_after: Nanos::from_millis(1_299), ..given(1, 999) };
     lease.grant(&next, at(200), 1, Nanos::from_secs(1));
-    assert_eq!((lease.drop_expired(at(220)), lease.units()), (10, 1), "another window is not renewed");
+    assert_eq!(
+        (lease.drop_expired(at(220)), lease.units()),
+        (10, 1),
+        "another window is not renewed"
+    );
 }
 
 #[test]

@@ -31,12 +31,12 @@ const NODES_MAX: usize = 1_000;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// How jobs find their node.
-pub(super) enum Routing {
+pub(super) enum Router {
     Single,
-    Cluster(Box<ClusterRouting>),
+    Cluster(Box<ClusterRouter>),
 }
 
-pub(super) struct ClusterRouting {
+pub(super) struct ClusterRouter {
     seeds: Vec<RedisAddress>,
     map: Option<Arc<SlotMap>>,
     /// Jobs that arrived before the first map.
@@ -49,11 +49,11 @@ pub(super) struct ClusterRouting {
     failure: Option<LinkError>,
 }
 
-impl Routing {
+impl Router {
     pub(super) fn new(servers: &RedisServers, now: Instant) -> Self {
         match servers {
-            RedisServers::Single(_) | RedisServers::Sentinels { .. } => Routing::Single,
-            RedisServers::Cluster(seeds) => Routing::Cluster(Box::new(ClusterRouting {
+            RedisServers::Single(_) | RedisServers::Sentinels { .. } => Router::Single,
+            RedisServers::Cluster(seeds) => Router::Cluster(Box::new(ClusterRouter {
                 seeds: seeds.clone(),
                 map: None,
                 unrouted: VecDeque::new(),
@@ -68,40 +68,40 @@ impl Routing {
 
     pub(super) fn map(&self) -> Option<Arc<SlotMap>> {
         match self {
-            Routing::Single => None,
-            Routing::Cluster(cluster) => cluster.map.clone(),
+            Router::Single => None,
+            Router::Cluster(cluster) => cluster.map.clone(),
         }
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self, Routing::Cluster(_))
+        matches!(self, Router::Cluster(_))
     }
 
     /// Whether the servers are known.
     pub(super) fn is_mapped(&self) -> bool {
         match self {
-            Routing::Single => true,
-            Routing::Cluster(cluster) => cluster.map.is_some(),
+            Router::Single => true,
+            Router::Cluster(cluster) => cluster.map.is_some(),
         }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
-            Routing::Single => None,
-            Routing::Cluster(cluster) => cluster.due,
+            Router::Single => None,
+            Router::Cluster(cluster) => cluster.due,
         }
     }
 
     pub(super) fn unrouted(&self) -> usize {
         match self {
-            Routing::Single => 0,
-            Routing::Cluster(cluster) => cluster.unrouted.len(),
+            Router::Single => 0,
+            Router::Cluster(cluster) => cluster.unrouted.len(),
         }
     }
 
     /// Schedules a reading of the slot map.
     pub(super) fn refresh_soon(&mut self, now: Instant) {
-        if let Routing::Cluster(cluster) = self
+        if let Router::Cluster(cluster) = self
             && !cluster.reading
             && cluster.due.is_none()
         {
@@ -113,9 +113,9 @@ impl Routing {
 impl Worker {
     /// Queues a job at its node.
     pub(super) fn route(&mut self, job: Job) {
-        let node = match &mut self.routing {
-            Routing::Single => Some(0),
-            Routing::Cluster(cluster) => match &cluster.map {
+        let node = match &mut self.router {
+            Router::Single => Some(0),
+            Router::Cluster(cluster) => match &cluster.map {
                 Some(map) => map.node_of(job.slot()),
                 None if cluster.failures == 0 => {
                     cluster.unrouted.push_back(job);
@@ -132,7 +132,7 @@ impl Worker {
             Some(node) => node.waiting.push_back(job),
             None => {
                 job.fail(&slot_without_node(), &self.counters);
-                self.routing.refresh_soon(self.now);
+                self.router.refresh_soon(self.now);
             }
         }
     }
@@ -151,13 +151,13 @@ impl Worker {
         };
         let asking = error.code() == "ASK";
         if !asking {
-            if let Routing::Cluster(cluster) = &mut self.routing
+            if let Router::Cluster(cluster) = &mut self.router
                 && let Some(map) = &mut cluster.map
             {
                 Arc::make_mut(map).set(slot, slot, target);
                 self.changed = true;
             }
-            self.routing.refresh_soon(self.now);
+            self.router.refresh_soon(self.now);
         }
         self.counters.redirected();
         self.resend(target, jobs, asking);
@@ -190,7 +190,7 @@ impl Worker {
     /// Starts reading the slot map if it is due.
     pub(super) fn refresh_slots(&mut self) {
         let now = self.now;
-        let Routing::Cluster(cluster) = &mut self.routing else { return };
+        let Router::Cluster(cluster) = &mut self.router else { return };
         if cluster.reading || cluster.due.is_none_or(|due| due > now) {
             return;
         }
@@ -221,7 +221,7 @@ impl Worker {
 
     pub(super) fn on_slots(&mut self, slots: Result<Vec<SlotRange>, LinkError>) {
         let now = self.now;
-        let Routing::Cluster(cluster) = &mut self.routing else { return };
+        let Router::Cluster(cluster) = &mut self.router else { return };
         cluster.reading = false;
         match slots {
             Ok(ranges) => {
@@ -249,7 +249,7 @@ impl Worker {
                 map.set(range.first, range.last, node);
             }
         }
-        let Routing::Cluster(cluster) = &mut self.routing else { return };
+        let Router::Cluster(cluster) = &mut self.router else { return };
         cluster.map = Some(Arc::new(map));
         let mut to_route: Vec<Job> = cluster.unrouted.drain(..).collect();
         for node in self.nodes.iter_mut().filter(|node| node.retired) {
@@ -292,7 +292,7 @@ impl Worker {
 
     /// Fails unrouted jobs past their deadline.
     pub(super) fn expire_unrouted(&mut self, next: &mut Option<Instant>) {
-        if let Routing::Cluster(cluster) = &mut self.routing {
+        if let Router::Cluster(cluster) = &mut self.router {
             expire_in(&mut cluster.unrouted, self.now, next, &self.counters);
         }
     }
