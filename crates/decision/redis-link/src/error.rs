@@ -278,9 +278,9 @@ mod tests {
 
     #[test]
     fn an_error_of_a_scripts_command_is_found_inside_that_of_the_script() {
-        let told = "Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM \
+        let error = "Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM \
                     command not allowed when used memory > 'maxmemory'.";
-        assert_eq!(LinkError::of_code("ERR", told).kind(), LinkErrorKind::Full);
+        assert_eq!(LinkError::of_code("ERR", error).kind(), LinkErrorKind::Full);
         assert_eq!(
             LinkError::of_code("ERR", "Error running script: -1: -ERR no").kind(),
             LinkErrorKind::Other
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_nobody_knows_is_quoted_in_part() {
+    fn an_unknown_code_is_quoted_in_part() {
         let text = answered("ERR", &"x".repeat(10_000));
         assert!(text.contains("ERR x") && text.len() < 400, "{text}");
         assert_eq!(
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_is_told_from_a_slow_one() {
+    fn a_refused_connection_is_distinguished_from_a_slow_one() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert_eq!(of_system(&refused).kind(), LinkErrorKind::Refused);
         let slow = io::Error::from(io::ErrorKind::TimedOut);
@@ -319,17 +319,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_its_kind_when_it_is_told_where() {
-        let told = at(&"10.0.0.7:6379", &LinkError::of_code("OOM", ""));
-        assert_eq!(told.kind(), LinkErrorKind::Full);
-        assert!(told.to_string().contains("10.0.0.7:6379"), "{told}");
+    fn an_error_keeps_its_kind_when_the_address_is_added() {
+        let error = at(&"10.0.0.7:6379", &LinkError::of_code("OOM", ""));
+        assert_eq!(error.kind(), LinkErrorKind::Full);
+        assert!(error.to_string().contains("10.0.0.7:6379"), "{error}");
     }
 
     #[test]
     fn a_call_that_was_lost_may_have_run_whatever_ended_the_connection() {
-        let told = of_lost_call(&of_system(&io::Error::from(io::ErrorKind::ConnectionReset)));
-        assert_eq!(told.kind(), LinkErrorKind::Lost);
-        assert!(told.may_have_run());
+        let error = of_lost_call(&of_system(&io::Error::from(io::ErrorKind::ConnectionReset)));
+        assert_eq!(error.kind(), LinkErrorKind::Lost);
+        assert!(error.may_have_run());
     }
 
     #[test]

@@ -97,20 +97,20 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn read(server: &Server, key: &str) -> Rows {
         const SCRIPT: &str = "local time = redis.call('TIME')
-            local told = { string.format('%.0f', time[1] * 1000000 + time[2]) }
+            local numbers = { string.format('%.0f', time[1] * 1000000 + time[2]) }
             local found = redis.call('HGETALL', KEYS[1])
             for i = 1, #found, 2 do
               if #found[i] == 8 then
                 local high, low = struct.unpack('>I4I4', found[i])
                 local capacity, _, _, grant, expires = struct.unpack('>I4I4I4I4I7', found[i + 1])
                 for _, number in ipairs({ high * 4294967296 + low, grant, capacity, expires }) do
-                  told[#told + 1] = string.format('%.0f', number)
+                  numbers[#numbers + 1] = string.format('%.0f', number)
                 end
               end
             end
-            return told";
-        let told = server.tell(&["EVAL", SCRIPT, "1", key]);
-        let numbers: Vec<u64> = told.list().iter().map(number).collect();
+            return numbers";
+        let numbers = server.tell(&["EVAL", SCRIPT, "1", key]);
+        let numbers: Vec<u64> = numbers.list().iter().map(number).collect();
         let (now, rows) = numbers.split_first().unwrap();
         let rows = rows.chunks(4).map(|row| match *row {
             [node, grant, capacity, expires] => Row { node, grant, capacity, expires },

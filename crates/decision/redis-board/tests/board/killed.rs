@@ -16,7 +16,7 @@ use crate::harness::{CAPACITY, Node, Rows, SHARE, board};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
-/// How a process is told to be a node on this server.
+/// The variable with the server's address that makes this program a node.
 const NODE: &str = "TIDEGATE_TEST_FLEET_NODE";
 const KEY: &str = "tg:fleet:nodes";
 const KILLED: u64 = 7;

@@ -94,7 +94,7 @@ fn a_server_that_says_nothing_for_long_is_connected_to_again() {
     server.freeze();
     let load = caller.under_load(&["a"], HURRIED);
     eventually("that it is given up", || (!caller.client.state().is_connected()).then_some(()));
-    // From now on nobody waits for the deadline.
+    // From now on calls fail before their deadline.
     let why = caller.add_within("a", UNHURRIED).unwrap_err();
     assert!(why.to_string().contains("said nothing"), "{why}");
     server.thaw();

@@ -160,8 +160,8 @@ mod tests {
         let (cache, limit) = (cache(), bucket());
         cache.insert(&Check::new(key(), &limit, 3), &refused(&limit, 3), NOW);
         let almost = NOW.after(Nanos::new(299_999_999));
-        let told = cache.refusal(&Check::new(key(), &limit, 3), almost).expect("still over");
-        assert_eq!(told.retry, Retry::After(Nanos::new(1)));
+        let refusal = cache.refusal(&Check::new(key(), &limit, 3), almost).expect("still over");
+        assert_eq!(refusal.retry, Retry::After(Nanos::new(1)));
         assert!(!remembers(&cache, &limit, 3, NOW.after(Nanos::from_millis(300))));
     }
 
@@ -171,7 +171,7 @@ mod tests {
         cache.insert(&Check::new(key(), &limit, 3), &refused(&limit, 3), NOW);
         assert!(remembers(&cache, &limit, 4, NOW));
         assert!(!remembers(&cache, &limit, 2, NOW));
-        let never = cache.refusal(&Check::new(key(), &limit, 21), NOW).map(|told| told.retry);
+        let never = cache.refusal(&Check::new(key(), &limit, 21), NOW).map(|refusal| refusal.retry);
         assert_eq!(never, Some(Retry::Never));
     }
 
@@ -192,7 +192,7 @@ mod tests {
         cache.insert(&Check::new(key(), &limit, 1), &refused(&limit, 1), NOW);
         assert!(remembers(&cache, &limit, 1, NOW.after(Nanos::from_millis(999))));
         assert!(!remembers(&cache, &limit, 1, NOW.after(Nanos::from_secs(1))));
-        assert!(!remembers(&cache, &limit, 1, Timestamp::from_secs(1)), "a clock put back");
+        assert!(!remembers(&cache, &limit, 1, Timestamp::from_secs(1)), "the clock was set back");
     }
 
     #[test]

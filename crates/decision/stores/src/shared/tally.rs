@@ -125,7 +125,7 @@ impl Tallies {
         }
     }
 
-    /// How much of a charge still counts; what no longer does need not be told.
+    /// How much of a charge still counts; the rest need not be sent.
     pub(crate) fn still_counts(&self, key: Fingerprint, units: u64, now: Timestamp) -> u64 {
         let mut shard = self.counts.lock(key);
         shard

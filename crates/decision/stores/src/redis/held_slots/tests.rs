@@ -100,7 +100,7 @@ fn slots_that_were_leaked_are_not_renewed_after_a_quarter_of_an_hour() {
     assert_eq!(seen.len(), 301);
     assert_eq!(seen.last(), Some(&903_000));
     assert_eq!(slots.counts().held, 1, "it can still be given back");
-    assert!(slots.due(START).is_empty(), "a clock that is put back does not bring it back");
+    assert!(slots.due(START).is_empty(), "a clock that is set back does not renew it");
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn a_clock_that_jumps_neither_keeps_slots_from_being_renewed_nor_ages_them() {
 }
 
 #[test]
-fn a_clock_that_is_put_back_by_little_delays_no_renewal_beyond_the_lease() {
+fn a_clock_that_is_set_back_by_little_delays_no_renewal_beyond_the_lease() {
     let slots = holding();
-    // Tried at eight seconds, not renewed, and the clock put back by five.
+    // Tried at eight seconds, not renewed, and the clock set back by five.
     assert_eq!(tries(&slots, [8_000, 8_000], |_| false), [8_000]);
     assert_eq!(tries(&slots, [3_000, 3_000], |_| false), [3_000]);
     assert_eq!(tries(&slots, [3_100, 4_000], |_| false), [4_000]);

@@ -118,7 +118,7 @@ fn takes_more_while_slices_run_dry_and_less_when_they_last() {
 }
 
 #[test]
-fn while_somebody_asks_others_ask_only_for_what_they_need() {
+fn while_a_call_is_in_flight_others_take_only_what_they_need() {
     let mut lease = lease();
     lease.used_steadily(50, START);
     let asked = lease.units_to_take(1, at(1));
@@ -147,11 +147,15 @@ fn an_empty_remote_is_not_asked_again_before_it_can_give() {
         ..given(0, 0)
     };
     lease.grant(&nothing, START, 1, Nanos::from_secs(1));
-    let SpendOutcome::Refused(told) = lease.spend(1, at(6)) else { panic!("known to be empty") };
-    assert_eq!(told.retry, Retry::After(Nanos::from_millis(1)), "one unit at this rate");
+    let SpendOutcome::Refused(decision) = lease.spend(1, at(6)) else {
+        panic!("known to be empty")
+    };
+    assert_eq!(decision.retry, Retry::After(Nanos::from_millis(1)), "one unit at this rate");
     assert_eq!(lease.spend(1, at(7)), SpendOutcome::Short);
-    let SpendOutcome::Refused(told) = lease.spend(876, at(6)) else { panic!("known to be empty") };
-    assert_eq!(told.retry, Retry::Never);
+    let SpendOutcome::Refused(decision) = lease.spend(876, at(6)) else {
+        panic!("known to be empty")
+    };
+    assert_eq!(decision.retry, Retry::Never);
 }
 
 fn return_options(all: bool) -> ReturnOptions {
@@ -221,7 +225,7 @@ fn a_renewal_replaces_what_ends_before_the_next_one() {
     assert!(asked >= 9, "{asked}: six are left, for less than 25 ms");
     lease.get(asked, 800, at(96));
     assert_eq!(lease.check_at(), Some(at(191)));
-    assert!(!lease.is_wanted(at(191)), "nobody has used it since");
+    assert!(!lease.is_wanted(at(191)), "not used since");
 }
 
 #[test]
