@@ -11,8 +11,6 @@ mod client;
 mod process;
 #[path = "../tests/support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../decision/stores/tests/support/mod.rs"]
-mod servers;
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
 #[path = "../tests/serve/upstream.rs"]
 mod upstream;

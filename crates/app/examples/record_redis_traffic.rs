@@ -9,8 +9,6 @@
 mod process;
 #[path = "../tests/support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../decision/stores/tests/support/mod.rs"]
-mod servers;
 #[path = "../tests/support/upgrade.rs"]
 mod upgrade;
 
@@ -23,7 +21,7 @@ use std::{fs, thread};
 use parking_lot::Mutex;
 use process::{Folder, Serving};
 use redis_wire::{Connection, Reply, Words, encode, read_command};
-use servers::server::Server;
+use tidegate_test_servers::server::Server;
 use upgrade::{OLD_CHECKS, RECORDED, RULES, Step, UPSTREAM};
 
 fn main() -> io::Result<()> {
@@ -83,7 +81,7 @@ fn relay(client: TcpStream, server: TcpStream, kept: &Mutex<Vec<Words>>) -> io::
 
 /// The key that nodes are counted by, which is not of a check.
 fn background_keys(redis: &mut Connection) -> Vec<Vec<u8>> {
-    servers::eventually("that the node is counted", || {
+    tidegate_test_servers::eventually("that the node is counted", || {
         let reply = redis.ask(&["KEYS", "*"]);
         let keys: Vec<Vec<u8>> = reply.list().iter().map(Reply::bytes).collect();
         Some(keys).filter(|keys| !keys.is_empty())
@@ -139,7 +137,7 @@ fn record_own(binary: &Path) -> io::Result<()> {
             let body = format!(r#"{{"permit":"{permit}"}}"#);
             let answer = serving.ask("http", "POST", "/v1/release", &[], &body);
             assert_eq!(answer.json()["released"], true, "{}", answer.body);
-            let commands = servers::eventually("that the release is sent", || {
+            let commands = tidegate_test_servers::eventually("that the release is sent", || {
                 Some(tap.take(&background)).filter(|commands| !commands.is_empty())
             });
             steps.push(Step { about: "release".to_owned(), commands });

@@ -9,8 +9,6 @@
 mod process;
 #[path = "support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../decision/stores/tests/support/mod.rs"]
-mod servers;
 #[path = "support/upgrade.rs"]
 mod upgrade;
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
@@ -21,7 +19,7 @@ use std::path::PathBuf;
 
 use process::{Folder, Serving, binary};
 use redis_wire::{Connection, Words};
-use servers::server::Server;
+use tidegate_test_servers::server::Server;
 use upgrade::{LIMIT, OLD_CHECKS, RECORDED, RULES, Step, UPSTREAM, ask, until_shared};
 use upstream::Upstream;
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, SystemClock};
 use tidegate_overload::FleetSettings;
+use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
-    LinkState, Login, NameCheck, Password, RedisBoard, RedisSettings, RedisSettingsError,
+    LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError,
     RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore, UpstreamLayout,
     UpstreamStore,
 };

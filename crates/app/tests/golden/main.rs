@@ -16,8 +16,6 @@ mod client;
 mod process;
 #[path = "../support/redis_wire.rs"]
 mod redis_wire;
-#[path = "../../../decision/stores/tests/support/mod.rs"]
-mod servers;
 #[allow(dead_code, reason = "the tests of `serve` use the rest")]
 #[path = "../serve/upstream.rs"]
 mod upstream;

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use serde_json::json;
 
 use crate::process::{Answer, Folder, Serving, Start, exchange, is_open};
-use crate::servers::server::Server;
 use crate::upstream::Upstream;
+use tidegate_test_servers::server::Server;
 
 const RULES: &str = "
 domain: gateway

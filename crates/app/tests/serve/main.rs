@@ -1,8 +1,6 @@
 //! `tidegate serve` as its users meet it: the real binary, on free ports.
 
 mod process;
-#[path = "../../../decision/stores/tests/support/mod.rs"]
-mod servers;
 
 mod certificates;
 mod client;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::process::{Folder, RULES, Serving, Start};
-use crate::servers::eventually;
-use crate::servers::server::Server;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::Server;
 
 /// Long enough for a busy machine; what is tested is who decides, not how fast.
 const PATIENT: &str = "store.redis.deadline=2s";

@@ -52,15 +52,15 @@ pub enum StoreError {
     /// No answer in time.
     #[error("the store did not answer within {waited:?}")]
     Timeout {
-        /// The time until the deadline.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// The store cannot be reached, or its answer cannot be used.
+    /// The store cannot be reached, rejected the call, or sent a malformed reply.
     #[error("the store cannot be used: {reason}")]
     Unavailable {
-        /// The kind of failure, for metrics.
+        /// The kind of failure.
         kind: FailureKind,
-        /// The reason, for operators.
+        /// The reason, and what to do about it.
         reason: String,
     },
 }
@@ -74,7 +74,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store may have executed the request nevertheless. Then a retry could charge twice.
+    /// Whether the store may have executed the call. If so, sending it again could charge twice.
     pub const fn may_have_run(&self) -> bool {
         match self {
             StoreError::Timeout { .. } => true,
@@ -85,70 +85,31 @@ impl StoreError {
     }
 }
 
-/// The kinds of failures, for metrics.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailureKind {
     /// No answer in time.
     Timeout,
-    /// The server does not listen, or closed the connection.
+    /// No server listens, or it closed the connection.
     Refused,
-    /// The connection was lost during the request.
+    /// The connection was lost while the call was in flight.
     Lost,
-    /// The queue of this process is full.
+    /// Too many calls wait in this process.
     Overloaded,
-    /// The store has no memory left.
+    /// The store is out of memory.
     Full,
-    /// The store is a replica and refuses writes.
+    /// The store is a replica and takes no writes.
     ReadOnly,
     /// The store is loading its data.
     Loading,
-    /// Authentication failed, or a permission is missing.
+    /// The store rejects the login, or the user lacks a right.
     Auth,
-    /// The nodes of the cluster disagree about the owner of a key.
+    /// The nodes of the cluster disagree on the slot, or no node has it.
     Cluster,
-    /// The answer is malformed.
+    /// The reply is malformed.
     Protocol,
-    /// Anything else.
+    /// Any other failure.
     Other,
-}
-
-impl FailureKind {
-    /// All kinds, in the order of their [`FailureKind::index`].
-    pub const ALL: [FailureKind; 11] = [
-        FailureKind::Timeout,
-        FailureKind::Refused,
-        FailureKind::Lost,
-        FailureKind::Overloaded,
-        FailureKind::Full,
-        FailureKind::ReadOnly,
-        FailureKind::Loading,
-        FailureKind::Auth,
-        FailureKind::Cluster,
-        FailureKind::Protocol,
-        FailureKind::Other,
-    ];
-
-    /// The kind's index in [`FailureKind::ALL`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The kind as a label.
-    pub const fn word(self) -> &'static str {
-        match self {
-            FailureKind::Timeout => "timeout",
-            FailureKind::Refused => "refused",
-            FailureKind::Lost => "lost",
-            FailureKind::Overloaded => "overloaded",
-            FailureKind::Full => "full",
-            FailureKind::ReadOnly => "readonly",
-            FailureKind::Loading => "loading",
-            FailureKind::Auth => "auth",
-            FailureKind::Cluster => "cluster",
-            FailureKind::Protocol => "protocol",
-            FailureKind::Other => "other",
-        }
-    }
 }
 
 #[cfg(test)]
@@ -158,19 +119,12 @@ mod tests {
     use super::{FailureKind, StoreError};
 
     #[test]
-    fn a_request_that_was_rejected_or_not_sent_has_not_run() {
+    fn a_call_that_was_not_sent_or_was_rejected_has_not_run() {
         let unavailable = |kind| StoreError::Unavailable { kind, reason: String::new() };
         for kind in [FailureKind::Refused, FailureKind::Overloaded, FailureKind::ReadOnly] {
-            assert!(!unavailable(kind).may_have_run(), "{}", kind.word());
+            assert!(!unavailable(kind).may_have_run(), "{kind:?}");
         }
         assert!(unavailable(FailureKind::Lost).may_have_run());
         assert!(StoreError::Timeout { waited: Duration::ZERO }.may_have_run());
-    }
-
-    #[test]
-    fn every_kind_is_at_its_index() {
-        for (index, kind) in FailureKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), index, "{}", kind.word());
-        }
     }
 }

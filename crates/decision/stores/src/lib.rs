@@ -1,10 +1,9 @@
 //! Stores for counters.
 //!
-//! A store decides next to the data: it gets a [`Batch`] of checks and returns one [`Answer`] for each,
-//! using the pure functions of `tidegate-algorithms`. [`MemoryStore`] keeps counters in this process.
-//! With the feature `redis`, `RedisStore` keeps them where many processes share them, and with
-//! `shared`, `SharedStore` is a local front for such a store that sends it fewer requests. With
-//! `fleet`, `RedisBoard` divides a fleet's capacity between its nodes.
+//! A store decides next to the data: a [`Batch`] of checks goes in, one [`Answer`] for each comes back, computed by the
+//! pure functions of `tidegate-algorithms`. [`MemoryStore`] keeps the state in this process. With the feature `redis`,
+//! `RedisStore` keeps it in Redis or Valkey, where many processes share it. With `shared`, `SharedStore` wraps such a
+//! store and calls it less often.
 
 mod fingerprint;
 
@@ -24,17 +23,18 @@ pub use batch::{
 };
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
-pub use memory::{ConfigError, MEMORY_METRICS, MemoryConfig, MemoryStore, Stats, UnitsOutcome, WhenFull};
-#[cfg(feature = "fleet")]
-pub use redis::RedisBoard;
-#[cfg(feature = "redis")]
-pub use redis::{
-    CourierFigures, HeldCounts, Histogram, LinkState, Login, NameCheck, Password, REDIS_METRICS,
-    RedisAddress, RedisServers, RedisSettings, RedisSettingsError, RedisStore, RedisTls, Secret,
-    UpstreamLayout, UpstreamStore,
+pub use memory::{
+    ConfigError, MEMORY_METRICS, MemoryConfig, MemoryStore, Stats, UnitsOutcome, WhenFull,
 };
+#[cfg(feature = "redis")]
+pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 #[cfg(feature = "shared")]
 pub use shared::{
-    Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
+    CurrentRoute, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
     SharedSettings, SharedStore,
+};
+#[cfg(feature = "redis")]
+pub use tidegate_redis_link::{
+    ClientFigures, Histogram, LinkErrorKind, LinkState, Login, NameCheck, Password, REDIS_METRICS, RedisAddress,
+    RedisServers, RedisSettings, RedisSettingsError, RedisTls, Secret,
 };

@@ -1,32 +1,22 @@
-//! Counters in Redis or Valkey, shared by every process that uses the same
-//! server: asked each time, exact.
+//! Counters in Redis or Valkey, shared by every process that uses the same server. Exact: every request is a call.
 //!
-//! A request is one parcel: its checks as plain numbers, decided and charged by
-//! a script next to the data, in one step for everyone else. The script is the
-//! twin of `tidegate-algorithms` and does no more than settle, compare and
-//! write; from the states that it tells, the pure functions here say what is
-//! left and when to come again. The server's clock decides, so processes need
-//! not agree on the time.
+//! A request is one script call: its checks as plain numbers, decided and charged atomically by a Lua script next to
+//! the data. The script implements the same algorithms as `tidegate-algorithms`, but only settles, compares and writes;
+//! from the states that it reports, the pure functions compute what remains and when to retry. The server's clock
+//! decides, so the clocks of the processes need not agree.
 //!
-//! Modes that ask less often, and what happens when the server cannot be asked,
-//! are not here.
+//! Modes with fewer calls, and what to do when the server fails, are in `shared`.
 
-mod across;
-#[cfg(feature = "fleet")]
-mod board;
+mod across_slots;
 mod codec;
-mod courier;
+mod error;
 mod exchange;
-mod failure;
-mod held;
-mod kept;
+mod held_slots;
 mod key;
-mod link;
-mod parcel;
 mod remote;
 mod replay;
+mod rounded_limit;
 mod script;
-mod settings;
 mod upstream;
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,123 +25,117 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Period, Timestamp};
 use tidegate_metrics::{Collector, Exposition};
+use tidegate_redis_link::{
+    BatchingClient, ClientFigures, LinkState, RedisServers, RedisSettings, RedisSettingsError,
+};
 
 use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
-use crate::shared::{Asking, Remote};
-use codec::{Order, Request};
-use courier::Courier;
+use crate::shared::{CurrentRoute, Remote};
+use codec::{Request, ScriptVerb};
 use exchange::{Exchange, Limits};
-use held::HeldSlots;
+use held_slots::HeldSlots;
+use rounded_limit::{MICRO, rounded_limit};
 
-#[cfg(feature = "fleet")]
-pub use board::RedisBoard;
-pub use courier::{CourierFigures, Histogram, REDIS_METRICS};
-pub use held::HeldCounts;
-pub use link::LinkState;
-pub use settings::{
-    Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
-    RedisTls, Secret,
-};
+pub use held_slots::HeldCounts;
 pub use upstream::{UpstreamLayout, UpstreamStore};
 
-/// How long what is given back may wait for a server that cannot be reached.
-/// Slots that are lost come free when their lease or time to live is over.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
+/// How long a refund waits for a server that cannot be reached. If it is lost, the slots expire with their lease or
+/// time to live.
+const REFUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Keeps counters in Redis or Valkey.
 #[derive(Debug)]
 pub struct RedisStore {
-    courier: Courier,
+    client: BatchingClient,
     prefix: SmallVec<[u8; 16]>,
-    /// How long a batch that does not say it may take.
+    /// The deadline of a batch that does not set its own.
     deadline: Duration,
-    /// Whether one call can only take keys of one tag.
-    across: bool,
+    /// Whether the keys of one call must have one tag.
+    is_cluster: bool,
     /// How far the server's clock is ahead of the callers', in nanoseconds.
-    ahead: AtomicI64,
-    /// For how long slots are taken that this process renews.
+    clock_offset: AtomicI64,
+    /// The lease of slots that this process renews.
     slot_lease: Option<Period>,
-    held: HeldSlots,
+    held_slots: HeldSlots,
 }
 
 impl RedisStore {
-    /// A store on the servers that the settings name. Connects by itself, now
-    /// or when they can be reached.
+    /// A store on these servers. Connects in the background, and keeps trying while it cannot.
     ///
     /// # Errors
-    /// When the settings make no sense, or a file that they name cannot be read.
+    /// When the settings are invalid, or a file that they name cannot be read.
     pub fn new(settings: RedisSettings) -> Result<Self, RedisSettingsError> {
         settings.check()?;
         let prefix = SmallVec::from_slice(settings.prefix.as_bytes());
         let (deadline, slot_lease) = (settings.deadline, Period::new(settings.slot_lease).ok());
-        let across = matches!(settings.servers, RedisServers::Cluster(_));
-        let courier = Courier::start(settings, script::TEXT)?;
+        let is_cluster = matches!(settings.servers, RedisServers::Cluster(_));
+        let client = BatchingClient::start(settings, script::TEXT)?;
         Ok(RedisStore {
-            courier,
+            client,
             prefix,
             deadline,
-            across,
-            ahead: AtomicI64::new(0),
+            is_cluster,
+            clock_offset: AtomicI64::new(0),
             slot_lease,
-            held: HeldSlots::default(),
+            held_slots: HeldSlots::default(),
         })
     }
 
-    /// Waits until every server can be asked. Waits forever if none ever can.
+    /// Waits until all connections are open, forever if necessary.
     pub async fn connected(&self) {
-        self.courier.connected().await;
+        self.client.connected().await;
     }
 
-    /// How the connections are.
+    /// The state of the connections.
     pub fn state(&self) -> LinkState {
-        self.courier.state()
+        self.client.state()
     }
 
-    /// What was asked so far.
-    pub fn figures(&self) -> CourierFigures {
-        self.courier.figures()
+    /// Counts of calls, errors and connections since the start.
+    pub fn figures(&self) -> ClientFigures {
+        self.client.figures()
     }
 
-    /// Decides every request from now on at this instant, to the microsecond,
-    /// instead of by the server's clock. For tests.
+    /// Decides every request at this instant, in whole microseconds, instead of by the server's clock. For tests.
     #[doc(hidden)]
     pub fn set_clock(&self, now: Timestamp) {
-        self.courier.set_instant((now.as_nanos() / kept::MICRO).to_string().as_bytes());
+        self.client.set_instant((now.as_nanos() / MICRO).to_string().as_bytes());
     }
 
-    /// The text of the script that every call runs. For benchmarks.
+    /// The text of the script. For benchmarks.
     #[doc(hidden)]
     pub const fn script() -> &'static str {
         script::TEXT
     }
 
-    /// What the script is told of these checks, as the argument after the
-    /// instant. For benchmarks that call it by themselves.
+    /// The script's argument for these checks, which follows the instant. For benchmarks that run the script without the
+    /// client.
     #[doc(hidden)]
-    pub fn question(&self, batch: &Batch<'_>) -> Vec<u8> {
-        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
+    pub fn script_body(&self, batch: &Batch<'_>) -> Vec<u8> {
+        let limits: Limits<'_> =
+            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
         let request = Request {
-            order: Order::of(batch),
+            verb: ScriptVerb::of(batch),
             checks: batch.checks,
             limits: &limits,
-            expected: self.expected(batch.now),
+            expected: self.server_time(batch.now),
             settled: &[],
         };
-        request.parcel(&self.prefix).body.to_vec()
+        request.call(&self.prefix).body.to_vec()
     }
 
-    /// What a counter is called in Redis. For benchmarks.
+    /// The key of a counter in Redis. For benchmarks.
     #[doc(hidden)]
     pub fn key_text(&self, key: Key) -> String {
         String::from_utf8_lossy(&key::text(&self.prefix, key.fingerprint)).into_owned()
     }
 
-    /// Lets the slots of a holder live for one time to live from now, or for the
-    /// check's lease, if it still has them; only forward. Says whether it has.
+    /// Extends the expiry of a holder's slots to one time to live from now, or to the check's lease; never shortens it.
+    /// Returns whether the holder still has the slots.
     ///
     /// # Errors
-    /// When the store could not be asked.
+    /// When the call failed.
     pub async fn renew(
         &self,
         check: &Check<'_>,
@@ -159,23 +143,24 @@ impl RedisStore {
         within: Option<Duration>,
     ) -> Result<bool, StoreError> {
         let checks = [*check];
-        let limits = [kept::kept(check.limit)];
+        let limits = [rounded_limit(check.limit)];
         let batch = Batch { within, ..Batch::new(Verb::Peek, Charge::AllOrNothing, now, &checks) };
         Exchange::new(self, &batch, &limits).renew().await
     }
 
-    /// Has a batch decided; says which master it asks.
+    /// Decides a batch; sets `route` to the master that it calls.
     async fn decide(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
-        asking: &Asking,
+        route: &CurrentRoute,
     ) -> Result<(), StoreError> {
         let Some(first) = batch.checks.first() else { return Ok(()) };
-        asking.set(self.route(first.key));
-        let limits: Limits<'_> = batch.checks.iter().map(|check| kept::kept(check.limit)).collect();
-        let decisions = if self.across && across::is_spread(batch.checks) {
-            across::decide(self, batch, &limits, asking).await?
+        route.set(self.route(first.key));
+        let limits: Limits<'_> =
+            batch.checks.iter().map(|check| rounded_limit(check.limit)).collect();
+        let decisions = if self.is_cluster && across_slots::is_spread(batch.checks) {
+            across_slots::decide(self, batch, &limits, route).await?
         } else {
             Exchange::new(self, batch, &limits).decide().await?
         };
@@ -184,23 +169,23 @@ impl RedisStore {
         Ok(())
     }
 
-    /// What the server's clock is expected to show when a caller's shows `now`.
-    fn expected(&self, now: Timestamp) -> Timestamp {
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        Timestamp::from_nanos(now.as_nanos().saturating_add_signed(ahead))
+    /// The server's time when a caller's clock shows `now`, estimated from the last reply.
+    fn server_time(&self, now: Timestamp) -> Timestamp {
+        let offset = self.clock_offset.load(Ordering::Relaxed);
+        Timestamp::from_nanos(now.as_nanos().saturating_add_signed(offset))
     }
 
-    /// Remembers what the server's clock showed at `now`.
-    fn learn(&self, now: Timestamp, shown: Timestamp) {
-        let ahead = i128::from(shown.as_nanos()) - i128::from(now.as_nanos());
-        let ahead = i64::try_from(ahead).unwrap_or(0);
-        self.ahead.store(ahead, Ordering::Relaxed);
+    /// Remembers that the server's clock showed `server_time` at `now`.
+    fn note_server_time(&self, now: Timestamp, server_time: Timestamp) {
+        let offset = i128::from(server_time.as_nanos()) - i128::from(now.as_nanos());
+        let offset = i64::try_from(offset).unwrap_or(0);
+        self.clock_offset.store(offset, Ordering::Relaxed);
     }
 }
 
 impl CounterStore for RedisStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        self.decide(batch, answers, &Asking::default()).await
+        self.decide(batch, answers, &CurrentRoute::default()).await
     }
 
     fn slot_lease(&self) -> Option<Period> {
@@ -208,21 +193,21 @@ impl CounterStore for RedisStore {
     }
 
     fn hold(&self, batch: &Batch<'_>) {
-        self.held.hold(batch);
+        self.held_slots.hold(batch);
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
-        self.held.release(batch);
+        self.held_slots.release(batch);
         for check in batch.checks {
-            let (checks, limits) = ([*check], [kept::kept(check.limit)]);
+            let (checks, limits) = ([*check], [rounded_limit(check.limit)]);
             let request = Request {
-                order: Order::Refund,
+                verb: ScriptVerb::Refund,
                 checks: &checks,
                 limits: &limits,
-                expected: self.expected(batch.now),
+                expected: self.server_time(batch.now),
                 settled: &[],
             };
-            self.courier.post(request.parcel(&self.prefix), GIVE_BACK_WITHIN);
+            self.client.send_and_forget(request.call(&self.prefix), REFUND_WITHIN);
         }
     }
 

@@ -1,35 +1,32 @@
 //! Counters that many processes share, behind any [`Remote`] store.
 //!
-//! Each check says how its limit is kept. *Exact* asks the remote each time.
-//! *Leased* takes slices of the limit ahead and decides here, and never
-//! exceeds it. *Eventual* counts here and adds up on a beat, and exceeds it by a
-//! stated bound at the most. When the remote fails, each check says what
-//! decides: this node's share, nobody, or that the request cannot be decided.
-//! `docs/consistency.md` has the bounds and their proofs.
+//! Each check has a consistency mode. *Exact* calls the remote each time. *Leased* takes slices of the limit ahead and
+//! decides locally; it never exceeds the limit. *Eventual* counts locally and adds up on a beat; it exceeds the limit by
+//! at most a stated bound. When the remote fails, the check's policy decides: by this node's share (`local`), by
+//! admitting (`allow`), or with an error (`deny`). `docs/consistency.md` has the bounds and their proofs.
 //!
-//! The way of a request is in [`decide`], what happens between requests in
-//! [`background`]. Decisions take `now` from their batch; the store reads no
-//! clock but tokio's, for deadlines. How a remote keeps counters is not here.
+//! Requests are in [`decide`], background work in [`background`]. Decisions take `now` from their batch; the store reads
+//! only tokio's clock, for deadlines.
 
 mod background;
 mod breaker;
+mod breakers;
 mod clock_watch;
 mod decide;
-mod draw;
-mod gate;
-mod gates;
-mod keyed;
-mod known;
+mod join_all;
 mod lease;
+mod lease_terms;
 mod metrics;
 mod node;
+mod node_share;
 mod outage;
-mod over_limit;
+mod random;
+mod refusal_cache;
 mod region;
 mod remote;
-mod side_by_side;
+mod route_breaker;
+mod sharded_map;
 mod tally;
-mod terms;
 mod verbs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,49 +38,45 @@ use tidegate_metrics::{Collector, Exposition};
 use crate::batch::{Answers, Batch, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::memory::ConfigError;
-use draw::Draw;
-use gate::Gate;
-use gates::Gates;
+use breakers::Breakers;
 use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
 use outage::Outage;
-use over_limit::OverLimit;
+use random::Random;
+use refusal_cache::RefusalCache;
 use region::Region;
+use route_breaker::RouteBreaker;
 use tally::Tallies;
 
+#[cfg(feature = "redis")]
+pub(crate) use join_all::join_all;
 pub use lease::LeaseCounts;
 pub use metrics::{Metrics, OVERSHOOT_BOUNDS, SHARED_METRICS};
-pub use remote::{Asking, NodeId, Remote, Route};
-#[cfg(feature = "redis")]
-pub(crate) use side_by_side::all;
+pub use remote::{CurrentRoute, NodeId, Remote, Route};
 
-/// How a [`SharedStore`] is set up.
+/// Settings of a [`SharedStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSettings {
-    /// How long a request waits for the remote, unless its batch says. Default: 10 ms.
+    /// The deadline of a request whose batch does not set its own. Default: 10 ms.
     pub within: Duration,
-    /// How long background work waits for it. Default: 100 ms.
+    /// The deadline of background calls. Default: 100 ms.
     pub background_within: Duration,
     /// How often eventual counts are added up. Default: 100 ms.
     pub beat: Duration,
-    /// How often a node says that it lives; one that has not for five beats
-    /// is not counted any more. Default: 1 s.
+    /// How often a node registers; one that has not for five beats is not counted any more. Default: 1 s.
     pub node_beat: Duration,
-    /// How long a refusal of the remote is remembered at the most, and so how
-    /// late this node notices what others gave back. Default: 250 ms; zero
-    /// remembers none.
+    /// The longest time that a refusal is cached, and so how late this node sees refunds by others. Default: 250 ms;
+    /// zero disables the cache.
     pub refusals_for: Duration,
-    /// Keys with slices, eventual keys, keys of an outage and keys that a
-    /// region waits for: at most about so many each. Default: 100,000, of about
-    /// half a kilobyte.
+    /// The maximum of leased keys, of eventual keys, of keys in an outage, and of keys with charges for other regions,
+    /// each. Default: 100,000, of about half a kilobyte.
     pub keys_max: usize,
-    /// Bytes for the last known state of exact limits. Default: 16 MiB, about
-    /// 400,000 keys.
+    /// Memory for the last known states of exact limits. Default: 16 MiB, about 400,000 keys.
     pub known_bytes: usize,
-    /// How many nodes there are, until the remote has said. Default: 1.
+    /// The number of nodes until the register was read. Default: 1.
     pub nodes_expected: usize,
-    /// For jitter and the node's identity; drawn at random when not given.
+    /// The seed of jitter and of the node's id; random if none.
     pub seed: Option<u64>,
 }
 
@@ -105,21 +98,20 @@ impl Default for SharedSettings {
 
 /// Counters that many processes share.
 ///
-/// [`SharedStore::run`] has to be running: it renews leases, adds up counts,
-/// and finds out when a remote that failed is back.
+/// [`SharedStore::run`] must be polled: it renews leases, flushes counts, and probes a remote that failed.
 #[derive(Debug)]
 pub struct SharedStore<R> {
     remote: R,
-    gates: Gates,
+    breakers: Breakers,
     settings: SharedSettings,
     nodes: Nodes,
-    over_limit: OverLimit,
+    refusal_cache: RefusalCache,
     leases: Leases,
     tallies: Tallies,
     outage: Outage,
     regions: Vec<Region<R>>,
     counters: Counters,
-    /// From when on debts of an outage are charged at the remote.
+    /// When the settling of an outage's debts may start.
     settle_from: AtomicU64,
 }
 
@@ -127,15 +119,15 @@ impl<R: Remote> SharedStore<R> {
     /// A store over this remote.
     ///
     /// # Errors
-    /// When the settings leave too few bytes to remember anything.
+    /// When `known_bytes` is too small.
     pub fn new(remote: R, settings: SharedSettings) -> Result<Self, ConfigError> {
-        let mut draw = Draw::new(settings.seed);
+        let mut random = Random::new(settings.seed);
         let refusals_for = Nanos::from(settings.refusals_for);
         Ok(SharedStore {
             remote,
-            gates: Gates::new("this region", Draw::new(Some(draw.next()))),
-            nodes: Nodes::new(NodeId(draw.next()), settings.nodes_expected),
-            over_limit: OverLimit::new(refusals_for),
+            breakers: Breakers::new("this region", Random::new(Some(random.next()))),
+            nodes: Nodes::new(NodeId(random.next()), settings.nodes_expected),
+            refusal_cache: RefusalCache::new(refusals_for),
             leases: Leases::new(settings.keys_max, refusals_for),
             tallies: Tallies::new(settings.keys_max),
             outage: Outage::new(settings.keys_max, settings.known_bytes, settings.seed)?,
@@ -146,13 +138,12 @@ impl<R: Remote> SharedStore<R> {
         })
     }
 
-    /// The same store, which also tells another region what it counts for
-    /// eventual limits. Regions are told apart by their name in logs.
+    /// Adds another region, which receives the charges of eventual limits. The name is for logs.
     #[must_use]
     pub fn with_region(mut self, name: impl Into<String>, remote: R) -> Self {
         let seed = self.settings.seed.map(|seed| seed.wrapping_add(self.regions.len() as u64 + 1));
-        let gate = Gate::new(name.into(), Draw::new(seed));
-        self.regions.push(Region::new(remote, gate, self.settings.keys_max));
+        let breaker = RouteBreaker::new(name.into(), Random::new(seed));
+        self.regions.push(Region::new(remote, breaker, self.settings.keys_max));
         self
     }
 
@@ -161,18 +152,17 @@ impl<R: Remote> SharedStore<R> {
         &self.remote
     }
 
-    /// Whether the remote, or a part of it, is not asked at present, because it
-    /// does not answer.
+    /// Whether a circuit breaker is open, because the remote or a route of it does not answer.
     pub fn is_degraded(&self) -> bool {
-        self.gates.any_shut()
+        self.breakers.any_open()
     }
 
-    /// What the store did since it began, and holds now; looks at every key.
+    /// Counts since the start, and current gauges; visits every key.
     pub fn metrics(&self, now: Timestamp) -> Metrics {
         let read = self.counters.read();
         Metrics {
-            degraded: self.gates.any_shut(),
-            degraded_for: read.degraded_for + Duration::from(self.gates.shut_for(now)),
+            degraded: self.breakers.any_open(),
+            degraded_for: read.degraded_for + Duration::from(self.breakers.open_for(now)),
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
             owing: self.outage.owing(),
@@ -190,7 +180,7 @@ impl<R: Remote> SharedStore<R> {
 impl<R: Remote> CounterStore for SharedStore<R> {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         match batch.verb {
-            Verb::Check if self.decide_here(batch, answers) => Ok(()),
+            Verb::Check if self.decide_locally(batch, answers) => Ok(()),
             Verb::Check => self.decide(batch, answers).await,
             _ => self.act(batch, answers).await,
         }
@@ -206,7 +196,7 @@ impl<R: Remote> CounterStore for SharedStore<R> {
 
     fn give_back(&self, batch: &Batch<'_>) {
         for check in batch.checks {
-            self.over_limit.forget(check.key.fingerprint);
+            self.refusal_cache.remove(check.key.fingerprint);
             self.outage.give_back(check, batch.now);
         }
         self.remote.give_back(batch);

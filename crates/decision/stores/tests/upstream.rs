@@ -1,18 +1,15 @@
 //! Counters that envoyproxy/ratelimit and we keep together, on a real server.
 #![cfg(feature = "redis")]
 
-#[path = "support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
-use support::resp::Reply;
-use support::server::Server;
 use tidegate_algorithms::{Decision, FixedWindow, Limit, Period, Timestamp, TokenBucket, Window};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Fingerprinter, Key, RedisSettings, RedisStore,
     Role, UpstreamLayout, UpstreamStore, Verb,
 };
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::Server;
 
 /// 17 seconds into a minute.
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_017);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Golden;
 use crate::client::{Client, Spoken};
 use crate::process::{Folder, Serving, Start};
-use crate::servers::server::Server;
 use crate::upstream::Upstream;
+use tidegate_test_servers::server::Server;
 
 /// Labels whose values are the machine's or the version's.
 const OPEN: &[&str] = &["host", "version"];

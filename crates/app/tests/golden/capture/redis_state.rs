@@ -6,9 +6,9 @@ use super::Golden;
 use super::shape;
 use crate::process::{Folder, Serving, Start};
 use crate::redis_wire::{Connection, Reply};
-use crate::servers::eventually;
-use crate::servers::server::Server;
 use crate::upstream::Upstream;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::Server;
 
 /// Every algorithm, in every consistency that it can have. Periods are so long that nothing changes
 /// meanwhile.

@@ -1,13 +1,14 @@
-//! What a key is called in Redis: `tg{TT}RRRRRRRRRRRRRRRRRRRR`.
+//! The key of a counter in Redis: `tg{TT}RRRRRRRRRRRRRRRRRRRR`.
 //!
-//! 26 characters with the usual prefix, which the server's allocator rounds up
-//! to no more than 32. The two in braces are the hash tag of a cluster: all
-//! limits of one rule and value have the same, so one script call decides them.
+//! 26 characters with the default prefix, so that the server's allocator rounds it up to 32 bytes. The two characters
+//! in braces are the hash tag of a cluster. It is the same for all limits of one rule and value, so that one script
+//! call can decide them.
+
+use tidegate_redis_link::RedisKey;
 
 use crate::fingerprint::Fingerprint;
-use crate::redis::parcel::RedisKey;
 
-/// The letters of base64 for addresses.
+/// The alphabet of base64url.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// Characters after the tag, six bits each.
@@ -19,7 +20,7 @@ pub(crate) fn text(prefix: &[u8], fingerprint: Fingerprint) -> RedisKey {
     let (tag, rest) = (u128::from(fingerprint.tag()), fingerprint.untagged());
     let mut key = RedisKey::from_slice(prefix);
     key.extend([b'{', letter(tag >> 6), letter(tag), b'}']);
-    key.extend((0..REST).rev().map(|place| letter(rest >> (6 * place))));
+    key.extend((0..REST).rev().map(|digit| letter(rest >> (6 * digit))));
     key
 }
 

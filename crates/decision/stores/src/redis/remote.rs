@@ -1,84 +1,85 @@
-//! Redis as the remote of a [`SharedStore`](crate::SharedStore): many keys at
-//! once, who else is there, slots that live on while they are held.
+//! Redis as the remote of a [`SharedStore`](crate::SharedStore): batches of keys, the register of nodes, and the renewal
+//! of held slots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{CONCURRENCY_MAX, Concurrency, Holder, Limit, Period, Timestamp};
+use tidegate_redis_link::slot_of;
 
-use super::held::Held;
-use super::link::slots::slot_of;
+use super::error::protocol_error;
+use super::held_slots::HolderSlots;
 use super::{HeldCounts, RedisStore, UpstreamStore};
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::Fingerprinter;
-use crate::shared::{Asking, NodeId, Remote, Route, all};
+use crate::shared::{CurrentRoute, NodeId, Remote, Route, join_all};
 
-/// Checks in one parcel: small enough that others are not kept waiting.
-const PARCEL_CHECKS_MAX: usize = 64;
-/// Where nodes register, apart from all limits.
-const REGISTER: u64 = 0x7465_6761_7465_6e6f;
-/// Slots that are renewed at once.
+/// Checks in one script call: few enough that other callers do not wait long for the server.
+const CALL_CHECKS_MAX: usize = 64;
+/// The group of the register's key, which no limit has.
+const REGISTER_GROUP: u64 = 0x7465_6761_7465_6e6f;
+/// Slots that are renewed concurrently.
 const RENEWALS_MAX: usize = 64;
 
 impl Remote for RedisStore {
-    fn there(&self, here: Timestamp) -> Timestamp {
-        self.expected(here)
+    fn remote_time(&self, local: Timestamp) -> Timestamp {
+        self.server_time(local)
     }
 
-    /// The master that has the key's slot.
+    /// The master of the key's slot.
     fn route(&self, key: Key) -> Route {
-        if !self.across {
+        if !self.is_cluster {
             return Route::ONLY;
         }
         let slot = slot_of(&super::key::text(&self.prefix, key.fingerprint));
-        self.courier.node_of(slot).map_or(Route::ONLY, Route)
+        self.client.node_of(slot).map_or(Route::ONLY, Route)
     }
 
     fn register_route(&self) -> Route {
-        self.route(key())
+        self.route(register_key())
     }
 
-    async fn apply_along(
+    async fn apply_with_route(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
-        asking: &Asking,
+        route: &CurrentRoute,
     ) -> Result<(), StoreError> {
-        self.decide(batch, answers, asking).await
+        self.decide(batch, answers, route).await
     }
 
-    async fn each(&self, batch: &Batch<'_>, results: &mut Vec<Result<Answer, StoreError>>) {
-        let parcels = parcels(batch.checks, self.across);
-        let ask = |places: &Vec<usize>| {
+    async fn apply_each(&self, batch: &Batch<'_>, results: &mut Vec<Result<Answer, StoreError>>) {
+        let calls = split_into_calls(batch.checks, self.is_cluster);
+        let apply = |indexes: &Vec<usize>| {
             let checks: SmallVec<[Check<'_>; 2]> =
-                places.iter().filter_map(|at| batch.checks.get(*at)).copied().collect();
+                indexes.iter().filter_map(|index| batch.checks.get(*index)).copied().collect();
             async move {
                 let mut answers = Answers::new();
                 let part = Batch { checks: &checks, names: &[], ..*batch };
                 self.apply(&part, &mut answers).await.map(|()| answers)
             }
         };
-        let told = all(parcels.iter().map(ask)).await;
+        let applied = join_all(calls.iter().map(apply)).await;
         let mut found: Vec<Option<Result<Answer, StoreError>>> = vec![None; batch.checks.len()];
-        for (places, told) in parcels.iter().zip(told) {
-            match told {
+        for (indexes, result) in calls.iter().zip(applied) {
+            match result {
                 Ok(answers) => {
-                    for (at, answer) in places.iter().zip(answers) {
-                        found[*at] = Some(Ok(answer));
+                    for (index, answer) in indexes.iter().zip(answers) {
+                        found[*index] = Some(Ok(answer));
                     }
                 }
-                Err(error) => places.iter().for_each(|at| found[*at] = Some(Err(error.clone()))),
+                Err(error) => {
+                    indexes.iter().for_each(|index| found[*index] = Some(Err(error.clone())));
+                }
             }
         }
-        let unanswered =
-            || Err(super::exchange::unusable("it did not answer every check".to_owned()));
+        let unanswered = || Err(protocol_error("it did not answer every check"));
         results.extend(found.into_iter().map(|found| found.unwrap_or_else(unanswered)));
     }
 
-    /// A node is a holder of one slot that it renews: what crashed holders
-    /// leave behind goes away by itself, as everywhere.
+    /// A node holds one slot of a concurrency limit and renews it, so the slot of a crashed node expires.
     async fn register(
         &self,
         node: NodeId,
@@ -86,52 +87,56 @@ impl Remote for RedisStore {
         now: Timestamp,
         within: Duration,
     ) -> Result<usize, StoreError> {
-        let limit = register(lasting);
-        let here = Check { holder: holder(node), ..Check::new(key(), &limit, 1) };
-        if !self.renew(&here, now, Some(within)).await? {
-            self.one(Verb::Check, here, now, within).await?;
+        let limit = register_limit(lasting);
+        let own_slot = Check { holder: holder(node), ..Check::new(register_key(), &limit, 1) };
+        if !self.renew(&own_slot, now, Some(within)).await? {
+            self.apply_one(Verb::Check, own_slot, now, within).await?;
         }
-        let seen = self.one(Verb::Peek, Check { cost: 0, ..here }, now, within).await?;
-        let live = seen.decision.limit.saturating_sub(seen.decision.remaining);
+        let peek = Check { cost: 0, ..own_slot };
+        let decision = self.apply_one(Verb::Peek, peek, now, within).await?.decision;
+        let live = decision.limit.saturating_sub(decision.remaining);
         Ok(usize::try_from(live.max(1)).unwrap_or(usize::MAX))
     }
 
-    async fn leave(
+    async fn unregister(
         &self,
         node: NodeId,
         now: Timestamp,
         within: Duration,
     ) -> Result<(), StoreError> {
-        let limit = register(within);
-        let here = Check { holder: holder(node), ..Check::new(key(), &limit, u64::MAX) };
-        self.one(Verb::Refund, here, now, within).await.map(|_| ())
+        let limit = register_limit(within);
+        let own_slot =
+            Check { holder: holder(node), ..Check::new(register_key(), &limit, u64::MAX) };
+        self.apply_one(Verb::Refund, own_slot, now, within).await.map(|_| ())
     }
 
-    async fn keep_held(&self, now: Timestamp) {
-        let due = self.held.due(now);
+    async fn renew_held_slots(&self, now: Timestamp) {
+        let due = self.held_slots.due(now);
         for some in due.chunks(RENEWALS_MAX) {
-            all(some.iter().map(|held| self.keep(held, now))).await;
+            join_all(some.iter().map(|held| self.renew_or_retake(held, now))).await;
         }
     }
 }
 
 impl RedisStore {
-    /// What became of slots that are held.
+    /// Counts of held slots.
     pub fn held(&self) -> HeldCounts {
-        self.held.counts()
+        self.held_slots.counts()
     }
 
-    /// Renews slots; takes them again if they are gone and there is room.
-    async fn keep(&self, held: &Held, now: Timestamp) {
+    /// Renews slots; takes them again if they have expired and there is room.
+    async fn renew_or_retake(&self, held: &HolderSlots, now: Timestamp) {
         let (check, within) = (held.check(), held.renew_within().max(self.deadline));
         match self.renew(&check, now, Some(within)).await {
-            Ok(true) => self.held.renewed(held, now),
-            Ok(false) if self.held.is_held(held) => {
-                let taken = self.one(Verb::Check, check, now, within).await;
+            Ok(true) => self.held_slots.renewed(held, now),
+            Ok(false) if self.held_slots.is_held(held) => {
+                let taken = self.apply_one(Verb::Check, check, now, within).await;
                 match taken {
-                    Ok(answer) if answer.decision.is_admitted() => self.held.renewed(held, now),
-                    Ok(_) => self.held.lost(held),
-                    // Tried again after a while.
+                    Ok(answer) if answer.decision.is_admitted() => {
+                        self.held_slots.renewed(held, now)
+                    }
+                    Ok(_) => self.held_slots.lost(held),
+                    // `due` returns them again.
                     Err(_) => {}
                 }
             }
@@ -139,7 +144,7 @@ impl RedisStore {
         }
     }
 
-    async fn one(
+    async fn apply_one(
         &self,
         verb: Verb,
         check: Check<'_>,
@@ -150,15 +155,15 @@ impl RedisStore {
         let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
         let mut answers = Answers::new();
         self.apply(&Batch { within: Some(within), ..batch }, &mut answers).await?;
-        let none = || super::exchange::unusable("it did not answer".to_owned());
+        let none = || protocol_error("it did not answer");
         answers.first().copied().ok_or_else(none)
     }
 }
 
 impl Remote for UpstreamStore {
-    fn there(&self, here: Timestamp) -> Timestamp {
-        // Upstream's windows are those of the process's own clock.
-        here
+    fn remote_time(&self, local: Timestamp) -> Timestamp {
+        // envoyproxy/ratelimit finds its windows by the clock of the process.
+        local
     }
 
     async fn register(
@@ -171,43 +176,44 @@ impl Remote for UpstreamStore {
         self.store().register(node, lasting, now, within).await
     }
 
-    async fn leave(
+    async fn unregister(
         &self,
         node: NodeId,
         now: Timestamp,
         within: Duration,
     ) -> Result<(), StoreError> {
-        self.store().leave(node, now, within).await
+        self.store().unregister(node, now, within).await
     }
 
-    async fn keep_held(&self, now: Timestamp) {
-        self.store().keep_held(now).await;
+    async fn renew_held_slots(&self, now: Timestamp) {
+        self.store().renew_held_slots(now).await;
     }
 }
 
-/// Which checks go into which parcel: those of one tag where that matters.
-fn parcels(checks: &[Check<'_>], by_tag: bool) -> Vec<Vec<usize>> {
+/// The indexes of the checks in each script call. In a cluster the checks of a call have one tag.
+fn split_into_calls(checks: &[Check<'_>], by_tag: bool) -> Vec<Vec<usize>> {
     let mut tags: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-    for (at, check) in checks.iter().enumerate() {
+    for (index, check) in checks.iter().enumerate() {
         let tag = if by_tag { check.key.fingerprint.tag() } else { 0 };
-        tags.entry(tag).or_default().push(at);
+        tags.entry(tag).or_default().push(index);
     }
     tags.values()
-        .flat_map(|places| places.chunks(PARCEL_CHECKS_MAX))
+        .flat_map(|indexes| indexes.chunks(CALL_CHECKS_MAX))
         .map(<[usize]>::to_vec)
         .collect()
 }
 
-fn register(lasting: Duration) -> Limit {
+fn register_limit(lasting: Duration) -> Limit {
     let lasting = Period::new(lasting).unwrap_or(Period::MINUTE);
     Limit::new(Concurrency::new(CONCURRENCY_MAX, lasting).expect("the maximum is allowed"))
 }
 
-fn key() -> Key {
-    Key { fingerprint: Fingerprinter::shared().of(REGISTER, b"nodes"), group: REGISTER }
+fn register_key() -> Key {
+    let fingerprint = Fingerprinter::shared().of(REGISTER_GROUP, b"nodes");
+    Key { fingerprint, group: REGISTER_GROUP }
 }
 
-/// Zero stands for anybody.
+/// Holder 0 means an anonymous holder.
 fn holder(node: NodeId) -> Holder {
     Holder(node.0.max(1))
 }

@@ -1,27 +1,26 @@
-//! The answers, from what the script told.
+//! Computes the decisions from the states that the script reported.
 //!
-//! The script decides and charges; it does not explain. Here the pure functions
-//! run once more on the states that it found, at its instant, and say what is
-//! left, when to come again, and the rest of a decision. Both come to the same
-//! result because both count exactly; should they not, it is said so.
+//! The script decides and charges, but does not compute what remains or when to retry. The pure functions run once more
+//! on the states that it found, at its instant, and return the whole decision. Both count exactly, so they agree; a
+//! disagreement is reported as an error.
 
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
-use super::codec::{Order, told_state};
-use super::kept::{COUNT_MAX, kept_lease};
+use super::codec::{ScriptVerb, reported_state};
+use super::rounded_limit::{COUNT_MAX, rounded_lease};
 use crate::batch::{Check, Role, passes};
 use crate::fingerprint::Fingerprint;
 
-/// The decisions of a parcel.
+/// The decisions of a script call.
 pub(super) type Decisions = SmallVec<[Decision; 2]>;
 
-/// What one parcel asks, at the instant at which it was decided.
+/// The checks of one script call, at the instant at which it was decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replay<'a> {
-    pub(super) order: Order,
+    pub(super) verb: ScriptVerb,
     pub(super) checks: &'a [Check<'a>],
     pub(super) limits: &'a [Cow<'a, Limit>],
     pub(super) now: Timestamp,
@@ -36,11 +35,11 @@ pub(super) struct States {
 impl States {
     fn of(&mut self, key: Fingerprint) -> &mut State {
         let found = self.by_key.iter().position(|(known, _)| *known == key);
-        let place = found.unwrap_or_else(|| {
+        let index = found.unwrap_or_else(|| {
             self.by_key.push((key, State::Unused));
             self.by_key.len() - 1
         });
-        &mut self.by_key[place].1
+        &mut self.by_key[index].1
     }
 
     /// The state of a key, if it is known.
@@ -48,7 +47,7 @@ impl States {
         self.by_key.iter().find(|(known, _)| *known == key).map(|(_, state)| state)
     }
 
-    /// Makes a state known.
+    /// Sets the state of a key.
     pub(super) fn insert(&mut self, key: Fingerprint, state: State) {
         *self.of(key) = state;
     }
@@ -60,31 +59,31 @@ impl States {
 }
 
 impl<'a> Replay<'a> {
-    /// The decisions, and whether they charge; `None` when what was told makes no sense.
-    pub(super) fn decisions(&self, told: &[&[u8]]) -> Option<(Decisions, bool)> {
-        if self.order == Order::Reset {
-            return Some((self.each(|replay, at| replay.after(at, State::Unused)), true));
+    /// The decisions, and whether they charge; `None` if a reported state is malformed.
+    pub(super) fn decisions(&self, reported: &[&[u8]]) -> Option<(Decisions, bool)> {
+        if self.verb == ScriptVerb::Reset {
+            return Some((self.each(|replay, index| replay.remaining(index, State::Unused)), true));
         }
-        if told.len() != self.checks.len() {
+        if reported.len() != self.checks.len() {
             return None;
         }
-        if self.order == Order::Refund {
-            return self.refunds(told);
+        if self.verb == ScriptVerb::Refund {
+            return self.refunds(reported);
         }
-        let states = self.states(told)?;
+        let states = self.states(reported)?;
         if self.checks.len() == 1 {
-            return Some(self.alone(states));
+            return Some(self.check_one(states));
         }
         Some(self.judge(states).0)
     }
 
-    /// The states that were told, each key's first.
-    pub(super) fn states(&self, told: &[&[u8]]) -> Option<States> {
+    /// The reported states, by key; the first for each.
+    pub(super) fn states(&self, reported: &[&[u8]]) -> Option<States> {
         let mut states = States::default();
-        for ((check, limit), told) in self.checks.iter().zip(self.limits).zip(told) {
+        for ((check, limit), bytes) in self.checks.iter().zip(self.limits).zip(reported) {
             let key = check.key.fingerprint;
             if !states.by_key.iter().any(|(known, _)| *known == key) {
-                states.by_key.push((key, told_state(told, limit)?));
+                states.by_key.push((key, reported_state(bytes, limit)?));
             }
         }
         Some(states)
@@ -92,29 +91,31 @@ impl<'a> Replay<'a> {
 
     /// Decides on these states: decisions, whether they charge, and the states after.
     pub(super) fn judge(&self, mut states: States) -> ((Decisions, bool), States) {
-        match self.order {
-            Order::All | Order::Always | Order::Read | Order::Nobody => self.together(states),
+        match self.verb {
+            ScriptVerb::All | ScriptVerb::Always | ScriptVerb::Read | ScriptVerb::ChargeNone => {
+                self.check_all(states)
+            }
             _ => {
-                let decisions = self.each(|replay, at| {
-                    let state = states.of(replay.checks[at].key.fingerprint);
-                    replay.one(at, state)
+                let decisions = self.each(|replay, index| {
+                    let state = states.of(replay.checks[index].key.fingerprint);
+                    replay.apply(index, state)
                 });
                 ((decisions, true), states)
             }
         }
     }
 
-    /// One check, which passes or refuses by itself.
-    fn alone(&self, mut states: States) -> (Decisions, bool) {
+    /// Decides a request of one check, without a copy of the state.
+    fn check_one(&self, mut states: States) -> (Decisions, bool) {
         let admits = |decision: &Decision| decision.is_admitted();
         let observed = self.checks.first().is_some_and(|check| check.role == Role::Observed);
-        match self.order {
-            Order::All | Order::Always => {
-                let decisions = self.each(|replay, at| {
-                    let state = states.of(replay.checks[at].key.fingerprint);
-                    replay.limits[at].check(state, replay.ask(at))
+        match self.verb {
+            ScriptVerb::All | ScriptVerb::Always => {
+                let decisions = self.each(|replay, index| {
+                    let state = states.of(replay.checks[index].key.fingerprint);
+                    replay.limits[index].check(state, replay.ask(index))
                 });
-                let passes = observed || self.order == Order::Always;
+                let passes = observed || self.verb == ScriptVerb::Always;
                 let charged = passes || decisions.iter().all(admits);
                 (decisions, charged)
             }
@@ -122,76 +123,76 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Checks one after the other on a copy; keeps the copy if the request passes.
-    fn together(&self, mut states: States) -> ((Decisions, bool), States) {
+    /// Checks one after the other on a copy of the states; returns the copy if the request is charged.
+    fn check_all(&self, mut states: States) -> ((Decisions, bool), States) {
         let mut tried = states.clone();
-        let told = self.each(|replay, at| {
-            let state = tried.of(replay.checks[at].key.fingerprint);
-            replay.limits[at].check(state, replay.ask(at))
+        let checked = self.each(|replay, index| {
+            let state = tried.of(replay.checks[index].key.fingerprint);
+            replay.limits[index].check(state, replay.ask(index))
         });
-        let said = self.checks.iter().zip(&told);
-        let pass = passes(said.map(|(check, decision)| (check.role, decision.is_admitted())));
-        if self.order == Order::Always || (self.order == Order::All && pass) {
-            return ((told, true), tried);
+        let decisions = self.checks.iter().zip(&checked);
+        let pass = passes(decisions.map(|(check, decision)| (check.role, decision.is_admitted())));
+        if self.verb == ScriptVerb::Always || (self.verb == ScriptVerb::All && pass) {
+            return ((checked, true), tried);
         }
-        let counted = self.order != Order::Read;
-        let decisions = self.each(|replay, at| {
-            let (limit, ask) = (&replay.limits[at], replay.ask(at));
-            let state = states.of(replay.checks[at].key.fingerprint);
+        let counts_refusals = self.verb != ScriptVerb::Read;
+        let decisions = self.each(|replay, index| {
+            let (limit, ask) = (&replay.limits[index], replay.ask(index));
+            let state = states.of(replay.checks[index].key.fingerprint);
             limit.settle(state, replay.now);
-            if counted && !told[at].is_admitted() {
+            if counts_refusals && !checked[index].is_admitted() {
                 limit.refuse(state, ask);
-                return told[at];
+                return checked[index];
             }
-            limit.uncharged(state, ask, told[at])
+            limit.uncharged(state, ask, checked[index])
         });
         ((decisions, false), states)
     }
 
-    /// A verb that looks at each check by itself.
-    fn one(&self, at: usize, state: &mut State) -> Decision {
-        let (limit, ask) = (&self.limits[at], self.ask(at));
-        match self.order {
-            Order::Take => limit.take(state, ask),
-            Order::Refund => limit.refund(state, ask),
-            Order::Charge => limit.overcharge(state, ask),
-            Order::Reset => limit.peek(state, ask.with_cost(0)),
+    /// Applies a verb that concerns each check by itself.
+    fn apply(&self, index: usize, state: &mut State) -> Decision {
+        let (limit, ask) = (&self.limits[index], self.ask(index));
+        match self.verb {
+            ScriptVerb::Take => limit.take(state, ask),
+            ScriptVerb::Refund => limit.refund(state, ask),
+            ScriptVerb::Charge => limit.overcharge(state, ask),
+            ScriptVerb::Reset => limit.peek(state, ask.with_cost(0)),
             _ => limit.peek(state, ask),
         }
     }
 
-    /// A sorted set is told as it is after the refund, each time anew.
-    fn refunds(&self, told: &[&[u8]]) -> Option<(Decisions, bool)> {
+    /// The script reports a sorted set after each refund, and a string before the first.
+    fn refunds(&self, reported: &[&[u8]]) -> Option<(Decisions, bool)> {
         let mut states = States::default();
         let mut decisions = Decisions::new();
-        for (at, told) in told.iter().enumerate() {
-            let limit = &self.limits[at];
+        for (index, bytes) in reported.iter().enumerate() {
+            let limit = &self.limits[index];
             if is_list(limit) {
-                decisions.push(self.after(at, told_state(told, limit)?));
+                decisions.push(self.remaining(index, reported_state(bytes, limit)?));
                 continue;
             }
-            let key = self.checks[at].key.fingerprint;
+            let key = self.checks[index].key.fingerprint;
             if !states.by_key.iter().any(|(known, _)| *known == key) {
-                states.by_key.push((key, told_state(told, limit)?));
+                states.by_key.push((key, reported_state(bytes, limit)?));
             }
-            decisions.push(self.one(at, states.of(key)));
+            decisions.push(self.apply(index, states.of(key)));
         }
         Some((decisions, true))
     }
 
-    /// What is left of a state that is as the server has it now.
-    fn after(&self, at: usize, mut state: State) -> Decision {
-        self.limits[at].peek(&mut state, self.ask(at).with_cost(0))
+    /// What remains in this state.
+    fn remaining(&self, index: usize, mut state: State) -> Decision {
+        self.limits[index].peek(&mut state, self.ask(index).with_cost(0))
     }
 
-    fn ask(&self, at: usize) -> CheckInput {
-        let check = &self.checks[at];
-        let (cost, lease) = (check.cost.min(COUNT_MAX), check.tenure.lease().map(kept_lease));
+    fn ask(&self, index: usize) -> CheckInput {
+        let check = &self.checks[index];
+        let (cost, lease) = (check.cost.min(COUNT_MAX), check.tenure.lease().map(rounded_lease));
         CheckInput { cost, now: self.now, holder: check.holder, tenure: lease.into() }
     }
 
     fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {
-        (0..self.checks.len()).map(|at| decide(self, at)).collect()
+        (0..self.checks.len()).map(|index| decide(self, index)).collect()
     }
 }
 

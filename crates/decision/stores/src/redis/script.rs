@@ -1,8 +1,7 @@
-//! The Lua twin of the algorithms: one script, of one file for each idea.
+//! The Lua script that implements the algorithms next to the data.
 //!
-//! One script rather than one for each algorithm: checks of one request mix
-//! them, and are decided together. The parts that are seldom needed are made
-//! when they are.
+//! One script for all algorithms, because the checks of one request mix them and are decided atomically. The functions
+//! that only some calls need are created on first use.
 
 /// The text of the script.
 pub(crate) const TEXT: &str = concat!(
@@ -14,6 +13,6 @@ pub(crate) const TEXT: &str = concat!(
     include_str!("script/list.lua"),
     include_str!("script/log.lua"),
     include_str!("script/slots.lua"),
-    include_str!("script/parcel.lua"),
+    include_str!("script/call.lua"),
     include_str!("script/main.lua"),
 );

@@ -1,38 +1,37 @@
-//! When to stop asking a remote that does not answer, and when to try again.
+//! The state machine of a circuit breaker: pure, with `now` passed in.
 //!
-//! A state machine on `now`, without clock and without I/O. It opens on five
-//! failures in a row, or when half of twenty calls within a second fail. While
-//! it is open nobody's request waits for the remote: single probes, sent in
-//! the background, find out when it is back. Their distance is drawn at random
-//! within bounds, so that nodes do not come back all at once.
+//! It opens on five failures in a row, or when half of at least twenty calls within a second fail. While it is open no
+//! request waits for the remote; single probes in the background find out when it answers again. Their interval has
+//! random jitter, so that nodes do not come back at the same moment.
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
-use super::draw::Draw;
+use super::random::Random;
 
 /// Failures in a row that open it.
 const IN_A_ROW: u32 = 5;
-/// How many calls of one window say something about the remote.
+/// The fewest calls in a window whose failure rate counts.
 const CALLS_MIN: u32 = 20;
-/// How long calls are counted together.
+/// The window of the failure rate.
 const WINDOW: Nanos = Nanos::from_secs(1);
-/// From one probe to the next, and up to so much more.
+/// The shortest interval between probes.
 const PROBE_AFTER: Nanos = Nanos::from_secs(1);
-const PROBE_SPREAD: Nanos = Nanos::from_millis(250);
+/// The maximum of the jitter on top of it.
+const PROBE_JITTER: Nanos = Nanos::from_millis(250);
 
-/// Counts what became of calls.
+/// Counts successes and failures, and opens on too many failures.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    state: State,
+    state: BreakerState,
     in_a_row: u32,
     window_began: Timestamp,
     calls: u32,
     failures: u32,
-    draw: Draw,
+    random: Random,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BreakerState {
     Closed,
     Open {
         since: Timestamp,
@@ -43,30 +42,30 @@ enum State {
 }
 
 impl Breaker {
-    /// A closed one.
-    pub(crate) const fn new(draw: Draw) -> Self {
+    /// A closed breaker.
+    pub(crate) const fn new(random: Random) -> Self {
         Breaker {
-            state: State::Closed,
+            state: BreakerState::Closed,
             in_a_row: 0,
             window_began: Timestamp::EPOCH,
             calls: 0,
             failures: 0,
-            draw,
+            random,
         }
     }
 
-    /// Whether calls should not be made.
+    /// Whether calls must not be made.
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        matches!(self.state, BreakerState::Open { .. })
     }
 
-    /// A call was answered.
+    /// Counts a call that was answered.
     pub(crate) fn succeeded(&mut self, now: Timestamp) {
         self.count(now);
         self.in_a_row = 0;
     }
 
-    /// A call failed; says whether that opened it.
+    /// Counts a call that failed; returns whether that opened the breaker.
     pub(crate) fn failed(&mut self, now: Timestamp) -> bool {
         self.count(now);
         self.failures = self.failures.saturating_add(1);
@@ -76,15 +75,15 @@ impl Breaker {
             return false;
         }
         let probe_after = self.next_probe();
-        self.state = State::Open { since: now, tried: now, probe_after };
+        self.state = BreakerState::Open { since: now, tried: now, probe_after };
         true
     }
 
-    /// Whether it is time for a probe. Whoever is told so sends it.
+    /// Whether a probe is due. The caller must send it if so.
     pub(crate) fn probe_due(&mut self, now: Timestamp) -> bool {
         let after = self.next_probe();
-        let State::Open { tried, probe_after, .. } = &mut self.state else { return false };
-        // A clock that was put back must not put probes off.
+        let BreakerState::Open { tried, probe_after, .. } = &mut self.state else { return false };
+        // A clock that was set back must not delay probes.
         let due = now < *tried || now.since(*tried) >= *probe_after;
         if due {
             (*tried, *probe_after) = (now, after);
@@ -92,21 +91,20 @@ impl Breaker {
         due
     }
 
-    /// A probe was answered: calls may be made again. Says for how long it was
-    /// open, unless it was not.
+    /// Closes the breaker after a probe was answered; returns how long it was open, if it was.
     pub(crate) fn close(&mut self, now: Timestamp) -> Option<Nanos> {
-        let State::Open { since, .. } = self.state else { return None };
-        self.state = State::Closed;
+        let BreakerState::Open { since, .. } = self.state else { return None };
+        self.state = BreakerState::Closed;
         (self.in_a_row, self.calls, self.failures) = (0, 0, 0);
         self.window_began = now;
         Some(now.since(since))
     }
 
-    /// How long it has been open.
+    /// How long the breaker has been open.
     pub(crate) fn open_for(&self, now: Timestamp) -> Nanos {
         match self.state {
-            State::Open { since, .. } => now.since(since),
-            State::Closed => Nanos::ZERO,
+            BreakerState::Open { since, .. } => now.since(since),
+            BreakerState::Closed => Nanos::ZERO,
         }
     }
 
@@ -118,7 +116,7 @@ impl Breaker {
     }
 
     fn next_probe(&mut self) -> Nanos {
-        Nanos::new(PROBE_AFTER.get() + self.draw.below(PROBE_SPREAD.get()))
+        Nanos::new(PROBE_AFTER.get() + self.random.below(PROBE_JITTER.get()))
     }
 }
 
@@ -133,7 +131,7 @@ mod tests {
     }
 
     fn breaker() -> Breaker {
-        Breaker::new(Draw::seeded(1))
+        Breaker::new(Random::seeded(1))
     }
 
     fn opened() -> Breaker {
@@ -211,7 +209,7 @@ mod tests {
     #[test]
     fn probes_of_many_nodes_are_spread() {
         let due = |seed, millis| {
-            let mut breaker = Breaker::new(Draw::seeded(seed));
+            let mut breaker = Breaker::new(Random::seeded(seed));
             for _ in 0..IN_A_ROW {
                 breaker.failed(START);
             }
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_answered_closes_it_with_a_clean_slate() {
+    fn a_probe_that_is_answered_closes_it_and_resets_the_counts() {
         let mut breaker = opened();
         assert_eq!(breaker.close(at(1_500)), Some(Nanos::from_millis(1_500)));
         assert_eq!(breaker.close(at(1_500)), None);
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_put_back_does_not_put_probes_off() {
+    fn a_clock_that_is_set_back_does_not_delay_probes() {
         let mut breaker = opened();
         assert!(breaker.probe_due(Timestamp::from_secs(1)));
     }

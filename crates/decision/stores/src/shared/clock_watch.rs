@@ -1,57 +1,56 @@
-//! Notices that a clock was put back.
+//! Detects that a clock was set back.
 //!
-//! Compares it with tokio's. A thread may be held up between the two readings,
-//! so tokio's is read before and after: only what the clock cannot have missed
-//! counts against it. Forward jumps are no concern of this.
+//! Compares it with tokio's clock. The thread may be descheduled between the two readings, so tokio's clock is read
+//! before and after: only time that has certainly passed counts. Forward jumps are ignored.
 
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tokio::time::Instant;
 
-use super::lease::SLIP;
+use super::lease::CLOCK_SLACK;
 
-/// How often the clock is read again because the thread was held up.
+/// How often the clock is read again because the thread was descheduled.
 const READINGS_MAX: usize = 4;
-/// Readings that lie closer together are good enough.
+/// Readings this close together are good enough.
 const CLOSE: Nanos = Nanos::from_millis(1);
 
-/// What a clock showed, and between which two moments.
+/// A reading of the clock, between two readings of tokio's.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockReading {
     before: Instant,
     shown: Timestamp,
     after: Instant,
 }
 
-/// Watches a clock.
+/// Compares a clock with tokio's.
 #[derive(Debug)]
 pub(crate) struct ClockWatch {
-    last: Reading,
+    last: ClockReading,
 }
 
 impl ClockWatch {
-    /// Begins with what the clock shows now.
+    /// Takes the first reading.
     pub(crate) fn new(clock: &impl Clock) -> Self {
-        ClockWatch { last: Reading::of(clock) }
+        ClockWatch { last: ClockReading::of(clock) }
     }
 
-    /// Reads the clock; says what it shows, and whether it was put back since the last time.
-    pub(crate) fn look(&mut self, clock: &impl Clock) -> (Timestamp, bool) {
-        let seen = Reading::of(clock);
-        let put_back = seen.is_behind(&self.last);
-        self.last = seen;
-        (seen.shown, put_back)
+    /// Reads the clock; returns its time, and whether it was set back since the last reading.
+    pub(crate) fn read(&mut self, clock: &impl Clock) -> (Timestamp, bool) {
+        let reading = ClockReading::of(clock);
+        let set_back = reading.is_behind(&self.last);
+        self.last = reading;
+        (reading.shown, set_back)
     }
 }
 
-impl Reading {
-    /// The closest of a few, if the thread is held up.
+impl ClockReading {
+    /// The narrowest of up to four readings.
     fn of(clock: &impl Clock) -> Self {
-        let mut best = Reading::once(clock);
+        let mut best = ClockReading::once(clock);
         for _ in 1..READINGS_MAX {
             if best.width() <= CLOSE {
                 break;
             }
-            let next = Reading::once(clock);
+            let next = ClockReading::once(clock);
             if next.width() < best.width() {
                 best = next;
             }
@@ -62,17 +61,17 @@ impl Reading {
     fn once(clock: &impl Clock) -> Self {
         let before = Instant::now();
         let shown = clock.now();
-        Reading { before, shown, after: Instant::now() }
+        ClockReading { before, shown, after: Instant::now() }
     }
 
     fn width(&self) -> Nanos {
         self.after.duration_since(self.before).into()
     }
 
-    /// Whether less has passed on the clock than has surely passed.
-    fn is_behind(&self, last: &Reading) -> bool {
+    /// Whether less time has passed on the clock than has certainly passed.
+    fn is_behind(&self, last: &ClockReading) -> bool {
         let surely = Nanos::from(self.before.saturating_duration_since(last.after));
-        self.shown.after(SLIP) < last.shown.after(surely)
+        self.shown.after(CLOCK_SLACK) < last.shown.after(surely)
     }
 }
 
@@ -84,16 +83,16 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
-    fn reading(origin: Instant, before: u64, shown: u64, after: u64) -> Reading {
+    fn reading(origin: Instant, before: u64, shown: u64, after: u64) -> ClockReading {
         let at = |millis| origin + Duration::from_millis(millis);
         let shown = START.after(Nanos::from_millis(shown));
-        Reading { before: at(before), shown, after: at(after) }
+        ClockReading { before: at(before), shown, after: at(after) }
     }
 
     #[test]
-    fn a_thread_that_is_held_up_is_no_reason_to_distrust_the_clock() {
+    fn a_descheduled_thread_does_not_look_like_a_clock_that_was_set_back() {
         let origin = Instant::now();
-        // Held up after the reading, then before it, then on both sides.
+        // Descheduled after the reading, then before it, then on both sides.
         let readings = [(0, 0, 0), (10, 10, 90), (100, 180, 180), (200, 240, 290), (300, 300, 300)];
         let readings = readings.map(|(before, shown, after)| reading(origin, before, shown, after));
         for pair in readings.windows(2) {
@@ -102,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_put_back_by_more_than_a_slip_is_noticed() {
+    fn a_clock_that_was_set_back_by_more_than_the_slack_is_detected() {
         let origin = Instant::now();
         let first = reading(origin, 100, 100, 100);
         assert!(reading(origin, 110, 104, 110).is_behind(&first));
-        assert!(!reading(origin, 110, 106, 110).is_behind(&first), "a slip is allowed for");
+        assert!(!reading(origin, 110, 106, 110).is_behind(&first), "within the slack");
         assert!(!reading(origin, 110, 4_000, 110).is_behind(&first), "forward is not back");
     }
 }

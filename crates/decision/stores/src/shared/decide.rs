@@ -1,64 +1,62 @@
-//! The way of one request.
+//! Decides one request.
 //!
-//! First what can be decided here: slices, counts, refusals that are known.
-//! Then the remote is asked for what is missing of leased limits, and last for
-//! the exact ones, in one step, so that what it charges is final. A request
-//! that is refused after all gets back what it had reserved here.
+//! First the checks that can be decided locally: from slices, counts and cached refusals. Then slices are taken for the
+//! leased checks that lack units, and last the remote decides the exact checks atomically, so that its charges are
+//! final. If a later check refuses the request, the local charges are reverted.
 //!
-//! All-or-nothing holds across the modes: the remote is only asked to charge
-//! when everything decided before it admits.
+//! All-or-nothing holds across the modes: the remote charges only if every earlier check admits.
 
 mod fall_back;
-mod standing;
+mod partial_outcome;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
 use tokio::time::Instant;
 
 use super::SharedStore;
-use super::lease::{SLIP, Spend};
+use super::lease::{CLOCK_SLACK, SpendOutcome};
+use super::lease_terms::LeaseTerms;
 use super::metrics::count;
 use super::remote::Remote;
-use super::terms::Terms;
 use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
 use crate::counter_store::StoreError;
-use standing::Standing;
+use partial_outcome::PartialOutcome;
 
-/// A check's answer, and what to do when its request is refused after all.
+/// A check's answer, and how to revert it if another check refuses the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settled {
+pub(super) struct ProvisionalAnswer {
     pub(super) answer: Answer,
     pub(super) undo: Undo,
 }
 
-/// How to take back what a check reserved.
+/// How to revert the charge of a check.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Undo {
-    /// It charged nothing, or what it charged is final.
+    /// It charged nothing, or its charge is final.
     Nothing,
-    /// Put units back into the slice, which dies then.
-    Lease { dies: Timestamp },
-    /// Take a count back.
+    /// Put the units back into the slice that expires then.
+    Lease { expires: Timestamp },
+    /// Refund the tally.
     Tally,
-    /// Take a count of this node's share back.
+    /// Refund this node's share.
     Share,
 }
 
-/// What is settled so far, in the order of the checks.
-type Progress = SmallVec<[Option<Settled>; 2]>;
-/// Positions of checks within their batch.
-type Positions = SmallVec<[usize; 2]>;
+/// The answers so far, in the order of the checks.
+type Progress = SmallVec<[Option<ProvisionalAnswer>; 2]>;
+/// Indexes of checks within their batch.
+type Indexes = SmallVec<[usize; 2]>;
 
 impl<R: Remote> SharedStore<R> {
-    /// Decides a request without asking, if that is possible; says whether it was.
+    /// Decides a request without a call, if possible; returns whether it did.
     #[inline]
-    pub(super) fn decide_here(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
+    pub(super) fn decide_locally(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
         let mut undo: SmallVec<[Undo; 2]> = SmallVec::new();
         let first = answers.len();
         for check in batch.checks {
-            let Some(settled) = self.settle_here(check, batch.now, Nanos::ZERO) else {
+            let Some(settled) = self.answer_locally(check, batch.now, Nanos::ZERO) else {
                 self.undo(batch, answers.get_mut(first..).unwrap_or_default(), &undo);
                 answers.truncate(first);
                 return false;
@@ -72,7 +70,7 @@ impl<R: Remote> SharedStore<R> {
         true
     }
 
-    /// Decides a request; asks for what has to be asked for.
+    /// Decides a request, with calls where they are needed.
     pub(super) async fn decide(
         &self,
         batch: &Batch<'_>,
@@ -81,67 +79,73 @@ impl<R: Remote> SharedStore<R> {
         let within = batch.within.unwrap_or(self.settings.within);
         let deadline = Instant::now() + within;
         let mut progress: Progress = SmallVec::new();
-        let (mut takes, mut asks) = (Positions::new(), Positions::new());
-        for (at, check) in batch.checks.iter().enumerate() {
-            let settled = self.settle_here(check, batch.now, within.into());
+        let (mut takes, mut exact) = (Indexes::new(), Indexes::new());
+        for (index, check) in batch.checks.iter().enumerate() {
+            let settled = self.answer_locally(check, batch.now, within.into());
             if settled.is_none() {
-                match mode(check) {
-                    Consistency::Leased => takes.push(at),
-                    Consistency::Exact | Consistency::Eventual => asks.push(at),
+                match consistency_of(check) {
+                    Consistency::Leased => takes.push(index),
+                    Consistency::Exact | Consistency::Eventual => exact.push(index),
                 }
             }
             progress.push(settled);
         }
-        let taken = self.take(batch, &takes, &mut progress, deadline).await;
+        let taken = self.take_slices(batch, &takes, &mut progress, deadline).await;
         let result = match taken {
-            Ok(_) if self.refuse_known(batch, &asks, &mut progress) => Ok(()),
-            Ok(deadline) => self.ask(batch, &asks, &mut progress, deadline).await,
+            Ok(_) if self.refuse_from_cache(batch, &exact, &mut progress) => Ok(()),
+            Ok(deadline) => self.decide_exact(batch, &exact, &mut progress, deadline).await,
             Err(error) => Err(error),
         };
         self.conclude(batch, &progress, answers, result)
     }
 
-    /// Decides a check without asking, if that is possible, by what lives
-    /// until `lasting` after `now`.
+    /// Decides a check without a call, if possible, from units that do not expire within `lasting`.
     #[inline]
-    fn settle_here(&self, check: &Check<'_>, now: Timestamp, lasting: Nanos) -> Option<Settled> {
+    fn answer_locally(
+        &self,
+        check: &Check<'_>,
+        now: Timestamp,
+        lasting: Nanos,
+    ) -> Option<ProvisionalAnswer> {
         match check.policy.consistency {
             Consistency::Exact => None,
-            // A limit that cannot be leased has no slices.
             Consistency::Leased => match self.leases.spend(check, now, lasting) {
-                Spend::Paid { decision, dies, .. } => {
+                SpendOutcome::Paid { decision, expires, .. } => {
                     let answer = Answer { decision, basis: Basis::Leased };
-                    Some(Settled { answer, undo: Undo::Lease { dies } })
+                    Some(ProvisionalAnswer { answer, undo: Undo::Lease { expires } })
                 }
-                Spend::Refused(decision) => {
+                SpendOutcome::Refused(decision) => {
                     count(&self.counters.cached);
                     let answer = Answer { decision, basis: Basis::Leased };
-                    Some(Settled { answer, undo: Undo::Nothing })
+                    Some(ProvisionalAnswer { answer, undo: Undo::Nothing })
                 }
-                Spend::Short => None,
+                SpendOutcome::Short => None,
             },
-            Consistency::Eventual if self.is_shut(check) => None,
-            Consistency::Eventual if mode(check) != Consistency::Eventual => None,
+            Consistency::Eventual if self.is_unreachable(check) => None,
+            Consistency::Eventual if consistency_of(check) != Consistency::Eventual => None,
             Consistency::Eventual => {
-                let decision = self.tallies.check(check, self.remote.there(now))?;
+                let decision = self.tallies.check(check, self.remote.remote_time(now))?;
                 let undo = if decision.is_admitted() { Undo::Tally } else { Undo::Nothing };
-                Some(Settled { answer: Answer { decision, basis: Basis::Eventual }, undo })
+                Some(ProvisionalAnswer {
+                    answer: Answer { decision, basis: Basis::Eventual },
+                    undo,
+                })
             }
         }
     }
 
-    /// Whether the remote cannot be asked for this key.
+    /// Whether the breaker of the check's route is open.
     #[inline]
-    pub(super) fn is_shut(&self, check: &Check<'_>) -> bool {
-        self.gates.is_shut(self.remote.route(check.key))
+    pub(super) fn is_unreachable(&self, check: &Check<'_>) -> bool {
+        self.breakers.is_open(self.remote.route(check.key))
     }
 
-    /// Takes slices for leased checks that could not be paid. Gives the
-    /// deadline for the rest of the request: units that it uses must live until then.
-    async fn take(
+    /// Takes slices for leased checks that lack units. Returns the deadline for the rest of the request: the units must
+    /// not expire before.
+    async fn take_slices(
         &self,
         batch: &Batch<'_>,
-        takes: &Positions,
+        takes: &Indexes,
         progress: &mut Progress,
         deadline: Instant,
     ) -> Result<Instant, StoreError> {
@@ -149,136 +153,142 @@ impl<R: Remote> SharedStore<R> {
             return Ok(deadline);
         }
         let now = batch.now;
-        let wanted: SmallVec<[(usize, &Check<'_>, Terms); 2]> = takes
+        let wanted: SmallVec<[(usize, &Check<'_>, LeaseTerms); 2]> = takes
             .iter()
-            .filter_map(|at| {
-                let check = batch.checks.get(*at)?;
-                Some((*at, check, Terms::of(check.limit)?))
+            .filter_map(|index| {
+                let check = batch.checks.get(*index)?;
+                Some((*index, check, LeaseTerms::of(check.limit)?))
             })
             .collect();
         let checks: SmallVec<[Check<'_>; 2]> = wanted
             .iter()
             .map(|(_, check, terms)| {
-                let cost = self.leases.ask(check, now);
+                let cost = self.leases.units_to_take(check, now);
                 Check { limit: &terms.tightened, cost, ..**check }
             })
             .collect();
-        // What arrives later than a slice lives is of no use.
+        // A reply after a slice has expired is useless.
         let shortest = wanted.iter().map(|(_, _, terms)| terms.life.get()).min().unwrap_or(0);
-        let life = Nanos::new(shortest.saturating_sub(SLIP.get()));
+        let life = Nanos::new(shortest.saturating_sub(CLOCK_SLACK.get()));
         let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
-        let asked = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
-        let results = self.gates.each(&self.remote, &asked, deadline, &self.counters).await;
-        for ((at, check, terms), result) in wanted.iter().zip(results) {
+        let take = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
+        let results = self.breakers.apply_each(&self.remote, &take, deadline, &self.counters).await;
+        for ((index, check, terms), result) in wanted.iter().zip(results) {
             let settled = match result {
-                Ok(told) => self.settle_taken(check, terms, &told.decision, now),
+                Ok(answer) => self.spend_taken(check, terms, &answer.decision, now),
                 Err(error) => {
-                    self.leases.unanswered(check.key.fingerprint);
+                    self.leases.on_no_answer(check.key.fingerprint);
                     self.fall_back(Verb::Check, check, now, error)?
                 }
             };
-            if let Some(place) = progress.get_mut(*at) {
-                *place = Some(settled);
+            if let Some(slot) = progress.get_mut(*index) {
+                *slot = Some(settled);
             }
         }
         Ok(deadline)
     }
 
-    fn settle_taken(
+    fn spend_taken(
         &self,
         check: &Check<'_>,
-        terms: &Terms,
-        told: &Decision,
+        terms: &LeaseTerms,
+        granted: &Decision,
         now: Timestamp,
-    ) -> Settled {
-        let (decision, dies) = self.leases.settle(check, terms, told, now, self.nodes.live());
+    ) -> ProvisionalAnswer {
+        let (decision, expires) =
+            self.leases.grant_and_spend(check, terms, granted, now, self.nodes.live());
         if check.policy.on_store_error == OnStoreError::Local {
-            let asked = Check { limit: &terms.tightened, ..*check };
-            self.outage.learn(&asked, told, self.remote.there(now));
+            let check = Check { limit: &terms.tightened, ..*check };
+            self.outage.learn(&check, granted, self.remote.remote_time(now));
         }
-        let undo = if decision.is_admitted() { Undo::Lease { dies } } else { Undo::Nothing };
-        Settled { answer: Answer { decision, basis: Basis::Leased }, undo }
+        let undo = if decision.is_admitted() { Undo::Lease { expires } } else { Undo::Nothing };
+        ProvisionalAnswer { answer: Answer { decision, basis: Basis::Leased }, undo }
     }
 
-    /// Refuses the exact checks if the remote is known to refuse them all; says
-    /// whether it did. One that might be admitted has to be asked for, and then
-    /// all are: the answer tells what is left of each.
-    fn refuse_known(&self, batch: &Batch<'_>, asks: &Positions, progress: &mut Progress) -> bool {
-        let known: Option<SmallVec<[Decision; 2]>> = asks
+    /// Refuses the exact checks if there are cached refusals for all of them; returns whether it did. Otherwise all are
+    /// sent, because the answer says what remains of each.
+    fn refuse_from_cache(
+        &self,
+        batch: &Batch<'_>,
+        exact: &Indexes,
+        progress: &mut Progress,
+    ) -> bool {
+        let cached: Option<SmallVec<[Decision; 2]>> = exact
             .iter()
-            .map(|at| self.over_limit.refusal(batch.checks.get(*at)?, batch.now))
+            .map(|index| self.refusal_cache.refusal(batch.checks.get(*index)?, batch.now))
             .collect();
-        let Some(known) = known else { return false };
-        for (at, decision) in asks.iter().zip(known) {
+        let Some(cached) = cached else { return false };
+        for (index, decision) in exact.iter().zip(cached) {
             count(&self.counters.cached);
-            if let Some(place) = progress.get_mut(*at) {
+            if let Some(slot) = progress.get_mut(*index) {
                 let answer = Answer { decision, basis: Basis::Exact };
-                *place = Some(Settled { answer, undo: Undo::Nothing });
+                *slot = Some(ProvisionalAnswer { answer, undo: Undo::Nothing });
             }
         }
         true
     }
 
-    /// Has the exact checks decided, in one step.
-    async fn ask(
+    /// Decides the exact checks at the remote, atomically.
+    async fn decide_exact(
         &self,
         batch: &Batch<'_>,
-        asks: &Positions,
+        exact: &Indexes,
         progress: &mut Progress,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let (verb, alternatives) = Standing::of(batch, progress).for_the_rest(batch, asks);
-        let checks: SmallVec<[Check<'_>; 2]> = asks
+        let (verb, alternatives) = PartialOutcome::of(batch, progress).remaining_verb(batch, exact);
+        let checks: SmallVec<[Check<'_>; 2]> = exact
             .iter()
-            .filter_map(|at| batch.checks.get(*at))
+            .filter_map(|index| batch.checks.get(*index))
             .map(|check| match check.role {
                 Role::Alternative => Check { role: alternatives, ..*check },
                 Role::Required | Role::Observed => *check,
             })
             .collect();
         let names: SmallVec<[String; 0]> =
-            asks.iter().filter_map(|at| batch.names.get(*at)).cloned().collect();
-        let asked = Batch { verb, checks: &checks, names: &names, ..*batch };
-        let mut told = Answers::new();
-        let result = self.gates.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
+            exact.iter().filter_map(|index| batch.names.get(*index)).cloned().collect();
+        let call = Batch { verb, checks: &checks, names: &names, ..*batch };
+        let mut decided = Answers::new();
+        let result =
+            self.breakers.apply(&self.remote, &call, &mut decided, deadline, &self.counters);
         if let Err(error) = result.await {
-            for (at, check) in asks.iter().zip(&checks) {
+            for (index, check) in exact.iter().zip(&checks) {
                 let settled = self.fall_back(verb, check, batch.now, error.clone())?;
-                if let Some(place) = progress.get_mut(*at) {
-                    *place = Some(settled);
+                if let Some(slot) = progress.get_mut(*index) {
+                    *slot = Some(settled);
                 }
             }
             return Ok(());
         }
-        self.learn(&asked, &told);
-        for (at, answer) in asks.iter().zip(told) {
-            if let Some(place) = progress.get_mut(*at) {
-                *place = Some(Settled { answer, undo: Undo::Nothing });
+        self.learn(&call, &decided);
+        for (index, answer) in exact.iter().zip(decided) {
+            if let Some(slot) = progress.get_mut(*index) {
+                *slot = Some(ProvisionalAnswer { answer, undo: Undo::Nothing });
             }
         }
         Ok(())
     }
 
-    /// Remembers what the remote said.
-    fn learn(&self, batch: &Batch<'_>, told: &Answers) {
-        let there = self.remote.there(batch.now);
-        for (at, (check, answer)) in batch.checks.iter().zip(told).enumerate() {
-            let earlier = batch.checks.get(..at).unwrap_or_default();
-            let later = batch.checks.get(at + 1..).unwrap_or_default();
-            // A key that stands twice was judged as if charged in between.
-            let twin = earlier.iter().chain(later).any(|other| other.key == check.key);
-            if twin {
-                self.over_limit.forget(check.key.fingerprint);
+    /// Caches the remote's answers, for refusals and for an outage.
+    fn learn(&self, batch: &Batch<'_>, answers: &Answers) {
+        let remote_now = self.remote.remote_time(batch.now);
+        for (index, (check, answer)) in batch.checks.iter().zip(answers).enumerate() {
+            let earlier = batch.checks.get(..index).unwrap_or_default();
+            let later = batch.checks.get(index + 1..).unwrap_or_default();
+            // The second check on a key sees the charge of the first, so its answer is not the key's state.
+            let is_duplicate = earlier.iter().chain(later).any(|other| other.key == check.key);
+            if is_duplicate {
+                self.refusal_cache.remove(check.key.fingerprint);
             } else {
-                self.over_limit.remember(check, &answer.decision, batch.now);
+                self.refusal_cache.insert(check, &answer.decision, batch.now);
             }
             if check.policy.on_store_error == OnStoreError::Local {
-                self.outage.learn(check, &answer.decision, there);
+                self.outage.learn(check, &answer.decision, remote_now);
             }
         }
     }
 
-    /// Pushes the answers, once all checks are settled.
+    /// Pushes the answers, or reverts all charges if a check has none.
     fn conclude(
         &self,
         batch: &Batch<'_>,
@@ -294,26 +304,26 @@ impl<R: Remote> SharedStore<R> {
         }
         if result.is_err() || undo.len() != batch.checks.len() {
             answers.truncate(first);
-            let there = self.remote.there(batch.now);
+            let remote_now = self.remote.remote_time(batch.now);
             for (check, settled) in batch.checks.iter().zip(progress) {
                 if let Some(settled) = settled {
-                    self.take_back(check, settled.undo, there);
+                    self.revert(check, settled.undo, remote_now);
                 }
             }
-            return result.and_then(|()| Err(self.gates.error()));
+            return result.and_then(|()| Err(self.breakers.error()));
         }
-        let told = answers.get_mut(first..).unwrap_or_default();
-        if !is_charged(batch, told) {
-            self.undo(batch, told, &undo);
+        let pushed = answers.get_mut(first..).unwrap_or_default();
+        if !is_charged(batch, pushed) {
+            self.undo(batch, pushed, &undo);
         }
         Ok(())
     }
 
-    /// Takes back what was reserved, and tells what is left without it.
+    /// Reverts the charges, and corrects what remains in the answers.
     fn undo(&self, batch: &Batch<'_>, answers: &mut [Answer], undo: &[Undo]) {
-        let there = self.remote.there(batch.now);
+        let remote_now = self.remote.remote_time(batch.now);
         for ((check, answer), undo) in batch.checks.iter().zip(answers).zip(undo) {
-            if self.take_back(check, *undo, there) {
+            if self.revert(check, *undo, remote_now) {
                 let decision = &mut answer.decision;
                 let left = decision.remaining.saturating_add(decision.taken);
                 (decision.remaining, decision.taken) = (left.min(decision.limit), 0);
@@ -321,28 +331,28 @@ impl<R: Remote> SharedStore<R> {
         }
     }
 
-    /// Takes back what one check reserved; says whether there was anything.
-    fn take_back(&self, check: &Check<'_>, undo: Undo, there: Timestamp) -> bool {
+    /// Reverts the charge of one check; returns whether there was one.
+    fn revert(&self, check: &Check<'_>, undo: Undo, remote_now: Timestamp) -> bool {
         match undo {
             Undo::Nothing => return false,
-            Undo::Lease { dies } => self.leases.put_back(check, dies),
-            Undo::Tally => self.tallies.uncharge(check, there),
-            Undo::Share => self.outage.uncharge(check, there),
+            Undo::Lease { expires } => self.leases.put_back(check, expires),
+            Undo::Tally => self.tallies.uncharge(check, remote_now),
+            Undo::Share => self.outage.uncharge(check, remote_now),
         }
         true
     }
 }
 
-/// How a check's limit is kept.
+/// The mode in which the check's limit is kept.
 #[inline]
-pub(super) fn mode(check: &Check<'_>) -> Consistency {
+pub(super) fn consistency_of(check: &Check<'_>) -> Consistency {
     check.policy.consistency.for_limit(check.limit)
 }
 
 /// Whether a request is charged, by the answers to all its checks.
 #[inline]
 fn is_charged(batch: &Batch<'_>, answers: &[Answer]) -> bool {
-    let said = batch.checks.iter().zip(answers);
+    let decisions = batch.checks.iter().zip(answers);
     batch.charge == Charge::Always
-        || passes(said.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
+        || passes(decisions.map(|(check, answer)| (check.role, answer.decision.is_admitted())))
 }

@@ -1,313 +1,310 @@
-//! Limits that are decided here, from slices taken ahead.
+//! Leased limits: decided locally, from slices that were charged ahead.
 //!
-//! A slice is charged at the remote before any unit of it is used, so the sum
-//! over all nodes never exceeds the limit, whatever crashes: a node that dies
-//! takes unused units with it, and nobody uses them. The price is a limit that
-//! is a little tighter; [`super::terms`] says by how much.
+//! A slice is charged at the remote before any of its units is used, so the sum over all nodes never exceeds the limit,
+//! even if a node crashes: its unused units are lost. The price is a slightly tighter limit; see
+//! [`super::lease_terms`].
 //!
-//! Renewing and giving back happen in the background, many keys at a time:
-//! when few units are left, and before the last slice ends. A request waits only
-//! when its slice is used up. Slices follow the demand, and shrink when little
-//! is left at the remote.
+//! Background work renews slices when few units remain or the last slice is about to expire, and returns unused units,
+//! many keys in one batch. A request waits only if its slice is used up. The size of a slice follows the demand, and
+//! shrinks when little remains at the remote.
 
 mod demand;
-mod ends;
-mod one_key;
+mod expiry_queue;
+mod key_lease;
 mod slices;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::{Decision, Limit, Nanos, Timestamp};
 
-use super::keyed::Keyed;
-use super::terms::Terms;
+use super::lease_terms::LeaseTerms;
+use super::sharded_map::ShardedMap;
 use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
-use ends::Ends;
-use one_key::Lease;
-pub(crate) use one_key::{Leaving, Spend};
-pub(crate) use slices::SLIP;
+use expiry_queue::ExpiryQueue;
+use key_lease::KeyLease;
+pub(crate) use key_lease::{ReturnOptions, SpendOutcome};
+pub(crate) use slices::CLOCK_SLACK;
 
-/// What this node holds of every leased key.
+/// The slices of this node, for all leased keys.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    held: Keyed<Lease>,
-    ends: Ends,
-    /// Counts how often the clock turned out not to go on by itself; slices of
-    /// another era are worth nothing.
+    by_key: ShardedMap<KeyLease>,
+    expiries: ExpiryQueue,
+    /// Incremented when the clock was set back; slices of an earlier era are void.
     era: AtomicU64,
-    /// For how long an empty remote is not asked again, at the most.
-    empty: Nanos,
+    /// The longest pause before an empty remote is called again.
+    pause_max: Nanos,
     renewed: AtomicU64,
     returned: AtomicU64,
     lost: AtomicU64,
 }
 
-/// Units to take or to give back.
+/// Units of a key to take from the remote, or to return to it.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct LeaseTransfer {
     pub(crate) key: Key,
-    /// The tightened limit, as the remote is asked.
+    /// The tightened limit that the remote applies.
     pub(crate) limit: Limit,
     pub(crate) units: u64,
 }
 
-/// What leases have come to, in units.
+/// Counts of leased units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// Keys that this node holds slices of.
+    /// Keys of which this node holds slices.
     pub keys: usize,
-    /// Held and not used yet.
+    /// Units that are held and not used yet.
     pub held: u64,
-    /// Slices taken.
+    /// Slices that were taken.
     pub renewed: u64,
-    /// Units given back.
+    /// Units that were returned unused.
     pub returned: u64,
-    /// Units that ended unused and could not be given back.
+    /// Units that expired unused.
     pub lost: u64,
 }
 
 impl Leases {
-    /// Leases of about so many keys at the most.
-    pub(crate) fn new(keys_max: usize, empty: Nanos) -> Self {
+    /// Leases of about `keys_max` keys.
+    pub(crate) fn new(keys_max: usize, pause_max: Nanos) -> Self {
         Leases {
-            held: Keyed::new(keys_max),
-            // Keys that were forgotten may still stand there for a life.
-            ends: Ends::new(keys_max.saturating_mul(2)),
+            by_key: ShardedMap::new(keys_max),
+            // Removed keys stay in the queue until their time has come.
+            expiries: ExpiryQueue::new(keys_max.saturating_mul(2)),
             era: AtomicU64::new(0),
-            empty,
+            pause_max,
             renewed: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
     }
 
-    /// Pays a check from what is held and lives until `lasting` after `now`:
-    /// whoever goes on to wait must not use what dies meanwhile.
+    /// Pays a check from units that do not expire within `lasting`: a request that goes on to wait must not use units
+    /// that expire meanwhile.
     #[inline]
-    pub(crate) fn spend(&self, check: &Check<'_>, now: Timestamp, lasting: Nanos) -> Spend {
+    pub(crate) fn spend(&self, check: &Check<'_>, now: Timestamp, lasting: Nanos) -> SpendOutcome {
         let key = check.key.fingerprint;
-        let mut part = self.held.lock(key);
-        let part = &mut *part;
-        let Some(lease) = part.values.get_mut(&key) else { return Spend::Short };
+        let mut shard = self.by_key.lock(key);
+        let shard = &mut *shard;
+        let Some(lease) = shard.values.get_mut(&key) else { return SpendOutcome::Short };
         if lease.era != self.era.load(Ordering::Relaxed) || lease.limit != *check.limit {
-            return Spend::Short;
+            return SpendOutcome::Short;
         }
-        self.lose(lease.bury(now));
-        if lease.lives_at(now.after(lasting)) < check.cost && check.cost <= lease.units() {
-            return Spend::Short;
+        self.count_lost(lease.drop_expired(now));
+        if lease.units_at(now.after(lasting)) < check.cost && check.cost <= lease.units() {
+            return SpendOutcome::Short;
         }
         let spend = lease.spend(check.cost, now);
-        if let Spend::Paid { low: true, .. } = spend {
+        if let SpendOutcome::Paid { low: true, .. } = spend {
             lease.marked = true;
-            part.marked.push(key);
+            shard.marked.push(key);
         }
         spend
     }
 
-    /// Puts back what a check had paid when its request was refused after all.
-    pub(crate) fn put_back(&self, check: &Check<'_>, dies: Timestamp) {
-        let mut part = self.held.lock(check.key.fingerprint);
-        let lease = part.values.get_mut(&check.key.fingerprint);
-        if !lease.is_some_and(|lease| lease.put_back(check.cost, dies)) {
-            self.lose(check.cost);
+    /// Puts back the units of a check whose request another check refused.
+    pub(crate) fn put_back(&self, check: &Check<'_>, expires: Timestamp) {
+        let mut shard = self.by_key.lock(check.key.fingerprint);
+        let lease = shard.values.get_mut(&check.key.fingerprint);
+        if !lease.is_some_and(|lease| lease.put_back(check.cost, expires)) {
+            self.count_lost(check.cost);
         }
     }
 
-    /// How much to take for a check that cannot be paid.
-    pub(crate) fn ask(&self, check: &Check<'_>, now: Timestamp) -> u64 {
-        let mut part = self.held.lock(check.key.fingerprint);
-        match part.values.get_mut(&check.key.fingerprint) {
-            Some(lease) if lease.limit == *check.limit => lease.ask(check.cost, now),
-            // A key that nobody knows may be asked for once and never again.
+    /// How many units to take for a check that cannot be paid.
+    pub(crate) fn units_to_take(&self, check: &Check<'_>, now: Timestamp) -> u64 {
+        let mut shard = self.by_key.lock(check.key.fingerprint);
+        match shard.values.get_mut(&check.key.fingerprint) {
+            Some(lease) if lease.limit == *check.limit => lease.units_to_take(check.cost, now),
+            // A new key may never be used again, so take only the cost.
             _ => check.cost,
         }
     }
 
-    /// Takes in what the remote gave for a check, and pays it if that suffices.
-    pub(crate) fn settle(
+    /// Adds the slice that the remote granted for a check, and pays the check if that suffices.
+    pub(crate) fn grant_and_spend(
         &self,
         check: &Check<'_>,
-        terms: &Terms,
-        told: &Decision,
+        terms: &LeaseTerms,
+        granted: &Decision,
         sent: Timestamp,
         nodes: usize,
     ) -> (Decision, Timestamp) {
         let key = check.key.fingerprint;
-        self.renewed.fetch_add(u64::from(told.taken > 0), Ordering::Relaxed);
-        let mut part = self.held.lock(key);
+        self.renewed.fetch_add(u64::from(granted.taken > 0), Ordering::Relaxed);
+        let mut shard = self.by_key.lock(key);
         let era = self.era.load(Ordering::Relaxed);
-        let fresh = || Lease::new(check.key, check.limit.clone(), terms.clone(), era);
-        let mut passing = fresh();
-        let room = part.has_room();
-        let kept = room || part.values.contains_key(&key);
-        let lease = match part.values.get_mut(&key) {
+        let fresh = || KeyLease::new(check.key, check.limit.clone(), terms.clone(), era);
+        let mut unstored = fresh();
+        let room = shard.has_room();
+        let kept = room || shard.values.contains_key(&key);
+        let lease = match shard.values.get_mut(&key) {
             Some(lease) => lease,
-            None if room => part.values.entry(key).or_insert_with(fresh),
-            // Without a place to keep it the rest of the slice is lost.
-            None => &mut passing,
+            None if room => shard.values.entry(key).or_insert_with(fresh),
+            // The map is full: the rest of the slice is lost.
+            None => &mut unstored,
         };
         if lease.limit != *check.limit || lease.era != era {
-            self.lose(lease.units());
+            self.count_lost(lease.units());
             *lease = fresh();
         }
-        self.lose(lease.bury(sent));
-        lease.grant(told, sent, to_u64(nodes), self.empty);
+        self.count_lost(lease.drop_expired(sent));
+        lease.grant(granted, sent, to_u64(nodes), self.pause_max);
         if kept {
-            self.watch(lease);
+            self.queue_expiry(lease);
         }
-        let (decision, dies) = match lease.spend(check.cost, sent) {
-            Spend::Paid { decision, dies, .. } => (decision, dies),
-            Spend::Refused(decision) => (decision, Timestamp::EPOCH),
-            Spend::Short => (lease.refused(check.cost, sent), Timestamp::EPOCH),
+        let (decision, expires) = match lease.spend(check.cost, sent) {
+            SpendOutcome::Paid { decision, expires, .. } => (decision, expires),
+            SpendOutcome::Refused(decision) => (decision, Timestamp::EPOCH),
+            SpendOutcome::Short => (lease.refusal(check.cost, sent), Timestamp::EPOCH),
         };
-        self.lose(passing.units());
-        (decision, dies)
+        self.count_lost(unstored.units());
+        (decision, expires)
     }
 
-    /// The remote did not answer for a check.
-    pub(crate) fn unanswered(&self, key: Fingerprint) {
-        if let Some(lease) = self.held.lock(key).values.get_mut(&key) {
-            lease.unanswered();
+    /// Notes that the remote did not answer for a key.
+    pub(crate) fn on_no_answer(&self, key: Fingerprint) {
+        if let Some(lease) = self.by_key.lock(key).values.get_mut(&key) {
+            lease.on_no_answer();
         }
     }
 
-    /// What is held of a key, which its peek may count as left.
+    /// The units that are held of a key; a peek counts them as remaining.
     pub(crate) fn units(&self, check: &Check<'_>, now: Timestamp) -> u64 {
-        let mut part = self.held.lock(check.key.fingerprint);
-        let Some(lease) = part.values.get_mut(&check.key.fingerprint) else { return 0 };
-        self.lose(lease.bury(now));
+        let mut shard = self.by_key.lock(check.key.fingerprint);
+        let Some(lease) = shard.values.get_mut(&check.key.fingerprint) else { return 0 };
+        self.count_lost(lease.drop_expired(now));
         lease.units()
     }
 
-    /// Forgets a key: it was reset, and what is held of it is void.
+    /// Removes a key that was reset; its units are void.
     pub(crate) fn forget(&self, key: Fingerprint) {
-        if let Some(lease) = self.held.lock(key).values.remove(&key) {
-            self.lose(lease.units());
+        if let Some(lease) = self.by_key.lock(key).values.remove(&key) {
+            self.count_lost(lease.units());
         }
     }
 
-    /// Slices that are due, up to so many keys.
-    pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<Errand> {
-        self.mark_ending(keys_max, now);
-        let mut errands = Vec::new();
-        for mut part in self.held.parts_in_turn() {
-            let part = &mut *part;
-            let some = part.marked.len().min(keys_max.saturating_sub(errands.len()));
-            for key in part.marked.drain(..some) {
-                let Some(lease) = part.values.get_mut(&key) else { continue };
+    /// The transfers that renew the leases that are due, for up to `keys_max` keys.
+    pub(crate) fn due(&self, keys_max: usize, now: Timestamp) -> Vec<LeaseTransfer> {
+        self.mark_expiring(keys_max, now);
+        let mut transfers = Vec::new();
+        for mut shard in self.by_key.shards_in_rotation() {
+            let shard = &mut *shard;
+            let some = shard.marked.len().min(keys_max.saturating_sub(transfers.len()));
+            for key in shard.marked.drain(..some) {
+                let Some(lease) = shard.values.get_mut(&key) else { continue };
                 let (key, limit) = (lease.key, lease.terms.tightened.clone());
-                errands.push(Errand { key, limit, units: lease.ask(0, now) });
+                transfers.push(LeaseTransfer { key, limit, units: lease.units_to_take(0, now) });
             }
         }
-        errands.retain(|errand| errand.units > 0);
-        errands
+        transfers.retain(|transfer| transfer.units > 0);
+        transfers
     }
 
-    /// Marks keys whose last slice is about to end, if they are in use.
-    fn mark_ending(&self, keys_max: usize, now: Timestamp) {
-        for key in self.ends.due(keys_max, now) {
-            let mut part = self.held.lock(key);
-            let part = &mut *part;
-            let Some(lease) = part.values.get_mut(&key) else { continue };
-            lease.watched = false;
-            if lease.look_at().is_some_and(|at| at > now) {
-                self.watch(lease);
+    /// Marks keys whose last slice is about to expire, if they are in use.
+    fn mark_expiring(&self, keys_max: usize, now: Timestamp) {
+        for key in self.expiries.due(keys_max, now) {
+            let mut shard = self.by_key.lock(key);
+            let shard = &mut *shard;
+            let Some(lease) = shard.values.get_mut(&key) else { continue };
+            lease.is_queued = false;
+            if lease.check_at().is_some_and(|at| at > now) {
+                self.queue_expiry(lease);
             } else if lease.is_wanted(now) {
                 lease.marked = true;
-                part.marked.push(key);
+                shard.marked.push(key);
             }
         }
     }
 
-    /// Has somebody look at a key before its last slice ends.
-    fn watch(&self, lease: &mut Lease) {
-        if lease.watched {
+    /// Queues a key to be checked before its last slice expires.
+    fn queue_expiry(&self, lease: &mut KeyLease) {
+        if lease.is_queued {
             return;
         }
-        if let Some(at) = lease.look_at() {
-            lease.watched = self.ends.note(lease.key.fingerprint, at);
+        if let Some(at) = lease.check_at() {
+            lease.is_queued = self.expiries.push(lease.key.fingerprint, at);
         }
     }
 
-    /// Takes in what the remote gave for an errand.
-    pub(crate) fn renewed(
+    /// Adds the slice that the remote granted for a transfer.
+    pub(crate) fn on_renewed(
         &self,
-        errand: &Errand,
-        told: &Decision,
+        transfer: &LeaseTransfer,
+        granted: &Decision,
         sent: Timestamp,
         now: Timestamp,
         nodes: usize,
     ) {
-        let key = errand.key.fingerprint;
-        let mut part = self.held.lock(key);
+        let key = transfer.key.fingerprint;
+        let mut shard = self.by_key.lock(key);
         let era = self.era.load(Ordering::Relaxed);
-        match part.values.get_mut(&key) {
-            Some(lease) if lease.terms.tightened == errand.limit && lease.era == era => {
-                self.renewed.fetch_add(u64::from(told.taken > 0), Ordering::Relaxed);
-                self.lose(lease.bury(now));
-                lease.grant(told, sent, to_u64(nodes), self.empty);
-                self.watch(lease);
+        match shard.values.get_mut(&key) {
+            Some(lease) if lease.terms.tightened == transfer.limit && lease.era == era => {
+                self.renewed.fetch_add(u64::from(granted.taken > 0), Ordering::Relaxed);
+                self.count_lost(lease.drop_expired(now));
+                lease.grant(granted, sent, to_u64(nodes), self.pause_max);
+                self.queue_expiry(lease);
             }
-            _ => self.lose(told.taken),
+            _ => self.count_lost(granted.taken),
         }
     }
 
-    /// What should be given back, from the `turn`th of `turns` parts, of keys
-    /// that the remote can be asked for.
-    pub(crate) fn leaving(
+    /// Takes the units to return, from every `turns`th shard starting at number `turn`, of keys that the remote can
+    /// be called for.
+    pub(crate) fn take_returnable(
         &self,
         now: Timestamp,
-        leaving: Leaving,
+        options: ReturnOptions,
         turn: usize,
         turns: usize,
-        may_ask: impl Fn(Key) -> bool,
-    ) -> Vec<Errand> {
+        is_reachable: impl Fn(Key) -> bool,
+    ) -> Vec<LeaseTransfer> {
         let era = self.era.load(Ordering::Relaxed);
-        let mut errands = Vec::new();
-        for mut part in self.held.parts_of_turn(turn, turns) {
-            part.values.retain(|_, lease| {
-                self.lose(lease.bury(now));
+        let mut transfers = Vec::new();
+        for mut shard in self.by_key.shards_of_turn(turn, turns) {
+            shard.values.retain(|_, lease| {
+                self.count_lost(lease.drop_expired(now));
                 if lease.era != era {
-                    self.lose(lease.units());
+                    self.count_lost(lease.units());
                     return false;
                 }
-                if lease.units() > 0 && !may_ask(lease.key) {
+                if lease.units() > 0 && !is_reachable(lease.key) {
                     return true;
                 }
-                let (units, lost) = lease.give_back(now, leaving);
-                self.lose(lost);
+                let (units, lost) = lease.take_returnable(now, options);
+                self.count_lost(lost);
                 if units > 0 {
                     let (key, limit) = (lease.key, lease.terms.tightened.clone());
-                    errands.push(Errand { key, limit, units });
+                    transfers.push(LeaseTransfer { key, limit, units });
                 }
                 !lease.is_idle(now)
             });
-            let part = &mut *part;
-            part.marked.retain(|key| part.values.contains_key(key));
+            let shard = &mut *shard;
+            shard.marked.retain(|key| shard.values.contains_key(key));
         }
-        errands
+        transfers
     }
 
-    /// Units were given back.
-    pub(crate) fn returned(&self, units: u64) {
+    /// Counts units that were returned.
+    pub(crate) fn count_returned(&self, units: u64) {
         self.returned.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Units ended unused.
-    pub(crate) fn lose(&self, units: u64) {
+    /// Counts units that expired unused.
+    pub(crate) fn count_lost(&self, units: u64) {
         if units > 0 {
             self.lost.fetch_add(units, Ordering::Relaxed);
         }
     }
 
-    /// The clock was put back: nobody knows how old slices are.
-    pub(crate) fn void(&self) {
+    /// Voids all slices: the clock was set back, so their age is unknown.
+    pub(crate) fn invalidate(&self) {
         self.era.fetch_add(1, Ordering::Relaxed);
-        self.ends.clear();
+        self.expiries.clear();
     }
 
-    /// What it has come to; looks at every part in turn.
+    /// The counts; visits every shard.
     pub(crate) fn counts(&self) -> LeaseCounts {
         let mut counts = LeaseCounts {
             renewed: self.renewed.load(Ordering::Relaxed),
@@ -315,9 +312,9 @@ impl Leases {
             lost: self.lost.load(Ordering::Relaxed),
             ..LeaseCounts::default()
         };
-        for part in self.held.parts() {
-            counts.keys += part.values.len();
-            let held = part.values.values().map(Lease::units);
+        for shard in self.by_key.shards() {
+            counts.keys += shard.values.len();
+            let held = shard.values.values().map(KeyLease::units);
             counts.held = held.fold(counts.held, u64::saturating_add);
         }
         counts

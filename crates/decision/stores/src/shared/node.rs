@@ -1,4 +1,4 @@
-//! Who else shares the store.
+//! The number of nodes that share the store.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,31 +6,30 @@ use parking_lot::Mutex;
 
 use super::remote::NodeId;
 
-/// How often in a row the register has to tell of fewer nodes before that is
-/// believed: after an outage they come back one by one, and a node that takes
-/// itself for the only one would have the whole limit for its share.
-const FEWER_TIMES: u32 = 5;
+/// Readings in a row with fewer nodes before the count is lowered. After an outage nodes register one by one, and the
+/// share of a node that counts only itself would be the whole limit.
+const LOWER_READINGS: u32 = 5;
 
 /// This node, and how many there are.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     id: NodeId,
-    /// As the register last told; stays when it cannot be reached.
+    /// The last accepted count; unchanged while the register cannot be reached.
     live: AtomicUsize,
-    fewer: Mutex<Fewer>,
+    lower: Mutex<LowerCounts>,
 }
 
-/// What was told in a row of fewer nodes than are counted.
+/// Readings in a row that were lower than the accepted count.
 #[derive(Debug, Default)]
-struct Fewer {
+struct LowerCounts {
     times: u32,
     most: usize,
 }
 
 impl Nodes {
-    /// One of `expected` nodes, until the register has told.
+    /// This node, as one of `expected` nodes until the register was read.
     pub(crate) fn new(id: NodeId, expected: usize) -> Self {
-        Nodes { id, live: AtomicUsize::new(expected.max(1)), fewer: Mutex::default() }
+        Nodes { id, live: AtomicUsize::new(expected.max(1)), lower: Mutex::default() }
     }
 
     /// This node.
@@ -44,19 +43,19 @@ impl Nodes {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// The register told.
-    pub(crate) fn told(&self, live: usize) {
+    /// Takes in a reading of the register.
+    pub(crate) fn on_registered(&self, live: usize) {
         let live = live.max(1);
-        let mut fewer = self.fewer.lock();
+        let mut lower = self.lower.lock();
         if live >= self.live() {
-            *fewer = Fewer::default();
+            *lower = LowerCounts::default();
             self.live.store(live, Ordering::Relaxed);
             return;
         }
-        *fewer = Fewer { times: fewer.times + 1, most: fewer.most.max(live) };
-        if fewer.times >= FEWER_TIMES {
-            self.live.store(fewer.most, Ordering::Relaxed);
-            *fewer = Fewer::default();
+        *lower = LowerCounts { times: lower.times + 1, most: lower.most.max(live) };
+        if lower.times >= LOWER_READINGS {
+            self.live.store(lower.most, Ordering::Relaxed);
+            *lower = LowerCounts::default();
         }
     }
 }
@@ -66,18 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_nodes_are_believed_at_once_and_fewer_only_after_a_while() {
+    fn a_higher_count_is_accepted_at_once_and_a_lower_one_only_after_a_while() {
         let nodes = Nodes::new(NodeId(1), 0);
         assert_eq!(nodes.live(), 1);
-        nodes.told(4);
+        nodes.on_registered(4);
         assert_eq!(nodes.live(), 4);
         for live in [1, 2, 3, 2] {
-            nodes.told(live);
+            nodes.on_registered(live);
             assert_eq!(nodes.live(), 4);
         }
-        nodes.told(2);
-        assert_eq!(nodes.live(), 3, "the most that was told meanwhile");
-        nodes.told(5);
+        nodes.on_registered(2);
+        assert_eq!(nodes.live(), 3, "the highest of the lower readings");
+        nodes.on_registered(5);
         assert_eq!(nodes.live(), 5);
     }
 }

@@ -1,50 +1,47 @@
-//! What decides while the remote cannot be asked.
+//! Decides while the remote is unreachable (`on_store_error: local`).
 //!
-//! This node enforces its part of each limit, going on from its part of what
-//! was last known, and notes what it admitted. When the remote is back, that is
-//! charged there once, as far as it still counts: whole windows that passed
-//! meanwhile are not brought back. Slots that are taken here keep their time
-//! to live, on a lease or not: they end with this process, and nobody renews them.
+//! This node enforces its share of each limit, starting from its share of the last known usage, and records what it
+//! admits as a debt. When the remote answers again, the debt is charged there once, as far as it still counts: windows
+//! that have ended are not charged. Slots that are taken during an outage have their time to live, and are not renewed.
 //!
-//! Places are bounded. Keys beyond them are limited by a share that knows
-//! nothing of before, and are not charged afterwards.
+//! The number of keys is bounded. Further keys start from an unused share, and are not charged later.
 
 use tidegate_algorithms::{CheckInput, Decision, Limit, State, Tenure, Timestamp};
 
-use super::keyed::Keyed;
-use super::known::{share, share_of_state, state_after, used};
+use super::node_share::{share, share_of_state, state_after, used};
+use super::sharded_map::ShardedMap;
 use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 use crate::memory::{ConfigError, MemoryConfig, MemoryStore, WhenFull};
 
-/// What keys beyond the bounded places take: a flood of them shares counters.
+/// Memory for keys beyond the bound; a flood of them shares counters.
 const BEYOND_BYTES: usize = 4 * 1024 * 1024;
 
-/// This node's part of the limits it cannot ask about.
+/// This node's shares of limits.
 #[derive(Debug)]
 pub(crate) struct Outage {
-    shares: Keyed<Share>,
+    shares: ShardedMap<LocalShare>,
     beyond: MemoryStore,
-    /// What the remote said last, of keys that are asked for each time.
+    /// The last known state of exact keys.
     known: MemoryStore,
 }
 
 #[derive(Debug)]
-struct Share {
+struct LocalShare {
     key: Key,
-    /// As the remote is asked.
+    /// The limit that the remote applies.
     limit: Limit,
     share: Limit,
     state: State,
-    /// Admitted here, and not charged at the remote.
+    /// Admitted by this node, and not charged at the remote yet.
     owed: u64,
-    /// Owed too, and on its way to the remote.
-    paying: u64,
-    /// The remote was back since: it may know more than this share does.
-    settled: bool,
+    /// Sent to the remote, and not answered yet.
+    in_flight: u64,
+    /// The remote has answered since, so its state may be newer.
+    is_stale: bool,
 }
 
-/// What the remote should be charged for a key.
+/// Units to charge at the remote.
 #[derive(Debug)]
 pub(crate) struct Debt {
     pub(crate) key: Key,
@@ -52,20 +49,20 @@ pub(crate) struct Debt {
     pub(crate) units: u64,
 }
 
-/// Whether the remote is to be charged later for what is admitted now.
+/// Whether an admission is charged at the remote later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Afterwards {
-    /// It did not see the request.
-    Charge,
-    /// It may have: charging it again could count the request twice.
-    Leave,
+pub(crate) enum DebtPolicy {
+    /// Yes: the remote did not see the request.
+    Record,
+    /// No: the remote may have charged it already.
+    Skip,
 }
 
 impl Outage {
-    /// Places for about so many keys, and bytes for what is known.
+    /// Shares of about `keys_max` keys, and `known_bytes` of memory for last known states.
     ///
     /// # Errors
-    /// When the bytes are too few to remember anything.
+    /// When `known_bytes` is too small.
     pub(crate) fn new(
         keys_max: usize,
         known_bytes: usize,
@@ -75,29 +72,28 @@ impl Outage {
             MemoryStore::new(MemoryConfig { budget_bytes, when_full, seed })
         };
         Ok(Outage {
-            shares: Keyed::new(keys_max),
+            shares: ShardedMap::new(keys_max),
             beyond: memory(BEYOND_BYTES, WhenFull::Approximate)?,
             known: memory(known_bytes, WhenFull::Allow)?,
         })
     }
 
-    /// The remote's answer, to go on from when it cannot be asked any more.
-    pub(crate) fn learn(&self, check: &Check<'_>, told: &Decision, now: Timestamp) {
-        if check.limit.algorithm().holds_slots() {
+    /// Remembers the remote's answer, as the starting point of an outage.
+    pub(crate) fn learn(&self, check: &Check<'_>, decision: &Decision, now: Timestamp) {
+        if matches!(check.limit.algorithm(), Algorithm::Concurrency(_)) {
             return;
         }
-        let state = state_after(check.limit, told, now);
+        let state = state_after(check.limit, decision, now);
         self.known.put(check.key.fingerprint, state, now);
     }
 
-    /// Forgets what was known of a key.
+    /// Removes a key.
     pub(crate) fn forget(&self, key: Fingerprint) {
         self.known.remove(key);
         self.shares.lock(key).values.remove(&key);
     }
 
-    /// Decides a check by this node's share. `state` is what is known of the
-    /// key elsewhere, if it is.
+    /// Decides a check by this node's share. `state` is the last known state, if the caller has it.
     pub(crate) fn apply(
         &self,
         verb: Verb,
@@ -105,17 +101,17 @@ impl Outage {
         state: Option<State>,
         nodes: usize,
         now: Timestamp,
-        afterwards: Afterwards,
+        debt_policy: DebtPolicy,
     ) -> Decision {
         let key = check.key.fingerprint;
-        let mut part = self.shares.lock(key);
-        let room = part.has_room();
-        let share = match part.values.get_mut(&key) {
+        let mut shard = self.shares.lock(key);
+        let room = shard.has_room();
+        let share = match shard.values.get_mut(&key) {
             Some(share) => share,
             None if room => {
                 let known = state.clone().unwrap_or_else(|| self.known.get(key));
-                let share = Share::new(check, known, nodes, now);
-                part.values.entry(key).or_insert(share)
+                let share = LocalShare::new(check, known, nodes, now);
+                shard.values.entry(key).or_insert(share)
             }
             None => {
                 let share = share(check.limit, nodes);
@@ -123,72 +119,69 @@ impl Outage {
                 return self.beyond.act_one(verb, &check, now);
             }
         };
-        share.refit(check, nodes);
-        if share.settled {
+        share.adopt_limit(check, nodes);
+        if share.is_stale {
             let known = state.unwrap_or_else(|| self.known.get(key));
-            share.go_on_from(check, known, nodes, now);
+            share.merge_known(check, known, nodes, now);
         }
-        share.apply(verb, check, now, afterwards)
+        share.apply(verb, check, now, debt_policy)
     }
 
-    /// Takes a charge back: its request was refused after all.
+    /// Refunds a charge of a request that another check refused.
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
-        let mut part = self.shares.lock(check.key.fingerprint);
-        if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
+        let mut shard = self.shares.lock(check.key.fingerprint);
+        if let Some(share) = shard.values.get_mut(&check.key.fingerprint) {
             let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
             share.owed = share.owed.saturating_sub(check.cost);
         }
     }
 
-    /// Gives slots of a concurrency limit back that were held while the remote was away.
+    /// Releases slots that were taken during the outage.
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
-        let mut part = self.shares.lock(check.key.fingerprint);
-        if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
+        let mut shard = self.shares.lock(check.key.fingerprint);
+        if let Some(share) = shard.values.get_mut(&check.key.fingerprint) {
             let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
         }
     }
 
-    /// What the remote has to be charged, up to so many keys, once it is back;
-    /// of keys that it can be asked for. Each of them is [`Self::paid`] or
-    /// [`Self::unpaid`] afterwards. A share is kept until it is unused: should
-    /// the remote fail again at once, what was admitted here must not be
-    /// forgotten.
-    pub(crate) fn settle(
+    /// Takes the debts of up to `keys_max` reachable keys. The caller must call [`Self::paid`] or [`Self::unpaid`] for
+    /// each. A share is kept until it is unused, because the remote may fail again.
+    pub(crate) fn take_debts(
         &self,
         keys_max: usize,
         now: Timestamp,
-        may_ask: impl Fn(Key) -> bool,
+        is_reachable: impl Fn(Key) -> bool,
     ) -> Vec<Debt> {
         let mut debts = Vec::new();
-        for mut part in self.shares.parts_in_turn() {
-            part.values.retain(|_, share| {
-                if debts.len() >= keys_max || !may_ask(share.key) {
+        for mut shard in self.shares.shards_in_rotation() {
+            shard.values.retain(|_, share| {
+                if debts.len() >= keys_max || !is_reachable(share.key) {
                     return true;
                 }
                 debts.extend(share.debt(now));
-                share.settled = true;
-                share.paying > 0 || share.state.idle_at() > now
+                share.is_stale = true;
+                share.in_flight > 0 || share.state.idle_at() > now
             });
         }
         debts
     }
 
-    /// The remote was charged, or it may have been.
+    /// Notes that the remote was charged, or may have been.
     pub(crate) fn paid(&self, debt: &Debt) {
-        self.with_share(debt, |share| share.paying = 0);
+        self.with_share(debt, |share| share.in_flight = 0);
     }
 
-    /// The remote was not charged.
+    /// Notes that the remote was not charged.
     pub(crate) fn unpaid(&self, debt: &Debt) {
         self.with_share(debt, |share| {
-            share.owed = share.owed.saturating_add(std::mem::take(&mut share.paying));
+            share.owed = share.owed.saturating_add(std::mem::take(&mut share.in_flight));
         });
     }
 
-    fn with_share(&self, debt: &Debt, act: impl FnOnce(&mut Share)) {
-        // A key that was reset meanwhile owes nothing.
+    fn with_share(&self, debt: &Debt, act: impl FnOnce(&mut LocalShare)) {
+        // A key that was reset in between has no debt.
         if let Some(share) =
             self.shares.lock(debt.key.fingerprint).values.get_mut(&debt.key.fingerprint)
         {
@@ -196,35 +189,34 @@ impl Outage {
         }
     }
 
-    /// How many keys still have to be charged.
+    /// How many keys have debts.
     pub(crate) fn owing(&self) -> usize {
-        let owing = |share: &&Share| share.owed > 0 || share.paying > 0;
-        self.shares.parts().map(|part| part.values.values().filter(owing).count()).sum()
+        let owing = |share: &&LocalShare| share.owed > 0 || share.in_flight > 0;
+        self.shares.shards().map(|shard| shard.values.values().filter(owing).count()).sum()
     }
 }
 
-impl Share {
+impl LocalShare {
     fn new(check: &Check<'_>, mut known: State, nodes: usize, now: Timestamp) -> Self {
         let share = share(check.limit, nodes);
         let state = share_of_state(check.limit, &mut known, &share, nodes, now);
         let (key, limit) = (check.key, check.limit.clone());
-        Share { key, limit, share, state, owed: 0, paying: 0, settled: false }
+        LocalShare { key, limit, share, state, owed: 0, in_flight: 0, is_stale: false }
     }
 
-    /// Goes on from what the remote told since, or from what was admitted here,
-    /// whichever is more.
-    fn go_on_from(&mut self, check: &Check<'_>, known: State, nodes: usize, now: Timestamp) {
-        let mut fresh = Share::new(check, known, nodes, now);
-        let told = used(&fresh.share, &mut fresh.state, now);
-        if told > used(&self.share, &mut self.state, now) {
+    /// Continues from the remote's newer state or from this share, whichever has the higher usage.
+    fn merge_known(&mut self, check: &Check<'_>, known: State, nodes: usize, now: Timestamp) {
+        let mut fresh = LocalShare::new(check, known, nodes, now);
+        let known = used(&fresh.share, &mut fresh.state, now);
+        if known > used(&self.share, &mut self.state, now) {
             self.state = fresh.state;
         }
         self.share = fresh.share;
-        self.settled = false;
+        self.is_stale = false;
     }
 
-    /// Changed rules take effect in an outage too.
-    fn refit(&mut self, check: &Check<'_>, nodes: usize) {
+    /// Adopts a changed limit: new rules take effect during an outage too.
+    fn adopt_limit(&mut self, check: &Check<'_>, nodes: usize) {
         if self.limit != *check.limit {
             self.share = share(check.limit, nodes);
             self.limit = check.limit.clone();
@@ -236,7 +228,7 @@ impl Share {
         verb: Verb,
         check: &Check<'_>,
         now: Timestamp,
-        afterwards: Afterwards,
+        debt_policy: DebtPolicy,
     ) -> Decision {
         let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
         let (share, state) = (&self.share, &mut self.state);
@@ -254,20 +246,20 @@ impl Share {
             }
             Verb::Charge => share.overcharge(state, ask),
         };
-        if afterwards == Afterwards::Charge {
+        if debt_policy == DebtPolicy::Record {
             self.owed = self.owed.saturating_add(decision.taken);
         }
         decision
     }
 
-    /// What the remote has to be charged: no more than still counts here.
+    /// Takes the debt: at most what still counts.
     fn debt(&mut self, now: Timestamp) -> Option<Debt> {
         let slots = self.limit.algorithm().holds_slots();
         let units = std::mem::take(&mut self.owed).min(used(&self.share, &mut self.state, now));
         if units == 0 || slots {
             return None;
         }
-        self.paying = units;
+        self.in_flight = units;
         Some(Debt { key: self.key, limit: self.limit.clone(), units })
     }
 }

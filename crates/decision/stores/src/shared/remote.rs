@@ -1,4 +1,4 @@
-//! What the shared store needs of the store behind it.
+//! The trait of the store behind a shared store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,78 +10,72 @@ use tidegate_metrics::Exposition;
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
 
-/// Tells the processes that share a store apart.
+/// The id of a process that shares a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(pub u64);
 
-/// Where a remote keeps a key: keys of one route can be asked for or not
-/// together.
+/// The part of a remote that has a key, such as a master of a cluster. All keys of a route are reachable or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route(pub u16);
 
 impl Route {
-    /// The one of a remote that keeps everything in one place.
+    /// The route of a remote with only one.
     pub const ONLY: Route = Route(0);
 }
 
-/// Says which route is being asked, to those who may wait in vain.
+/// The route that is being called, so that a timeout is counted against the right one.
 #[derive(Debug, Default)]
-pub struct Asking(AtomicU16);
+pub struct CurrentRoute(AtomicU16);
 
-impl Asking {
-    /// From now on this route is asked.
+impl CurrentRoute {
+    /// Sets the route.
     pub fn set(&self, route: Route) {
         self.0.store(route.0, Ordering::Relaxed);
     }
 
-    /// The route that was asked last.
-    pub fn route(&self) -> Route {
+    /// The route that was set last.
+    pub fn get(&self) -> Route {
         Route(self.0.load(Ordering::Relaxed))
     }
 }
 
 /// A store of counters that many processes share.
 ///
-/// Its errors tell two cases apart, because nothing may be charged twice: what
-/// surely did not run, and what may have. See [`StoreError::may_have_run`].
+/// Its errors distinguish calls that certainly did not run from calls that may have, because nothing may be charged
+/// twice. See [`StoreError::may_have_run`].
 pub trait Remote: CounterStore {
-    /// What the remote's clock shows when this process's shows `here`, as far as
-    /// its answers have told.
-    fn there(&self, here: Timestamp) -> Timestamp {
-        here
+    /// The remote's time when this process's clock shows `local`, estimated from its replies.
+    fn remote_time(&self, local: Timestamp) -> Timestamp {
+        local
     }
 
-    /// Where a key is kept, as far as is known. A route that fails says nothing
-    /// of the others.
+    /// The route of a key, if it is known. Routes fail independently.
     fn route(&self, key: Key) -> Route {
         let _ = key;
         Route::ONLY
     }
 
-    /// Where nodes register.
+    /// The route of the register of nodes.
     fn register_route(&self) -> Route {
         Route::ONLY
     }
 
-    /// Applies a batch as [`CounterStore::apply`] does, and says which route it
-    /// asks. A remote that asks one after the other has to say so of each.
-    fn apply_along(
+    /// Applies a batch like [`CounterStore::apply`], and sets `current` to the route before each call.
+    fn apply_with_route(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
-        asking: &Asking,
+        current: &CurrentRoute,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         let first = batch.checks.first();
-        asking.set(first.map_or(Route::ONLY, |check| self.route(check.key)));
+        current.set(first.map_or(Route::ONLY, |check| self.route(check.key)));
         self.apply(batch, answers)
     }
 
-    /// Applies a verb that concerns each key by itself to many keys at once;
-    /// pushes one result for each check.
+    /// Applies a verb to each check by itself; pushes one result for each.
     ///
-    /// As it stands here all fail when one does. A remote whose keys lie in
-    /// several places has to do better: it tells of each check whether it ran.
-    fn each(
+    /// By default all fail if one does. A remote with several routes must return the result of each check.
+    fn apply_each(
         &self,
         batch: &Batch<'_>,
         results: &mut Vec<Result<Answer, StoreError>>,
@@ -95,8 +89,7 @@ pub trait Remote: CounterStore {
         }
     }
 
-    /// Says that this node lives, until `lasting` has passed; tells how many
-    /// do, this one included.
+    /// Registers this node for `lasting`; returns the number of registered nodes, including this one.
     ///
     /// # Errors
     /// When the register could not be reached.
@@ -108,17 +101,17 @@ pub trait Remote: CounterStore {
         within: Duration,
     ) -> impl Future<Output = Result<usize, StoreError>> + Send;
 
-    /// Lets slots live on that somebody still holds. Called ten times a second.
-    fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+    /// Renews the slots that are still held. Called ten times a second.
+    fn renew_held_slots(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
         let _ = now;
         async {}
     }
 
-    /// Takes this node out of the register.
+    /// Removes this node from the register.
     ///
     /// # Errors
-    /// When the register could not be reached; the node leaves it by itself in time.
-    fn leave(
+    /// When the register could not be reached; the entry expires by itself.
+    fn unregister(
         &self,
         node: NodeId,
         now: Timestamp,
@@ -153,8 +146,8 @@ impl<S: CounterStore> CounterStore for Arc<S> {
 }
 
 impl<R: Remote> Remote for Arc<R> {
-    fn there(&self, here: Timestamp) -> Timestamp {
-        (**self).there(here)
+    fn remote_time(&self, local: Timestamp) -> Timestamp {
+        (**self).remote_time(local)
     }
 
     fn route(&self, key: Key) -> Route {
@@ -165,21 +158,21 @@ impl<R: Remote> Remote for Arc<R> {
         (**self).register_route()
     }
 
-    fn apply_along(
+    fn apply_with_route(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
-        asking: &Asking,
+        current: &CurrentRoute,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).apply_along(batch, answers, asking)
+        (**self).apply_with_route(batch, answers, current)
     }
 
-    fn each(
+    fn apply_each(
         &self,
         batch: &Batch<'_>,
         results: &mut Vec<Result<Answer, StoreError>>,
     ) -> impl Future<Output = ()> + Send {
-        (**self).each(batch, results)
+        (**self).apply_each(batch, results)
     }
 
     fn register(
@@ -192,16 +185,16 @@ impl<R: Remote> Remote for Arc<R> {
         (**self).register(node, lasting, now, within)
     }
 
-    fn keep_held(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
-        (**self).keep_held(now)
+    fn renew_held_slots(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        (**self).renew_held_slots(now)
     }
 
-    fn leave(
+    fn unregister(
         &self,
         node: NodeId,
         now: Timestamp,
         within: Duration,
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        (**self).leave(node, now, within)
+        (**self).unregister(node, now, within)
     }
 }

@@ -1,17 +1,16 @@
-//! The verbs beside check: peek, take, refund, reset and charge.
+//! The verbs other than check: peek, take, refund, reset and charge.
 //!
-//! They are seldom, so they go to the remote directly, whatever the mode; only
-//! a peek at an eventual key is answered here. What this node holds of the key
-//! follows what the remote said.
+//! They are rare, so they go to the remote in every mode; only a peek at an eventual key is answered locally. The local
+//! state of the key is updated from the remote's answer.
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Outcome, Retry, Timestamp};
 use tokio::time::Instant;
 
 use super::SharedStore;
-use super::decide::mode;
+use super::decide::consistency_of;
+use super::lease_terms::LeaseTerms;
 use super::remote::Remote;
-use super::terms::Terms;
 use crate::batch::{Answer, Answers, Basis, Batch, Check, Consistency, Verb};
 use crate::counter_store::StoreError;
 
@@ -22,14 +21,14 @@ impl<R: Remote> SharedStore<R> {
         batch: &Batch<'_>,
         answers: &mut Answers,
     ) -> Result<(), StoreError> {
-        if batch.verb == Verb::Peek && self.peek_here(batch, answers) {
+        if batch.verb == Verb::Peek && self.peek_locally(batch, answers) {
             return Ok(());
         }
-        let terms: SmallVec<[Option<Terms>; 2]> = batch
+        let terms: SmallVec<[Option<LeaseTerms>; 2]> = batch
             .checks
             .iter()
-            .map(|check| match mode(check) {
-                Consistency::Leased => Terms::of(check.limit),
+            .map(|check| match consistency_of(check) {
+                Consistency::Leased => LeaseTerms::of(check.limit),
                 Consistency::Exact | Consistency::Eventual => None,
             })
             .collect();
@@ -43,70 +42,71 @@ impl<R: Remote> SharedStore<R> {
             })
             .collect();
         let deadline = Instant::now() + batch.within.unwrap_or(self.settings.within);
-        let asked = Batch { checks: &checks, ..*batch };
-        let mut told = Answers::new();
-        let result = self.gates.apply(&self.remote, &asked, &mut told, deadline, &self.counters);
+        let call = Batch { checks: &checks, ..*batch };
+        let mut replies = Answers::new();
+        let result =
+            self.breakers.apply(&self.remote, &call, &mut replies, deadline, &self.counters);
         if let Err(error) = result.await {
             for check in batch.checks {
-                answers.push(self.fall_back_acting(batch.verb, check, batch.now, error.clone())?);
+                answers.push(self.fall_back_verb(batch.verb, check, batch.now, error.clone())?);
             }
             return Ok(());
         }
-        for (check, answer) in batch.checks.iter().zip(told) {
+        for (check, answer) in batch.checks.iter().zip(replies) {
             answers.push(self.follow(batch.verb, check, answer, batch.now));
         }
         Ok(())
     }
 
-    /// Peeks at keys that are all counted here; says whether they were.
-    fn peek_here(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
-        if batch.checks.iter().any(|check| self.is_shut(check)) {
+    /// Peeks at eventual keys without a call, if all are known; returns whether it did.
+    fn peek_locally(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
+        if batch.checks.iter().any(|check| self.is_unreachable(check)) {
             return false;
         }
-        let there = self.remote.there(batch.now);
-        let peek = |check: &Check<'_>| match mode(check) {
-            Consistency::Eventual => self.tallies.peek(check, there),
+        let remote_now = self.remote.remote_time(batch.now);
+        let peek = |check: &Check<'_>| match consistency_of(check) {
+            Consistency::Eventual => self.tallies.peek(check, remote_now),
             Consistency::Exact | Consistency::Leased => None,
         };
         let known: Option<SmallVec<[Decision; 2]>> = batch.checks.iter().map(peek).collect();
         let Some(known) = known else { return false };
-        let told = known.into_iter().map(|decision| Answer { decision, basis: Basis::Eventual });
-        answers.extend(told);
+        let peeked = known.into_iter().map(|decision| Answer { decision, basis: Basis::Eventual });
+        answers.extend(peeked);
         true
     }
 
-    /// Brings what this node holds in line with what the remote did.
-    fn follow(&self, verb: Verb, check: &Check<'_>, told: Answer, now: Timestamp) -> Answer {
+    /// Updates the local state of a key after the remote applied a verb.
+    fn follow(&self, verb: Verb, check: &Check<'_>, answer: Answer, now: Timestamp) -> Answer {
         let key = check.key.fingerprint;
         if verb != Verb::Peek {
-            self.over_limit.forget(key);
+            self.refusal_cache.remove(key);
         }
         if verb == Verb::Reset {
             self.outage.forget(key);
         }
-        match mode(check) {
-            Consistency::Exact => told,
+        match consistency_of(check) {
+            Consistency::Exact => answer,
             Consistency::Eventual => {
-                self.tallies.follow(verb, check, &told.decision, self.remote.there(now));
-                told
+                self.tallies.follow(verb, check, &answer.decision, self.remote.remote_time(now));
+                answer
             }
             Consistency::Leased if verb == Verb::Reset => {
                 self.leases.forget(key);
-                told
+                answer
             }
             Consistency::Leased => {
                 let held = self.leases.units(check, now);
-                Answer { decision: with_held(told.decision, check.cost, held), ..told }
+                Answer { decision: with_held(answer.decision, check.cost, held), ..answer }
             }
         }
     }
 }
 
-/// What the remote has left, and what this node holds of it.
-fn with_held(told: Decision, cost: u64, held: u64) -> Decision {
-    let remaining = told.remaining.saturating_add(held).min(told.limit);
-    if told.is_admitted() || held < cost {
-        return Decision { remaining, ..told };
+/// The remote's decision, with the units that this node holds counted as remaining.
+fn with_held(decision: Decision, cost: u64, held: u64) -> Decision {
+    let remaining = decision.remaining.saturating_add(held).min(decision.limit);
+    if decision.is_admitted() || held < cost {
+        return Decision { remaining, ..decision };
     }
-    Decision { outcome: Outcome::Admitted, retry: Retry::Now, remaining, ..told }
+    Decision { outcome: Outcome::Admitted, retry: Retry::Now, remaining, ..decision }
 }

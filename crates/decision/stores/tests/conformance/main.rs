@@ -11,8 +11,6 @@ mod sequences;
 #[cfg(feature = "redis")]
 mod servers;
 #[cfg(feature = "redis")]
-#[path = "../support/mod.rs"]
-mod support;
 mod vectors;
 
 use tidegate_stores::{MemoryConfig, MemoryStore};
@@ -140,8 +138,11 @@ macro_rules! shared_conformance {
 }
 
 #[cfg(feature = "redis")]
-shared_conformance!(redis, support::server::Server::redis());
+shared_conformance!(redis, tidegate_test_servers::server::Server::redis());
 #[cfg(feature = "redis")]
-shared_conformance!(valkey, support::server::Server::valkey());
+shared_conformance!(valkey, tidegate_test_servers::server::Server::valkey());
 #[cfg(feature = "redis")]
-shared_conformance!(cluster, support::cluster::Cluster::start(support::server::Flavour::Redis));
+shared_conformance!(
+    cluster,
+    tidegate_test_servers::cluster::Cluster::start(tidegate_test_servers::server::Flavour::Redis)
+);

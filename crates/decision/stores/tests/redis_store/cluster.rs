@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tidegate_algorithms::{Decision, FixedWindow, Limit, Period, Timestamp, Window};
 use tidegate_stores::{Check, Fingerprint, Key, RedisStore, Role, Verb};
 
-use super::support::cluster::Cluster;
-use super::support::eventually;
-use super::support::resp::Reply;
-use super::support::server::{Flavour, Server, Setup};
 use super::{apply, check, connected, fingerprint, one};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 fn of<'a>(fingerprint: Fingerprint, limit: &'a Limit) -> Check<'a> {
     Check::new(Key { fingerprint, group: 0 }, limit, 1)

@@ -6,9 +6,9 @@ use tidegate_algorithms::{
 };
 use tidegate_stores::Verb;
 
-use super::support::resp::Reply;
-use super::support::server::Server;
 use super::{check, connected, one};
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::Server;
 
 #[tokio::test]
 async fn every_key_goes_by_itself_soon_after_it_stops_mattering() {

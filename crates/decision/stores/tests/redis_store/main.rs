@@ -5,13 +5,8 @@
 mod cluster;
 mod expiry;
 mod processes;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
-use support::resp::Reply;
-use support::server::{Server, Setup};
 use tidegate_algorithms::{
     Concurrency, Decision, FixedWindow, Holder, Limit, Period, SlidingLog, SlidingWindow, Soft,
     Timestamp, TokenBucket, Window,
@@ -20,6 +15,8 @@ use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, FailureKind, Fingerprint, Fingerprinter, Key,
     RedisSettings, RedisStore, Verb,
 };
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Server, Setup};
 
 /// The callers' clock, far from the server's.
 const NOW: Timestamp = Timestamp::from_secs(5_000_000);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tidegate_algorithms::Holder;
 use tidegate_stores::{Check, Verb};
 
-use super::support::server::Server;
 use super::{check, connected, lasting, one};
+use tidegate_test_servers::server::Server;
 
 /// How a process is told to hammer this server.
 const HAMMER: &str = "TIDEGATE_TEST_HAMMER";

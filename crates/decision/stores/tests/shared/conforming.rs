@@ -33,7 +33,7 @@ impl Remote for Beside {
         Ok(1)
     }
 
-    async fn leave(
+    async fn unregister(
         &self,
         _node: NodeId,
         _now: Timestamp,

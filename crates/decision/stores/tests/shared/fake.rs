@@ -10,8 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
 use tidegate_stores::{
-    Answers, Asking, Batch, CounterStore, FailureKind, Key, MemoryConfig, MemoryStore, NodeId,
-    Remote, Route, StoreError,
+    Answers, Batch, CounterStore, CurrentRoute, FailureKind, Key, MemoryConfig, MemoryStore,
+    NodeId, Remote, Route, StoreError,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -97,12 +97,12 @@ impl Server {
         self.routes.store(routes, Ordering::Relaxed);
     }
 
-    /// Loses one of its places, or none any more.
+    /// Makes one route unreachable, or none.
     pub(crate) fn lose(&self, route: Option<Route>) {
         *self.lost.lock() = route;
     }
 
-    /// Where it keeps a key.
+    /// The route of a key.
     pub(crate) fn route(&self, key: Key) -> Route {
         let mut hasher = DefaultHasher::new();
         key.fingerprint.hash(&mut hasher);
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// One node's way to a server.
+/// One node's connection to a server.
 #[derive(Debug)]
 pub(crate) struct Line {
     server: Arc<Server>,
@@ -156,8 +156,8 @@ impl Line {
         *self.latency.lock() = latency;
     }
 
-    /// Carries a question there and the answer back.
-    async fn carry<T>(&self, act: impl FnOnce(&Server) -> T) -> Result<T, StoreError> {
+    /// Calls the server, with the latency and condition of the connection.
+    async fn call<T>(&self, act: impl FnOnce(&Server) -> T) -> Result<T, StoreError> {
         let half = *self.latency.lock() / 2;
         if !half.is_zero() {
             sleep(half).await;
@@ -185,7 +185,7 @@ impl Line {
 
 impl CounterStore for Line {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        self.apply_along(batch, answers, &Asking::default()).await
+        self.apply_with_route(batch, answers, &CurrentRoute::default()).await
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
@@ -197,35 +197,35 @@ impl CounterStore for Line {
 
 impl Line {
     async fn decide(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
-        // As a real client has it, unless it is told otherwise.
+        // The default deadline of a real client.
         let within = batch.within.unwrap_or(OWN_DEADLINE);
         let late = |_| StoreError::Timeout { waited: within };
-        let told = timeout(within, self.carry(|server| server.apply_now(batch)));
-        answers.extend(told.await.map_err(late)??);
+        let call = timeout(within, self.call(|server| server.apply_now(batch)));
+        answers.extend(call.await.map_err(late)??);
         Ok(())
     }
 }
 
 impl Remote for Line {
-    fn there(&self, here: Timestamp) -> Timestamp {
+    fn remote_time(&self, local: Timestamp) -> Timestamp {
         let ahead =
             self.server.clock.off.load(Ordering::Relaxed) - self.clock.off.load(Ordering::Relaxed);
-        Timestamp::from_nanos(here.as_nanos().saturating_add_signed(ahead))
+        Timestamp::from_nanos(local.as_nanos().saturating_add_signed(ahead))
     }
 
     fn route(&self, key: Key) -> Route {
         self.server.route(key)
     }
 
-    async fn apply_along(
+    async fn apply_with_route(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
-        asking: &Asking,
+        current: &CurrentRoute,
     ) -> Result<(), StoreError> {
         for check in batch.checks {
-            asking.set(self.route(check.key));
-            self.server.has_lost(asking.route())?;
+            current.set(self.route(check.key));
+            self.server.has_lost(current.get())?;
         }
         self.decide(batch, answers).await
     }
@@ -245,16 +245,16 @@ impl Remote for Line {
             nodes.retain(|_, until| *until > now);
             nodes.len()
         };
-        self.carry(lives).await
+        self.call(lives).await
     }
 
-    async fn leave(
+    async fn unregister(
         &self,
         node: NodeId,
         _now: Timestamp,
         _within: Duration,
     ) -> Result<(), StoreError> {
-        self.carry(|server| server.nodes.lock().remove(&node)).await?;
+        self.call(|server| server.nodes.lock().remove(&node)).await?;
         Ok(())
     }
 }

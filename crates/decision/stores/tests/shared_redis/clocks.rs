@@ -7,8 +7,8 @@ use tidegate_stores::{Check, Consistency, Verb};
 
 use crate::fleet::Plan;
 use crate::load::{Rests, Subject, TIGHT};
-use crate::support::eventually;
-use crate::support::server::Server;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::Server;
 
 const HOUR: i64 = 3_600;
 

@@ -2,7 +2,7 @@
 
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
-use crate::support::server::{Flavour, Server, Setup};
+use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 /// What was answered is with the system before, so a crash loses none of it.
 fn durable(flavour: Flavour) -> Server {

@@ -7,11 +7,11 @@
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, every_mode};
-use crate::support::cluster::Cluster;
-use crate::support::eventually;
-use crate::support::resp::Reply;
-use crate::support::sentinel::{MASTER, Watched};
-use crate::support::server::{Flavour, Server, Setup};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::sentinel::{MASTER, SentinelGroup};
+use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 /// Lets the callers rest until the replica has everything that they were told.
 #[track_caller]
@@ -31,17 +31,17 @@ fn rest_until_in_step(fleet: &Fleet, load: &Load, master: &Server, replica: &Ser
 
 #[test]
 fn a_master_that_sentinels_replace_takes_no_count_with_it() {
-    let mut watched = Watched::start(Flavour::Redis, 1);
-    let url = format!("redis-sentinel://{}/{MASTER}?connect_timeout=300ms", watched.addresses());
+    let mut group = SentinelGroup::start(Flavour::Redis, 1);
+    let url = format!("redis-sentinel://{}/{MASTER}?connect_timeout=300ms", group.addresses());
     let fleet = Plan::new(2, &url).start();
     let load = fleet.load(every_mode());
     load.wait_for(Rests::OnTheStore, 10);
-    rest_until_in_step(&fleet, &load, &watched.servers[0], &watched.servers[1]);
-    watched.servers[0].kill();
+    rest_until_in_step(&fleet, &load, &group.servers[0], &group.servers[1]);
+    group.servers[0].kill();
     load.go_on();
     fleet.wait_until_degraded();
     load.wait_for(Rests::OnTheNode, 5);
-    assert_eq!(watched.wait_for_other_master(0), 1);
+    assert_eq!(group.wait_for_other_master(0), 1);
     fleet.measure_recovery("sentinel failover", &load);
     load.wait_until_used_up();
     fleet.audit("sentinel failover", load);

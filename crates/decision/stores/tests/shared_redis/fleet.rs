@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::load::{Load, Subject};
-use crate::support::eventually;
+use tidegate_test_servers::eventually;
 
 pub(crate) type Store = SharedStore<RedisStore>;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
-use crate::support::eventually;
-use crate::support::server::{Flavour, Server, Setup};
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::{Flavour, Server, Setup};
 
 /// Longer than the breaker counts calls together.
 const FROZEN: Duration = Duration::from_millis(1_500);

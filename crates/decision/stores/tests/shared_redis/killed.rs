@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Subject, TIGHT, lasting};
-use crate::support::eventually;
-use crate::support::server::Server;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::Server;
 
 /// How a process is told to be a node on this server.
 const NODE: &str = "TIDEGATE_TEST_NODE";

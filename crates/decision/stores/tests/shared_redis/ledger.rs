@@ -6,8 +6,8 @@ use tidegate_stores::Consistency;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::load::{Load, Rests, Seen, Subject, WIDE};
-use crate::support::eventually;
+use crate::load::{Load, LoadReport, Rests, Subject, WIDE};
+use tidegate_test_servers::eventually;
 
 /// Many times what a probe, the way to a server that was gone and a second of
 /// spread take, because the machine may be busy.
@@ -37,7 +37,7 @@ impl Fleet {
 
     /// Ends the load, and checks everything that has to hold after any fault.
     #[track_caller]
-    pub(crate) fn audit(&self, fault: &str, load: Load) -> Seen {
+    pub(crate) fn audit(&self, fault: &str, load: Load) -> LoadReport {
         let seen = load.stop();
         println!("{fault}: {}", seen.words());
         self.wait_until_settled();
@@ -51,7 +51,7 @@ impl Fleet {
 
     /// Nothing was counted twice, and nothing is missing but what nobody can know.
     #[track_caller]
-    fn assert_counted_once(&self, seen: &Seen, subject: &Subject) {
+    fn assert_counted_once(&self, seen: &LoadReport, subject: &Subject) {
         let name = subject.name;
         let firm = seen.of(name, |tally| tally.firm);
         let admitted = seen.of(name, |tally| tally.firm + tally.local);

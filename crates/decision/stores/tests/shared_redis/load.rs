@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::fleet::{Node, WITHIN};
-use crate::support::eventually;
+use tidegate_test_servers::eventually;
 
 /// Callers at each node.
 const CALLERS: usize = 2;
@@ -189,7 +189,7 @@ impl Load {
     }
 
     /// What was told so far.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> LoadReport {
         self.work.seen()
     }
 
@@ -211,7 +211,7 @@ impl Load {
         eventually("that the limits are used up", || {
             let seen = self.seen();
             let tight = |tally: &(&Subject, u64)| tally.0.quota() < WIDE;
-            let refused = |seen: &Seen| -> Vec<u64> {
+            let refused = |seen: &LoadReport| -> Vec<u64> {
                 seen.by_subject(|tally| tally.firm_refused).filter(tight).map(|it| it.1).collect()
             };
             let (now, then) = (refused(&seen), refused(&before));
@@ -234,7 +234,7 @@ impl Load {
 
     /// Ends the load: every caller has its answer by then.
     #[track_caller]
-    pub(crate) fn stop(self) -> Seen {
+    pub(crate) fn stop(self) -> LoadReport {
         self.work.stop.store(true, Ordering::Relaxed);
         let (seen, runtime) = (Arc::clone(&self.work), self.runtime);
         runtime.block_on(async {
@@ -249,9 +249,9 @@ impl Load {
 }
 
 impl Work {
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> LoadReport {
         let tallies = self.tallies.iter().map(|tallies| tallies.lock().clone()).collect();
-        Seen { subjects: self.subjects.clone(), tallies }
+        LoadReport { subjects: self.subjects.clone(), tallies }
     }
 
     async fn call(self: Arc<Self>, at: usize, node: Arc<Node>) {
@@ -277,12 +277,12 @@ impl Work {
 
 /// What was told, by node and subject.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct LoadReport {
     pub(crate) subjects: Vec<Subject>,
     tallies: Vec<Vec<Tally>>,
 }
 
-impl Seen {
+impl LoadReport {
     pub(crate) fn each(&self) -> impl Iterator<Item = &Tally> {
         self.tallies.iter().flatten()
     }

@@ -3,11 +3,11 @@
 use tidegate_stores::Consistency;
 
 use crate::fleet::{Fleet, Plan};
-use crate::load::{Seen, Subject, WIDE, lasting};
-use crate::support::cluster::Cluster;
-use crate::support::eventually;
-use crate::support::resp::Reply;
-use crate::support::server::{Server, Setup};
+use crate::load::{LoadReport, Subject, WIDE, lasting};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Server, Setup};
 
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 /// So often each key is asked for while the master is gone.
@@ -30,7 +30,11 @@ fn slot(fleet: &Fleet, subject: &Subject, server: &Server) -> usize {
 }
 
 /// The least that was told of any of these.
-fn least(seen: &Seen, names: &[&str], number: impl Fn(&crate::load::Tally) -> u64 + Copy) -> u64 {
+fn least(
+    seen: &LoadReport,
+    names: &[&str],
+    number: impl Fn(&crate::load::Tally) -> u64 + Copy,
+) -> u64 {
     names.iter().map(|name| seen.of(name, number)).min().unwrap()
 }
 

@@ -7,9 +7,6 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod fleet;
 mod ledger;
 mod load;

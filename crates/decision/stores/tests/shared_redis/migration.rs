@@ -2,9 +2,9 @@
 
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
-use crate::support::cluster::Cluster;
-use crate::support::resp::Reply;
-use crate::support::server::{Flavour, Server};
+use tidegate_test_servers::cluster::Cluster;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::{Flavour, Server};
 
 /// The slots of the keys that a server has.
 fn slots_in_use(server: &Server) -> Vec<usize> {

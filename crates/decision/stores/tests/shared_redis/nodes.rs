@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidegate_algorithms::Timestamp;
 use tidegate_stores::{NodeId, RedisSettings, RedisStore, Remote};
 
-use crate::support::eventually;
-use crate::support::server::Server;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::Server;
 
 const WITHIN: Duration = Duration::from_secs(5);
 /// What the clock of every node shows: years behind the server's.
@@ -26,7 +26,7 @@ async fn nodes_are_counted_while_they_register_and_not_after_they_left() {
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
     assert_eq!(other.register(NodeId(2), long, NOW, WITHIN).await, Ok(2));
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(2), "nobody is counted twice");
-    other.leave(NodeId(2), NOW, WITHIN).await.unwrap();
+    other.unregister(NodeId(2), NOW, WITHIN).await.unwrap();
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
 }
 
@@ -34,12 +34,12 @@ async fn nodes_are_counted_while_they_register_and_not_after_they_left() {
 async fn whoever_registers_learns_what_the_servers_clock_shows() {
     let server = Server::redis();
     let store = connected(&server).await;
-    assert_eq!(store.there(NOW), NOW);
+    assert_eq!(store.remote_time(NOW), NOW);
     store.register(NodeId(1), Duration::from_secs(60), NOW, WITHIN).await.unwrap();
-    let shown = store.there(NOW);
+    let shown = store.remote_time(NOW);
     assert!(shown > Timestamp::from_secs(1_700_000_000), "{shown:?}");
-    store.leave(NodeId(1), NOW, WITHIN).await.unwrap();
-    assert!(store.there(NOW) >= shown, "the server's clock goes on, and ours does not");
+    store.unregister(NodeId(1), NOW, WITHIN).await.unwrap();
+    assert!(store.remote_time(NOW) >= shown, "the server's clock goes on, and ours does not");
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use tidegate_stores::{
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Subject, lasting};
-use crate::support::eventually;
-use crate::support::server::{Server, Setup};
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::server::{Server, Setup};
 
 /// Each policy, and what is left of its limit afterwards.
 fn subject(name: &'static str, on_store_error: OnStoreError) -> Subject {
@@ -26,7 +26,7 @@ fn assert_policies_followed(fleet: &Fleet, kind: FailureKind, words: &[&str]) {
     ];
     let ask = |check: Check<'_>| fleet.send(0, Verb::Check, check);
     // A request that is out when it begins may see the connection end instead.
-    let told = eventually(&format!("a failure of kind {}", kind.word()), || {
+    let told = eventually(&format!("a failure of kind {kind:?}"), || {
         Some(ask(deny.check()).err()?).filter(|error| error.kind() == kind)
     });
     assert_worded(&told, words);

@@ -7,9 +7,9 @@ use tidegate_stores::{Consistency, Verb};
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, Subject, TIGHT, WIDE, lasting};
-use crate::support::eventually;
-use crate::support::relay::Relay;
-use crate::support::server::Server;
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::relay::Relay;
+use tidegate_test_servers::server::Server;
 
 fn subjects() -> Vec<Subject> {
     let eventual = |name, limit| Subject::new(name, lasting(limit), Consistency::Eventual);

@@ -2,7 +2,7 @@
 
 use crate::fleet::Plan;
 use crate::load::{Rests, every_mode};
-use crate::support::server::Server;
+use tidegate_test_servers::server::Server;
 
 const FLUSHES: u64 = 20;
 

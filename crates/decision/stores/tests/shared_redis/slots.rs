@@ -8,8 +8,8 @@ use tidegate_stores::{
     Remote, SharedSettings, Verb,
 };
 
-use crate::support::resp::Reply;
-use crate::support::server::Server;
+use tidegate_test_servers::resp::Reply;
+use tidegate_test_servers::server::Server;
 
 /// The caller's clock, and the server's.
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -51,7 +51,7 @@ impl Bench {
     async fn pass(&mut self, to: u64, alive: usize) {
         while self.now < to {
             self.turn(self.now + 100);
-            self.nodes[alive].keep_held(at(self.now)).await;
+            self.nodes[alive].renew_held_slots(at(self.now)).await;
         }
     }
 
@@ -107,7 +107,7 @@ async fn a_slot_lives_on_while_it_is_held_and_comes_back_afterwards() {
 
     // Renewed at four seconds, so at twelve it is there still.
     bench.turn(4_000);
-    bench.nodes[0].keep_held(at(4_000)).await;
+    bench.nodes[0].renew_held_slots(at(4_000)).await;
     assert_eq!(bench.nodes[0].held().renewed, 1);
     bench.turn(12_000);
     assert_eq!(bench.left(0, slot).await, 0);
@@ -117,7 +117,7 @@ async fn a_slot_lives_on_while_it_is_held_and_comes_back_afterwards() {
     assert_eq!(bench.left(0, slot).await, 1);
 
     // It was held all the same: with room it is taken again.
-    bench.nodes[0].keep_held(at(13_000)).await;
+    bench.nodes[0].renew_held_slots(at(13_000)).await;
     assert_eq!(bench.left(0, slot).await, 0);
     let checks = [slot];
     bench.nodes[0].give_back(&Batch::new(Verb::Refund, Charge::AllOrNothing, at(13_000), &checks));
@@ -178,7 +178,7 @@ async fn a_slot_that_is_gone_with_no_room_to_take_it_again_is_lost() {
     bench.hold(0, slot(&limit, 1)).await;
     bench.turn(3_000);
     bench.hold(1, slot(&limit, 2)).await;
-    bench.nodes[0].keep_held(at(3_000)).await;
+    bench.nodes[0].renew_held_slots(at(3_000)).await;
     let counts = bench.nodes[0].held();
     assert_eq!((counts.held, counts.renewed, counts.lost), (0, 0, 1));
     bench.pass(9_000, 1).await;

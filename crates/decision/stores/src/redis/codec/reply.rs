@@ -1,48 +1,48 @@
-//! What the script says, taken apart. Nothing of it is trusted.
+//! Decodes the script's replies. Malformed ones are rejected.
 
 use tidegate_algorithms::{
     Algorithm, Holder, Limit, LogState, SlotsState, SoftState, State, Timestamp,
 };
+use tidegate_redis_link::NumberReader;
 
-use super::bytes::Reader;
 use super::state::{allowance, instant};
 
-/// What became of a parcel.
+/// The outcome of a script call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum Reply<'a> {
-    /// It was decided.
+    /// The checks were decided.
     Decided {
         /// Whether the checks that admit were charged.
         charged: bool,
-        /// What each check rests on.
-        told: Vec<&'a [u8]>,
+        /// The state that each decision depends on.
+        states: Vec<&'a [u8]>,
     },
-    /// Nothing was done: the states are such that only Rust can settle them.
+    /// Nothing was done: only Rust can settle these states.
     Stale(Vec<&'a [u8]>),
-    /// Nothing was done: one key stands twice, under limits that settle it differently.
-    Odd(Vec<&'a [u8]>),
-    /// Something went wrong with this parcel.
+    /// Nothing was done: two checks have the same key under limits that settle it differently.
+    Conflicting(Vec<&'a [u8]>),
+    /// The script failed for this call.
     Failed(String),
 }
 
-/// Reads an answer to so many checks; `lone_bucket` when it is one check of a
-/// hard bucket, which is told without any framing.
 impl<'a> Reply<'a> {
+    /// Decodes a reply to this many checks. `lone_bucket`: one check of a bucket without soft limit, whose state is
+    /// reported without framing.
     pub(in crate::redis) fn read(body: &'a [u8], checks: usize, lone_bucket: bool) -> Option<Self> {
         if lone_bucket && matches!(body.len(), 0 | 12) {
-            // Rust decides the same from the state.
-            return Some(Reply::Decided { charged: true, told: vec![body] });
+            // Whether it was charged follows from the state.
+            return Some(Reply::Decided { charged: true, states: vec![body] });
         }
         let (status, rest) = body.split_first()?;
         if lone_bucket && *status == b's' {
             return Some(Reply::Stale(vec![rest]));
         }
         match *status {
-            b'c' if rest.is_empty() => Some(Reply::Decided { charged: true, told: Vec::new() }),
-            b'c' => Some(Reply::Decided { charged: true, told: parts(rest, checks)? }),
-            b'n' => Some(Reply::Decided { charged: false, told: parts(rest, checks)? }),
+            b'c' if rest.is_empty() => Some(Reply::Decided { charged: true, states: Vec::new() }),
+            b'c' => Some(Reply::Decided { charged: true, states: parts(rest, checks)? }),
+            b'n' => Some(Reply::Decided { charged: false, states: parts(rest, checks)? }),
             b's' => Some(Reply::Stale(parts(rest, checks)?)),
-            b'o' => Some(Reply::Odd(parts(rest, checks)?)),
+            b'o' => Some(Reply::Conflicting(parts(rest, checks)?)),
             b'e' => Some(Reply::Failed(String::from_utf8_lossy(rest).into_owned())),
             _ => None,
         }
@@ -50,7 +50,7 @@ impl<'a> Reply<'a> {
 }
 
 fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = NumberReader::new(bytes);
     let mut parts = Vec::with_capacity(count);
     for _ in 0..count {
         let length = usize::try_from(reader.number(4)?).ok()?;
@@ -59,32 +59,34 @@ fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
     reader.is_empty().then_some(parts)
 }
 
-/// The state that a check rests on: the key's own, or as much of a sorted
-/// set as its answer needs.
-pub(in crate::redis) fn told_state(bytes: &[u8], limit: &Limit) -> Option<State> {
-    if limit.algorithm().is_list() {
-        return Summary::read(bytes)?.state(limit);
+/// The state that a decision depends on: the whole state of the key, or the needed part of a sorted set.
+pub(in crate::redis) fn reported_state(bytes: &[u8], limit: &Limit) -> Option<State> {
+    match limit.algorithm() {
+        Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => {
+            ListSummary::read(bytes)?.state(limit)
+        }
+        _ => Some(super::state::decode(bytes)),
     }
     Some(super::state::decode(bytes))
 }
 
-/// What is told of a sorted set.
+/// The reported part of a sorted set.
 #[derive(Clone, Copy, Debug)]
-struct Summary<'a> {
+struct ListSummary<'a> {
     total: u64,
     /// The instant of the newest entry.
     last: Timestamp,
     allowance: Option<(Timestamp, Timestamp)>,
     /// The oldest entries, as many as were needed.
-    leading: Reader<'a>,
+    leading: NumberReader<'a>,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> ListSummary<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = NumberReader::new(bytes);
         let (total, last) = (reader.number(7)?, instant(reader.number(7)?));
         let allowance = allowance(reader.number(7)?, reader.number(7)?);
-        Some(Summary { total, last, allowance, leading: reader })
+        Some(ListSummary { total, last, allowance, leading: reader })
     }
 
     fn state(self, limit: &Limit) -> Option<State> {
@@ -109,7 +111,7 @@ impl<'a> Summary<'a> {
             left = left.checked_sub(cost)?;
             entries.push((at, cost));
         }
-        // What is not told counts as one entry, the newest.
+        // The entries that were not reported count as one, the newest.
         entries.extend((left > 0).then_some((self.last, left)));
         Some(LogState::from_entries(entries))
     }
@@ -123,7 +125,7 @@ impl<'a> Summary<'a> {
             left = left.checked_sub(count)?;
             entries.push((holder, count, expires));
         }
-        // A holder that nobody is: it gives nothing back.
+        // An unused holder id stands for the slots that were not reported.
         entries.extend((left > 0).then_some((Holder(u64::MAX), left, self.last)));
         Some(SlotsState::from_entries(entries))
     }
@@ -138,15 +140,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_breaks_the_reader(
+        fn no_reply_breaks_the_reader(
             body in prop::collection::vec(any::<u8>(), 0..60),
             status in prop::sample::select(&b"cnsoe?"[..]),
             checks in 0..4_usize,
             lone in any::<bool>(),
         ) {
             let body: Vec<u8> = std::iter::once(status).chain(body).collect();
-            if let Some(Reply::Decided { told, .. }) = Reply::read(&body, checks, lone) {
-                prop_assert!(told.len() <= checks.max(1));
+            if let Some(Reply::Decided { states, .. }) = Reply::read(&body, checks, lone) {
+                prop_assert!(states.len() <= checks.max(1));
             }
         }
 
@@ -154,8 +156,9 @@ mod tests {
         fn no_summary_breaks_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let log = Limit::new(SlidingLog::new(5, Period::SECOND).unwrap());
             let slots = Limit::new(Concurrency::new(5, Period::SECOND).unwrap());
-            let told = told_state(&bytes, &log).is_some() || told_state(&bytes, &slots).is_some();
-            prop_assert!(!told || bytes.len() >= 28);
+            let read =
+                reported_state(&bytes, &log).is_some() || reported_state(&bytes, &slots).is_some();
+            prop_assert!(!read || bytes.len() >= 28);
         }
     }
 }

@@ -1,15 +1,14 @@
-//! States that are one string in Redis.
+//! Encodes and decodes states that are one string in Redis.
 //!
-//! A bucket is told by its twelve bytes: seconds (34 bits), ticks of 2⁻¹⁴ ns
-//! within the second (44) and the scale (18). The others begin with a letter.
-//! Sliding logs and slots are sorted sets and have no bytes of their own.
+//! A bucket has twelve bytes: seconds (34 bits), ticks of 2⁻¹⁴ ns within the second (44) and the scale (18). The other
+//! states begin with a letter. Sliding logs and slots are sorted sets, and have no string.
 
 use tidegate_algorithms::{
     BucketState, Nanos, SlicesState, SoftState, State, Timestamp, WindowState,
 };
+use tidegate_redis_link::{NumberReader, ScriptBody, put_number};
 
-use super::bytes::{Body, Reader, put};
-use crate::redis::kept::{COUNT_MAX, MICRO};
+use crate::redis::rounded_limit::{COUNT_MAX, MICRO};
 
 const SECOND: u64 = 1_000_000_000;
 const SCALE_BITS: u32 = 18;
@@ -19,14 +18,14 @@ const WINDOW: u8 = b'W';
 const SLICES: u8 = b'L';
 const SOFT: u8 = b'S';
 
-/// The state's bytes; none when it is unused or a sorted set.
+/// The bytes of a state; empty if it is unused or a sorted set.
 pub(in crate::redis) fn encode(state: &State) -> Vec<u8> {
-    let mut body = Body::new();
+    let mut body = ScriptBody::new();
     write(&mut body, state);
     body.into_vec()
 }
 
-fn write(body: &mut Body, state: &State) {
+fn write(body: &mut ScriptBody, state: &State) {
     match state {
         State::Unused | State::Log(_) | State::Slots(_) => {}
         State::Bucket(bucket) => {
@@ -34,13 +33,13 @@ fn write(body: &mut Body, state: &State) {
             let (seconds, nanos) = (full_at.as_nanos() / SECOND, full_at.as_nanos() % SECOND);
             let ticks = (nanos << FRACTION_BITS) | u64::from(part >> SCALE_BITS);
             let scale = u64::from(part) & ((1 << SCALE_BITS) - 1);
-            put(body, (seconds << 14) | (ticks >> 30), 6);
-            put(body, ((ticks & ((1 << 30) - 1)) << SCALE_BITS) | scale, 6);
+            put_number(body, (seconds << 14) | (ticks >> 30), 6);
+            put_number(body, ((ticks & ((1 << 30) - 1)) << SCALE_BITS) | scale, 6);
         }
         State::Window(window) => {
             body.push(WINDOW);
-            put(body, micros(window.end), 7);
-            put(body, window.count.min(COUNT_MAX), 7);
+            put_number(body, micros(window.end), 7);
+            put_number(body, window.count.min(COUNT_MAX), 7);
         }
         State::Slices(slices) => {
             let (begun, slice, counts) = slices.to_parts();
@@ -52,29 +51,28 @@ fn write(body: &mut Body, state: &State) {
                 _ => 7,
             };
             body.push(SLICES);
-            put(body, micros(begun), 7);
-            put(body, slice.get().div_ceil(MICRO), 7);
-            put(body, width as u64, 1);
-            counts.iter().for_each(|count| put(body, (*count).min(COUNT_MAX), width));
+            put_number(body, micros(begun), 7);
+            put_number(body, slice.get().div_ceil(MICRO), 7);
+            put_number(body, width as u64, 1);
+            counts.iter().for_each(|count| put_number(body, (*count).min(COUNT_MAX), width));
         }
         State::Soft(soft) => {
             let (inner, allowance) = soft.to_parts();
             body.push(SOFT);
             let (closes, rests) = allowance.unwrap_or_default();
-            put(body, micros(closes), 7);
-            put(body, micros(rests), 7);
+            put_number(body, micros(closes), 7);
+            put_number(body, micros(rests), 7);
             write(body, inner);
         }
     }
 }
 
-/// The state of these bytes. What is none is read as unused: a limit that
-/// finds it starts anew.
+/// The state of these bytes. Malformed bytes are an unused state, so that the limit starts from zero.
 pub(in crate::redis) fn decode(raw: &[u8]) -> State {
     if raw.len() == 12 || raw.first() != Some(&SOFT) {
         return decode_hard(raw).unwrap_or_default();
     }
-    let mut reader = Reader::new(raw.get(1..).unwrap_or_default());
+    let mut reader = NumberReader::new(raw.get(1..).unwrap_or_default());
     let (Some(closes), Some(rests)) = (reader.number(7), reader.number(7)) else {
         return State::Unused;
     };
@@ -87,7 +85,7 @@ fn decode_hard(raw: &[u8]) -> Option<State> {
         return bucket(raw);
     }
     let (kind, rest) = raw.split_first()?;
-    let mut reader = Reader::new(rest);
+    let mut reader = NumberReader::new(rest);
     match *kind {
         WINDOW => {
             let end = instant(reader.number(7)?);
@@ -109,7 +107,7 @@ fn decode_hard(raw: &[u8]) -> Option<State> {
 }
 
 fn bucket(raw: &[u8]) -> Option<State> {
-    let mut reader = Reader::new(raw);
+    let mut reader = NumberReader::new(raw);
     let (first, second) = (reader.number(6)?, reader.number(6)?);
     let ticks = ((first & 0x3FFF) << 30) | (second >> SCALE_BITS);
     let nanos = (first >> 14).saturating_mul(SECOND).saturating_add(ticks >> FRACTION_BITS);
@@ -119,12 +117,12 @@ fn bucket(raw: &[u8]) -> Option<State> {
     Some(State::Bucket(BucketState::from_parts(Timestamp::from_nanos(nanos), part)))
 }
 
-/// When an allowance closes and is rested; zero says that there was none.
+/// When an allowance closes, and when it may open again; zero means none.
 pub(super) fn allowance(closes: u64, rests: u64) -> Option<(Timestamp, Timestamp)> {
     (closes > 0).then(|| (instant(closes), instant(rests)))
 }
 
-/// The instant so many microseconds after the epoch.
+/// The instant this many microseconds after the epoch.
 pub(super) const fn instant(micros: u64) -> Timestamp {
     Timestamp::from_nanos(micros.saturating_mul(MICRO))
 }

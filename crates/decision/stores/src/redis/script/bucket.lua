@@ -1,6 +1,5 @@
-  -- Token bucket and leaky bucket. The state is the instant at which nothing is
-  -- owed: seconds and ticks, beside the 18 bits that name the pace it was
-  -- written under.
+  -- Token bucket and leaky bucket. The state is the instant at which the bucket is full again, in seconds and ticks, and
+  -- the 18 bits of the scale that it was written under.
   local bucket = {}
   kinds[1] = bucket
 
@@ -40,7 +39,7 @@
     return state
   end
 
-  -- Whether less is owed than this much time.
+  -- Whether the bucket is full again in less than this span.
   function bucket.owes_less(state, span_s, span_t)
     local s, t = state.s - now_s, state.t - now_t
     if t < 0 then
@@ -64,7 +63,7 @@
     return { s = s, t = t, scale = state.scale }
   end
 
-  -- By doubling the time of one unit, then by halves: exact without a division.
+  -- Doubles the span of one unit, then halves it: exact without a division.
   function bucket.most(state, r, hard)
     local spans, s, t, units = {}, r.cost_s, r.cost_t, 1
     while units <= r.cost do
@@ -97,7 +96,7 @@
       after = owing(state, r.cost_s, r.cost_t)
     end
     if r.full_s and not bucket.owes_less(after, r.longest_s, r.longest_t) then
-      -- More than is believed counts as all that there is.
+      -- A debt beyond the longest span counts as an empty bucket.
       after = owing({ s = now_s, t = now_t }, r.full_s, r.full_t)
     end
     state.s, state.t = after.s, after.t

@@ -1,11 +1,9 @@
-  -- What sliding logs and slots have in common: a sorted set of entries by
-  -- instant. What is not an entry has a negative score: `t`, the sum of the
-  -- entries; `a`, the allowance of a soft limit; `#...`, how many slots a
-  -- holder has when it is not one.
+  -- Shared by sliding logs and slots: a sorted set of entries by instant. Members with a negative score are not entries:
+  -- `t`, the sum of the entries; `a`, the allowance of a soft limit; `#...`, the number of slots of a holder, if not 1.
   local CHUNK = 12
   local lists = {}
 
-  -- Takes what ZRANGE found apart.
+  -- Decodes the reply of ZRANGE.
   local function take_in(list, found)
     for i = 1, #found, 2 do
       local member, score = found[i], tonumber(found[i + 1])
@@ -23,7 +21,7 @@
     end
   end
 
-  -- The entry at a position, loaded when it is needed.
+  -- The entry at a position, loaded on demand.
   local function entry(list, position)
     while position > #list.loaded and not list.complete do
       local from = list.marks + #list.loaded
@@ -34,12 +32,12 @@
     return list.loaded[position]
   end
 
-  -- Opens the list of a key without what is scored at `gone` or below.
+  -- Opens the list of a key without the entries scored at `gone` or below.
   local function open_list(key, gone, amount)
     local list = { key = key, total = 0, marks = 0, loaded = {}, first = 1, closes = 0, rests = 0, amount = amount }
     local found = value[key] == '' and redis.pcall('ZRANGE', key, 0, CHUNK - 1, 'WITHSCORES') or { err = 'a string' }
     if found.err then
-      -- Another algorithm's state says nothing about this limit.
+      -- The state of another algorithm is ignored.
       list.foreign, list.complete = true, true
       return list
     end
@@ -67,8 +65,7 @@
     return list
   end
 
-  -- What the caller needs to know of a list as it was opened: the oldest
-  -- entries up to so much, and the newest.
+  -- The part of a list that the caller needs, as it was opened: the oldest entries up to an amount, and the newest.
   local function summary(list, upto, holders)
     local was = list.was or { total = 0, first = 1, closes = 0, rests = 0 }
     local parts, position, covered = { '' }, was.first, 0
@@ -87,7 +84,7 @@
     return table.concat(parts)
   end
 
-  -- Writes what all lists have in common; true when nothing is left of it.
+  -- Writes the members that all lists have, or deletes an empty list.
   local function close_list(list, lasts)
     if list.foreign then
       call('DEL', list.key)

@@ -1,4 +1,4 @@
-  -- Sliding log: an entry for each instant, with what was used at it.
+  -- Sliding log: an entry for each instant, with the units used at it.
   local log = { is_list = true }
   kinds[4] = log
 
@@ -18,7 +18,7 @@
     return pack('>I7I7', at, cost)
   end
 
-  -- What lies after now is moved to now.
+  -- Moves entries after now to now.
   local function bring_back(key)
     local ahead = 0
     local found = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', now), '+inf')
@@ -80,7 +80,7 @@
     end
   end
 
-  -- Written at once: nothing of a refund is taken back.
+  -- Written immediately: a refund is never reverted.
   function log.refund(list, r)
     local left = math.min(r.cost, list.total)
     list.total = list.total - left

@@ -1,6 +1,6 @@
 local answers = { now_s, now_us }
 local base = 0
--- The last record of its kind: requests of one rule and cost bring the same bytes.
+-- The last body of this kind, decoded: requests of one rule and cost have the same bytes.
 local known, scale, grain, longest_s, longest_t, room_s, room_t, cost_s, cost_t, stretch
 for i = 2, #ARGV do
   local body = ARGV[i]
@@ -13,8 +13,7 @@ for i = 2, #ARGV do
     end
   end
   if body == known then
-    -- One check of one hard bucket, which is most of what is asked: what
-    -- bucket.lua does, written out.
+    -- The most frequent call, one check of one hard bucket: bucket.lua inlined.
     base = base + 1
     local key = KEYS[base]
     local raw = value[key]
@@ -65,7 +64,7 @@ for i = 2, #ARGV do
       base = base + count
       answers[i + 1] = answer
     else
-      -- Its keys are not known to the others: nothing of theirs is lost.
+      -- Skip its keys, so that the other calls find theirs.
       local keys = byte(body)
       base = base + (keys == 255 and read('>I2', body, 2) or keys)
       answers[i + 1] = 'e' .. (type(count) == 'table' and count.err or tostring(count))
@@ -73,7 +72,7 @@ for i = 2, #ARGV do
   end
 end
 
--- Few different lives, each written as text once.
+-- There are few different lifetimes; each is formatted once.
 local text = {}
 for key, seconds in next, lives do
   if seconds then

@@ -1,5 +1,4 @@
-  -- Sliding window: when the newest slice began, and a count for each slice,
-  -- oldest first.
+  -- Sliding window: the start of the newest slice, and a count for each slice, oldest first.
   local slices = {}
   kinds[3] = slices
 
@@ -75,7 +74,7 @@
     local slice, oldest = state.slice, counts[1]
     local left = slice - math.max(0, math.min(now - state.begun, slice))
     room = room - inside
-    -- Products of doubles are right to one part in 2^52.
+    -- Products of doubles are exact to one part in 2^52.
     local part, whole = oldest * left, room * slice
     if part < whole * 0.999999999999 then
       return true
@@ -99,7 +98,7 @@
     return fits_in(state, hard and r.hard or r.room)
   end
 
-  -- The rooms are one more than the limits here. By halves: exact without a division.
+  -- The rooms are one more than the limits. Binary search: exact without a division.
   function slices.most(state, r, hard)
     local room = hard and r.hard or r.room
     local most, least = math.min(r.cost, room - 1), 0

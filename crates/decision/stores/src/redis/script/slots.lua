@@ -1,10 +1,9 @@
-  -- Concurrency: an entry for each holder, by the instant at which its slots
-  -- come free by themselves. A caller without a name has an entry for each time.
-  -- Slots on a lease and slots for the whole time to live lie side by side.
+  -- Concurrency: an entry for each holder, by the instant at which its slots expire. An anonymous holder has an entry for
+  -- each check. Slots with a lease and slots with the whole time to live are in the same set.
   local slots = { is_list = true }
   kinds[5] = slots
 
-  local NOBODY = string.rep('\0', 8)
+  local ANONYMOUS = string.rep('\0', 8)
 
   function slots.parse(body, at, soft, r)
     r.lasting_slot, r.room, r.cost, r.spare, r.holder, at = read('>I7I4I7I4c8', body, at)
@@ -27,7 +26,7 @@
     local latest = now + r.lasting_slot
     local list = open_list(key, now, count_of)
     if list.last and list.last.score > latest then
-      -- None outlives one that is taken now for the whole time to live.
+      -- No slot expires later than one that is taken now for the whole time to live.
       local late = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', latest), '+inf')
       for i = 1, #late do
         call('ZADD', key, latest, late[i])
@@ -38,7 +37,7 @@
     return list
   end
 
-  -- The key lives until its last slot has expired, whoever has that.
+  -- The key expires with its last slot.
   local function lasts_until(list, expires)
     if not list.last or list.last.score < expires then
       list.last = { score = expires }
@@ -54,10 +53,10 @@
       return
     end
     local member = r.holder
-    if member == NOBODY then
+    if member == ANONYMOUS then
       local times = 0
       repeat
-        member, times = NOBODY .. pack('>I7I3', now, times), times + 1
+        member, times = ANONYMOUS .. pack('>I7I3', now, times), times + 1
       until not list.held[member] and (list.foreign or not call('ZSCORE', list.key, member))
     elseif not list.held[member] and not list.foreign then
       local until_when = tonumber(call('ZSCORE', list.key, member) or 0)
@@ -74,7 +73,7 @@
     lasts_until(list, held.expires)
   end
 
-  local function give_back(list, member, count, left)
+  local function release(list, member, count, left)
     local back = math.min(left, count)
     if back == count then
       call('ZREM', list.key, member, '#' .. member)
@@ -87,21 +86,21 @@
     return left - back
   end
 
-  -- Written at once: nothing of a refund is taken back.
+  -- Written immediately: a refund is never reverted.
   function slots.refund(list, r)
     if list.foreign then
       return
     end
-    if r.holder ~= NOBODY then
+    if r.holder ~= ANONYMOUS then
       local until_when = tonumber(call('ZSCORE', list.key, r.holder) or 0)
       if until_when > now then
-        give_back(list, r.holder, count_of(list, { member = r.holder }), r.cost)
+        release(list, r.holder, count_of(list, { member = r.holder }), r.cost)
       end
     else
       local left, position = r.cost, list.first
       local first = entry(list, position)
       while first and left > 0 do
-        left = give_back(list, first.member, count_of(list, first), left)
+        left = release(list, first.member, count_of(list, first), left)
         position = position + 1
         first = entry(list, position)
       end
@@ -111,7 +110,7 @@
     slots.close(list)
   end
 
-  -- Only what is held, and only forward.
+  -- Extends the expiry of slots that are held; never shortens it.
   function slots.renew(list, r)
     local until_when = tonumber(not list.foreign and call('ZSCORE', list.key, r.holder) or 0)
     if until_when <= now then
@@ -132,7 +131,7 @@
         call('ZREM', list.key, '#' .. entry(list, position).member)
       end
     end
-    -- By score: ranks have changed when marks went.
+    -- By score, because ranks changed when marks were removed.
     if list.first > 1 then
       call('ZREMRANGEBYSCORE', list.key, 0, now)
       list.first = 1

@@ -1,11 +1,11 @@
-  -- Fixed window: when it ends, and what was used in it.
+  -- Fixed window: its end, and the units used in it.
   local window = {}
   kinds[2] = window
 
   function window.parse(body, at, soft, r)
     r.period, at = read('>I7', body, at)
     if r.period == 0 then
-      -- A window of the calendar, as the caller expects it.
+      -- A calendar window, as the caller computed it.
       r.begins, r.ends, r.longest, at = read('>I7I7I7', body, at)
     else
       r.lag, at = read('>I3', body, at)
@@ -17,8 +17,8 @@
     return at
   end
 
-  -- How long ago the last multiple of the period was. The quotient of two
-  -- doubles can be rounded up to a whole number that it is just below.
+  -- The time since the last multiple of the period. The quotient of two doubles can be rounded up to an integer that it
+  -- is just below.
   local function passed(period)
     local since = now % period
     if since < 0 then
@@ -52,7 +52,7 @@
         ends = known
       end
     elseif known - ends == r.period and ends - now <= r.lag then
-      -- A late reading of the clock.
+      -- An older reading of the clock.
       ends = known
     end
     return { ends = ends, count = count }
@@ -62,7 +62,7 @@
     return state.count < (hard and r.hard or r.room)
   end
 
-  -- The rooms are one more than the limits here.
+  -- The rooms are one more than the limits.
   function window.most(state, r, hard)
     local room = hard and r.hard or r.room
     return math.max(0, math.min(r.cost, room - 1 - state.count))

@@ -1,28 +1,28 @@
-//! A check that the remote could not be asked about, by its own policy.
+//! Decides a check by its failure policy, when the remote could not.
 
 use tidegate_algorithms::{CheckInput, Decision, Timestamp};
 
-use super::{Settled, Undo, mode};
+use super::{ProvisionalAnswer, Undo, consistency_of};
 use crate::batch::{Answer, Basis, Check, Consistency, OnStoreError, Role, Verb};
 use crate::counter_store::StoreError;
 use crate::shared::SharedStore;
-use crate::shared::known::unasked;
+use crate::shared::lease_terms::LeaseTerms;
 use crate::shared::metrics::count;
-use crate::shared::outage::Afterwards;
+use crate::shared::node_share::admit_without_store;
+use crate::shared::outage::DebtPolicy;
 use crate::shared::remote::Remote;
-use crate::shared::terms::Terms;
 
 impl<R: Remote> SharedStore<R> {
-    /// Decides a check that the remote could not be asked about.
+    /// Decides a check by its failure policy.
     pub(super) fn fall_back(
         &self,
         verb: Verb,
         check: &Check<'_>,
         now: Timestamp,
         error: StoreError,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<ProvisionalAnswer, StoreError> {
         let policy = match check.policy.on_store_error {
-            // What only observes must not keep a request from being decided.
+            // A check that only observes must not fail the request.
             OnStoreError::Deny if check.role == Role::Observed => OnStoreError::Allow,
             policy => policy,
         };
@@ -34,15 +34,15 @@ impl<R: Remote> SharedStore<R> {
             OnStoreError::Allow => {
                 count(&self.counters.allow);
                 let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
-                let decision = unasked(check.limit, ask);
+                let decision = admit_without_store(check.limit, ask);
                 let answer = Answer { decision, basis: Basis::Unasked };
-                Ok(Settled { answer, undo: Undo::Nothing })
+                Ok(ProvisionalAnswer { answer, undo: Undo::Nothing })
             }
             OnStoreError::Local => {
                 count(&self.counters.local);
                 let decision = self.decide_by_share(verb, check, now, &error);
                 let undo = if decision.taken > 0 { Undo::Share } else { Undo::Nothing };
-                Ok(Settled { answer: Answer { decision, basis: Basis::Local }, undo })
+                Ok(ProvisionalAnswer { answer: Answer { decision, basis: Basis::Local }, undo })
             }
         }
     }
@@ -55,25 +55,25 @@ impl<R: Remote> SharedStore<R> {
         now: Timestamp,
         error: &StoreError,
     ) -> Decision {
-        let afterwards = if error.may_have_run() { Afterwards::Leave } else { Afterwards::Charge };
-        let (now, nodes) = (self.remote.there(now), self.nodes.live());
-        match mode(check) {
+        let debt_policy = if error.may_have_run() { DebtPolicy::Skip } else { DebtPolicy::Record };
+        let (now, nodes) = (self.remote.remote_time(now), self.nodes.live());
+        match consistency_of(check) {
             Consistency::Leased => {
-                let terms = Terms::of(check.limit);
+                let terms = LeaseTerms::of(check.limit);
                 let limit = terms.as_ref().map_or(check.limit, |terms| &terms.tightened);
                 let check = Check { limit, ..*check };
-                self.outage.apply(verb, &check, None, nodes, now, afterwards)
+                self.outage.apply(verb, &check, None, nodes, now, debt_policy)
             }
             Consistency::Eventual => {
-                let known = self.tallies.state(check.key.fingerprint);
-                self.outage.apply(verb, check, known, nodes, now, afterwards)
+                let state = self.tallies.state(check.key.fingerprint);
+                self.outage.apply(verb, check, state, nodes, now, debt_policy)
             }
-            Consistency::Exact => self.outage.apply(verb, check, None, nodes, now, afterwards),
+            Consistency::Exact => self.outage.apply(verb, check, None, nodes, now, debt_policy),
         }
     }
 
-    /// The verbs other than check: an answer, or what its policy says.
-    pub(in crate::shared) fn fall_back_acting(
+    /// Like [`Self::fall_back`], for verbs other than check.
+    pub(in crate::shared) fn fall_back_verb(
         &self,
         verb: Verb,
         check: &Check<'_>,

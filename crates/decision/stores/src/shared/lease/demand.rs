@@ -1,58 +1,55 @@
-//! How much of a key this node is about to use, and so how much to hold of it.
+//! Estimates how many units of a key this node will use, and so how many to hold.
 //!
-//! Arrivals are random: where n are expected, n ± √n come. A slice that carried
-//! twice that more would seldom run dry, and half of it would end unused. So the
-//! margin lies mostly in *when* more is taken: while what is held still lasts
-//! for the time that taking more needs, and √n longer. That costs more keys in a
-//! renewal, which one call carries anyway, and wastes few units.
+//! Arrivals are random: of n expected, n ± √n come. A slice with a margin of 2√n would seldom run dry, but many of its
+//! units would expire unused. So the margin is mostly in *when* more is taken: while the units still last for the time
+//! that a renewal needs, plus √n. That means more keys in a renewal, which is one batch anyway, and wastes few units.
 //!
-//! Counts in small parts of a unit: what a slow key uses while a slice lasts is
-//! less than one, and rounding must not add up.
+//! Counts in fractions of a unit: a slow key uses less than one unit per slice, and rounding errors must not add up.
 
 use tidegate_algorithms::Nanos;
 
-/// Parts of a unit.
+/// Fractions in a unit.
 const PARTS: u64 = 1_024;
-/// The last so many slices say how much the next one should be. Fewer are not
+/// The last so many slices say how much the next one should be. LowerCounts are not
 /// enough of random arrivals to judge by.
-const JUDGED_BY: u128 = 4;
-/// Demand is not judged by less time than this.
-const JUDGED_MIN: Nanos = Nanos::from_millis(1);
-/// Nothing has this demand; keeps sums far from where they overflow.
+const AVERAGED_SLICES: u128 = 4;
+/// The shortest time that the estimate uses.
+const PERIOD_MIN: Nanos = Nanos::from_millis(1);
+/// Keeps sums far from overflow.
 const PARTS_MAX: u64 = u64::MAX / 64;
 
-/// What is expected to be used while a slice lasts.
+/// The units that are expected to be used per slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Demand {
     parts: u64,
     lasting: Nanos,
 }
 
-/// What was used of a key for a while.
+/// The usage of a key over some time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct Usage {
     pub(super) units: u64,
     pub(super) passed: Nanos,
-    /// Whether nothing is left: nobody knows how much more would have been used.
+    /// Whether all units were used: more might have been.
     pub(super) ran_dry: bool,
 }
 
 impl Demand {
-    /// One unit for each slice, which is meant to last so long.
+    /// One unit per slice of this duration.
     pub(super) fn new(lasting: Nanos) -> Self {
-        Demand { parts: PARTS, lasting: lasting.max(JUDGED_MIN) }
+        Demand { parts: PARTS, lasting: lasting.max(PERIOD_MIN) }
     }
 
-    /// Follows what was used since the last time.
-    pub(super) fn follow(&mut self, used: Used) {
-        let (lasting, passed) = (wide(self.lasting), wide(used.passed.max(JUDGED_MIN)));
+    /// Updates the estimate with the usage since the last update.
+    pub(super) fn update(&mut self, used: Usage) {
+        let (lasting, passed) = (wide(self.lasting), wide(used.passed.max(PERIOD_MIN)));
         let (known, new) = (u128::from(self.parts), u128::from(used.units) * u128::from(PARTS));
-        let judged = JUDGED_BY * lasting;
-        let sum = (known * judged).saturating_add(new.saturating_mul(lasting));
-        let usual = sum / (judged + passed);
+        let averaged = AVERAGED_SLICES * lasting;
+        let sum = (known * averaged).saturating_add(new.saturating_mul(lasting));
+        let usual = sum / (averaged + passed);
         let more = used.ran_dry || used.units > self.most_in(used.passed);
         let parts = if more && passed < lasting {
-            // At this pace, but no more than double: it may have been a burst.
+            // Extrapolate, but at most double: it may have been a burst.
             let double = known.max(u128::from(PARTS)) * 2;
             usual.max((new.saturating_mul(lasting) / passed).min(double))
         } else {
@@ -61,24 +58,24 @@ impl Demand {
         self.parts = narrow(parts).min(PARTS_MAX);
     }
 
-    /// How many units to hold after taking more.
+    /// How many units to hold after a renewal.
     pub(super) fn size(self) -> u64 {
         self.parts.saturating_add(root(self.parts) / 2).div_ceil(PARTS).max(1)
     }
 
-    /// What may well be used in a span: the expected, and its square root.
+    /// What may be used in a span: the expectation plus its square root.
     #[inline]
     pub(super) fn likely_in(self, span: Nanos) -> u64 {
         let parts = self.parts_in(span);
         parts.saturating_add(root(parts)) / PARTS
     }
 
-    /// What is expected to be used in a span.
+    /// The expected usage in a span.
     pub(super) fn expected_in(self, span: Nanos) -> u64 {
         self.parts_in(span) / PARTS
     }
 
-    /// More than this is used in a span only if the demand has changed.
+    /// A usage above this in a span means that the demand has changed.
     fn most_in(self, span: Nanos) -> u64 {
         let parts = self.parts_in(span);
         parts.saturating_add(root(parts).saturating_mul(4)) / PARTS + 2
@@ -91,7 +88,7 @@ impl Demand {
     }
 }
 
-/// The square root, of parts and in parts.
+/// The square root of a number of units, in fractions.
 #[inline]
 fn root(parts: u64) -> u64 {
     parts.saturating_mul(PARTS).isqrt()
@@ -111,34 +108,34 @@ mod tests {
 
     const LASTING: Nanos = Nanos::from_millis(100);
 
-    fn used(units: u64, millis: u64) -> Used {
-        Used { units, passed: Nanos::from_millis(millis), ran_dry: false }
+    fn used(units: u64, millis: u64) -> Usage {
+        Usage { units, passed: Nanos::from_millis(millis), ran_dry: false }
     }
 
-    /// What is known after a while of so many units every so often.
+    /// The estimate after a steady usage.
     fn steady(units: u64, millis: u64) -> Demand {
         let mut demand = Demand::new(LASTING);
         for _ in 0..200 {
-            demand.follow(used(units, millis));
+            demand.update(used(units, millis));
         }
         demand
     }
 
     #[test]
-    fn follows_what_is_used_however_often_it_is_told() {
+    fn follows_the_usage_however_often_it_is_updated() {
         for (units, millis) in [(40, 400), (10, 100), (1, 10)] {
             let demand = steady(units, millis);
             assert!((9..=10).contains(&demand.expected_in(LASTING)), "{demand:?}");
         }
-        assert_eq!(steady(0, 100).size(), 1, "one, in case that somebody comes");
+        assert_eq!(steady(0, 100).size(), 1, "at least one unit");
     }
 
     #[test]
-    fn what_may_be_chance_does_not_change_much() {
+    fn random_variation_changes_little() {
         let mut demand = steady(10, 100);
-        demand.follow(used(6, 10));
+        demand.update(used(6, 10));
         assert!(demand.expected_in(LASTING) <= 11, "{demand:?}");
-        demand.follow(used(12, 10));
+        demand.update(used(12, 10));
         assert!(demand.expected_in(LASTING) >= 20, "ten times as much is no chance: {demand:?}");
     }
 
@@ -147,11 +144,11 @@ mod tests {
         let mut demand = Demand::new(LASTING);
         let mut sizes = Vec::new();
         for _ in 0..5 {
-            demand.follow(Used { ran_dry: true, ..used(demand.size(), 1) });
+            demand.update(Usage { ran_dry: true, ..used(demand.size(), 1) });
             sizes.push(demand.expected_in(LASTING));
         }
         assert_eq!(sizes, [2, 4, 8, 16, 32]);
-        demand.follow(Used { ran_dry: true, ..used(32, 90) });
+        demand.update(Usage { ran_dry: true, ..used(32, 90) });
         assert!(demand.expected_in(LASTING) < 37, "by what was used: {demand:?}");
     }
 
@@ -165,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn no_use_is_too_much() {
+    fn no_usage_overflows() {
         let mut demand = Demand::new(Nanos::MAX);
-        demand.follow(Used { units: u64::MAX, passed: Nanos::ZERO, ran_dry: true });
-        demand.follow(Used { units: u64::MAX, passed: Nanos::MAX, ran_dry: false });
+        demand.update(Usage { units: u64::MAX, passed: Nanos::ZERO, ran_dry: true });
+        demand.update(Usage { units: u64::MAX, passed: Nanos::MAX, ran_dry: false });
         let mut short = Demand::new(Nanos::ZERO);
         for _ in 0..100 {
-            short.follow(Used { units: u64::MAX, passed: Nanos::ZERO, ran_dry: true });
+            short.update(Usage { units: u64::MAX, passed: Nanos::ZERO, ran_dry: true });
         }
         assert_eq!(short.parts, PARTS_MAX);
         assert!(short.size() < u64::MAX);

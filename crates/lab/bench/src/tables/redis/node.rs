@@ -138,7 +138,7 @@ impl Node {
 
     /// How many calls Redis has answered so far.
     fn calls(&self) -> u64 {
-        self.asked.store.remote().figures().calls
+        self.asked.store.remote().figures().evaluations
     }
 
     /// How many requests were decided so far.

@@ -66,7 +66,7 @@ impl Script {
         let checks = [Check::new(node::key("somebody"), &limit, 1)];
         let batch = Batch::new(Verb::Check, Charge::AllOrNothing, Timestamp::EPOCH, &checks);
         let text =
-            format!("ARGV[2] = {} {}", quoted(&store.question(&batch)), RedisStore::script());
+            format!("ARGV[2] = {} {}", quoted(&store.script_body(&batch)), RedisStore::script());
         let hash = instance.client()?.ask(&["SCRIPT", "LOAD", &text])?;
         Ok(Script { hash, key: KEY, arguments: vec![String::new()] })
     }

@@ -1,0 +1,239 @@
+//! The timers of the client's thread: connecting, deadlines, silent connections, retries, changed passwords.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::node::{Connection, ConnectionState, Target};
+use super::pipeline::{PipelineInFlight, load_command};
+use super::worker::{ConnectionId, Event, Worker};
+use crate::dial::{Dialer, OpenConnection, Peer, read_password, silent};
+use crate::error::{self, LinkError, LinkErrorKind, unavailable};
+use crate::sentinel::dial_master;
+use crate::settings::{RedisServers, Secret};
+
+/// How often a password file is read.
+const PASSWORD_BEAT: Duration = Duration::from_secs(1);
+
+/// How long the thread sleeps when nothing is due.
+const IDLE: Duration = Duration::from_secs(60);
+
+impl Worker {
+    pub(super) fn distrust(&mut self, id: ConnectionId) {
+        let node = self.nodes.get_mut(id.node);
+        if let Some(connection) = node.and_then(|node| node.connections.get_mut(id.connection)) {
+            connection.distrust();
+        }
+    }
+
+    /// Drops a connection. The jobs in flight on it may have run, so they fail.
+    pub(super) fn lose(&mut self, id: ConnectionId, error: &LinkError) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(id.node) else { return };
+        let error = match &node.target {
+            Target::Address(address) => error::at(address, error),
+            Target::Master => error.clone(),
+        };
+        node.failure = Some(error.clone());
+        let connection = node.connections.get_mut(id.connection);
+        let Some(connection) = connection.filter(|connection| connection.is_open()) else { return };
+        // Events of the lost connection do not concern the next one.
+        self.count += 1;
+        connection.epoch = self.count;
+        let in_flight = connection.on_lost(now);
+        let lost = error::of_lost_call(&error);
+        self.router.refresh_soon(now);
+        self.note_failure(error);
+        self.fail_all(in_flight.into_iter().flat_map(PipelineInFlight::into_jobs), &lost);
+    }
+
+    fn dial(&mut self, node_index: usize, connection_index: usize) {
+        let Some(node) = self.nodes.get_mut(node_index) else { return };
+        let target = node.target.clone();
+        let Some(connection) = node.connections.get_mut(connection_index) else { return };
+        self.count += 1;
+        let epoch = self.count;
+        connection.epoch = epoch;
+        connection.state = ConnectionState::Dialing;
+        let id = ConnectionId { node: node_index, connection: connection_index, epoch };
+        let (dialer, script) = (self.dialer.clone(), Arc::clone(&self.script));
+        self.tasks.spawn(async move {
+            Event::Dialed { id, result: connect(&dialer, &target, &script).await }
+        });
+    }
+
+    pub(super) fn on_dialed(
+        &mut self,
+        id: ConnectionId,
+        result: Result<(OpenConnection, String), LinkError>,
+    ) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(id.node) else { return };
+        let connection = node.connections.get_mut(id.connection);
+        let connection = connection.filter(|connection| connection.epoch == id.epoch);
+        let Some(connection) = connection else { return };
+        self.changed = true;
+        match result {
+            Ok((mut open, script_hash)) => {
+                let closed = open.closed();
+                self.tasks.spawn(async move {
+                    closed.await;
+                    Event::Closed { id }
+                });
+                connection.on_opened(open, script_hash, now);
+                self.counters.connected();
+            }
+            Err(error) => {
+                // Nothing was in flight on a connection that was never open.
+                let _ = connection.on_lost(now);
+                node.failure = Some(error.clone());
+                self.router.refresh_soon(now);
+                self.note_failure(error);
+            }
+        }
+    }
+
+    /// The server closed a connection. If nothing is in flight, no call fails: the connection is opened again.
+    /// Otherwise the pipelines in flight report why.
+    pub(super) fn on_closed(&mut self, id: ConnectionId) {
+        let is_idle = |connection: &mut Connection| connection.in_flight.is_empty();
+        if self.connection(id).is_some_and(is_idle) {
+            self.changed = true;
+            self.lose(id, &unavailable(LinkErrorKind::Refused, "it closed the connection"));
+        }
+    }
+
+    /// Publishes a failure before the callers that it affects are answered.
+    pub(super) fn note_failure(&mut self, error: LinkError) {
+        self.failure = Some(error);
+        self.publish_state();
+    }
+
+    pub(super) fn run_timers(&mut self) {
+        self.expire();
+        self.dial_due();
+        self.lose_silent();
+        self.run_retries();
+        self.refresh_slots();
+        self.refresh_password();
+    }
+
+    fn expire(&mut self) {
+        if self.expiry.is_none_or(|expiry| expiry > self.now) {
+            return;
+        }
+        let (now, counters) = (self.now, Arc::clone(&self.counters));
+        let deadlines = self.nodes.iter_mut().filter_map(|node| node.expire(now, &counters));
+        let mut next = deadlines.min();
+        self.expire_unrouted(&mut next);
+        let (late, retries) =
+            self.retries.drain(..).partition::<Vec<_>, _>(|(_, job)| job.deadline.at <= now);
+        late.into_iter().for_each(|(_, job)| job.expire(&counters));
+        self.retries = retries;
+        let retries = self.retries.iter().map(|(_, job)| job.deadline.at);
+        self.expiry = next.into_iter().chain(retries).min();
+    }
+
+    fn dial_due(&mut self) {
+        let now = self.now;
+        let is_due = |connection: &Connection| matches!(connection.state, ConnectionState::Waiting { until } if until <= now);
+        for node_index in 0..self.nodes.len() {
+            for index in 0..self.dialer.settings.connections {
+                let node = self.nodes.get(node_index).filter(|node| !node.retired);
+                if node.and_then(|node| node.connections.get(index)).is_some_and(is_due) {
+                    self.dial(node_index, index);
+                }
+            }
+        }
+    }
+
+    fn lose_silent(&mut self) {
+        let timeout = self.dialer.settings.connect_timeout;
+        for node in 0..self.nodes.len() {
+            for connection in 0..self.dialer.settings.connections {
+                let found = self.nodes.get(node).and_then(|node| node.connections.get(connection));
+                let Some(found) = found else { continue };
+                if found.silent_until(timeout).is_some_and(|due| due <= self.now) {
+                    let id = ConnectionId { node, connection, epoch: found.epoch };
+                    self.distrust(id);
+                    self.lose(id, &silent(timeout));
+                }
+            }
+        }
+    }
+
+    fn run_retries(&mut self) {
+        let now = self.now;
+        let (due, retries) = self.retries.drain(..).partition::<Vec<_>, _>(|(due, _)| *due <= now);
+        self.retries = retries;
+        due.into_iter().for_each(|(_, job)| self.route(job));
+    }
+
+    pub(super) fn next_wake(&self) -> Instant {
+        let timeout = self.dialer.settings.connect_timeout;
+        let nodes = self.nodes.iter().filter(|node| !node.retired);
+        let connections = nodes.flat_map(|node| &node.connections);
+        let dials = connections.clone().filter_map(|connection| match connection.state {
+            ConnectionState::Waiting { until } => Some(until),
+            ConnectionState::Dialing | ConnectionState::Open { .. } => None,
+        });
+        let silences = connections.filter_map(|connection| connection.silent_until(timeout));
+        let retries = self.retries.iter().map(|(due, _)| *due);
+        let single = [self.expiry, self.router.due(), self.password_due];
+        let next = dials.chain(silences).chain(retries).chain(single.into_iter().flatten()).min();
+        next.unwrap_or(self.now + IDLE)
+    }
+
+    fn refresh_password(&mut self) {
+        if self.password_due.is_none_or(|due| due > self.now) {
+            return;
+        }
+        self.password_due = None;
+        let dialer = self.dialer.clone();
+        self.tasks.spawn(async move {
+            Event::PasswordRead { password: read_password(&dialer.settings.login).await }
+        });
+    }
+
+    /// Logs in again on the open connections if the password has changed.
+    pub(super) fn on_password(&mut self, password: Result<Option<Secret>, LinkError>) {
+        self.password_due = Some(self.now + PASSWORD_BEAT);
+        // A file that cannot be read at this moment is being replaced.
+        let Ok(Some(password)) = password else { return };
+        let user = self.dialer.settings.login.user.as_deref();
+        for connection in self.nodes.iter_mut().flat_map(|node| &mut node.connections) {
+            if let ConnectionState::Open { connection, .. } = &mut connection.state {
+                connection.log_in(user, &password);
+            }
+        }
+    }
+}
+
+/// Connects and loads the script; returns the connection and the script's hash.
+async fn connect(
+    dialer: &Dialer,
+    target: &Target,
+    script: &str,
+) -> Result<(OpenConnection, String), LinkError> {
+    let connection = match (target, &dialer.settings.servers) {
+        (Target::Address(address), _) => dialer.dial(address, Peer::Server).await?,
+        (Target::Master, RedisServers::Sentinels { sentinels, master }) => {
+            dial_master(dialer, sentinels, master).await?
+        }
+        (Target::Master, _) => {
+            return Err(unavailable(LinkErrorKind::Other, "no sentinel is named"));
+        }
+    };
+    let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;
+    let hash = loaded.and_then(|reply| match reply {
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|_| error::not_redis()),
+        Value::SimpleString(text) => Ok(text),
+        _ => Err(error::not_redis()),
+    });
+    let hash = hash.map_err(|error| match target {
+        Target::Address(address) => error::at(address, &error),
+        Target::Master => error,
+    })?;
+    Ok((connection, hash))
+}

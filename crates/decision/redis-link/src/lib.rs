@@ -1,0 +1,32 @@
+//! A client for Redis and Valkey that batches script calls and keeps deadlines.
+//!
+//! [`BatchingClient::start`] connects by [`RedisSettings`]: one server, the master that sentinels name, or a cluster.
+//! [`BatchingClient::send`] runs the client's Lua script for one [`ScriptCall`]; calls of concurrent callers travel in
+//! one pipeline for each node. [`BatchingClient::commands`] sends plain commands. Every call has a deadline, and every
+//! error says whether the call may have run: a call that may have run is never sent again.
+//!
+//! The crate knows nothing of counters, limits or fleets. It does not choose what to do when the server fails.
+
+mod backoff;
+mod client;
+mod cluster_slots;
+mod dial;
+mod error;
+mod numbers;
+mod script;
+mod sentinel;
+mod settings;
+mod state;
+mod tls;
+
+pub use client::{BatchingClient, ClientFigures, Histogram, REDIS_METRICS};
+pub use cluster_slots::slot_of;
+pub use error::{LinkError, LinkErrorKind};
+pub use numbers::{NumberReader, put_number};
+pub use redis::{Cmd, Value, cmd};
+pub use script::{RedisKey, ScriptBody, ScriptCall, ScriptReply};
+pub use settings::{
+    Login, NameCheck, Password, RedisAddress, RedisServers, RedisSettings, RedisSettingsError,
+    RedisTls, Secret,
+};
+pub use state::LinkState;
