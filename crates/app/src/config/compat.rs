@@ -11,7 +11,7 @@ mod variables;
 
 use std::borrow::Cow;
 
-use tidegate_rules::reading::{Problems, Scalar, Style};
+use tidegate_document::{Problems, Scalar, ScalarStyle};
 
 use super::kinds::Wrong;
 use super::layers::{Given, Note, Origin, VariableText, Weight, fault};
@@ -105,8 +105,8 @@ impl<'s> Environment<'_, 's, '_> {
         self.given.push(Given {
             path: path.to_owned(),
             words: vec![plain(text)],
-            spots: Vec::new(),
-            spot: tidegate_rules::reading::Spot::default(),
+            locations: Vec::new(),
+            location: tidegate_document::Location::default(),
             origin: Origin::CompatDefault,
         });
     }
@@ -132,14 +132,14 @@ impl<'s> Environment<'_, 's, '_> {
         self.given.push(Given {
             path: path.to_owned(),
             words: vec![plain(text)],
-            spots: vec![from.spot],
-            spot: from.spot,
+            locations: vec![from.location],
+            location: from.location,
             origin: Origin::Variable(from.name.to_owned()),
         });
     }
 
     fn wrong(&mut self, from: &VariableText<'s>, wrong: Wrong) {
-        self.problems.error(from.spot, fault(from.name, wrong));
+        self.problems.error(from.location, fault(from.name, wrong));
     }
 
     fn note(&mut self, message: String) {
@@ -152,5 +152,5 @@ impl<'s> Environment<'_, 's, '_> {
 }
 
 fn plain<'s>(text: String) -> Scalar<'s> {
-    Scalar { text: Cow::Owned(text), style: Style::Plain }
+    Scalar { text: Cow::Owned(text), style: ScalarStyle::Plain }
 }

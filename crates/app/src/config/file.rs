@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_rules::Source;
-use tidegate_rules::reading::{
-    Fault, Kind, NodeId, Plain, Problems, Scalar, Spot, Yaml, closest, one_of, parse,
+use tidegate_document::{
+    Fault, Location, NodeId, NodeKind, PlainValue, Problems, Scalar, Yaml, closest, one_of, parse,
 };
+use tidegate_rules::Source;
 
 use super::fields::Config;
 use super::kinds::Plurality;
@@ -39,7 +39,7 @@ pub(super) fn read<'s>(
     if source.text.len() > FILE_BYTES_MAX {
         let message =
             format!("the file has {} bytes; the most is {FILE_BYTES_MAX}", source.text.len());
-        problems.error(Spot::default(), Fault::new("too_large", message));
+        problems.error(Location::default(), Fault::new("too_large", message));
         return;
     }
     let Some(yaml) = parse(0, &source.text, problems) else { return };
@@ -64,20 +64,20 @@ impl Reader<'_, '_, '_, '_> {
     // Recursion ends with the sections, which do not contain themselves.
     fn section(&mut self, id: NodeId, path: &str) {
         let yaml = self.yaml;
-        if !matches!(yaml.node(id).kind, Kind::Mapping(_)) {
+        if !matches!(yaml.node(id).kind, NodeKind::Mapping(_)) {
             let place = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
             let message = format!("{place} takes a mapping, not {}", yaml.describe(id));
             let mut fault = Fault::new("wrong_type", message);
             if let Some(key) = self.children(path).next() {
                 fault = fault.hint(format!("it holds keys such as `{key}`"));
             }
-            self.problems.error(yaml.spot(id), fault);
+            self.problems.error(yaml.location(id), fault);
             return;
         }
         let merged = yaml.merged_pairs(id);
         for stray in merged.strays {
             let message = format!("`<<` takes a mapping, not {}", yaml.describe(stray));
-            self.problems.error(yaml.spot(stray), Fault::new("wrong_type", message));
+            self.problems.error(yaml.location(stray), Fault::new("wrong_type", message));
         }
         for (key, value) in merged.pairs {
             let Some(name) = self.name(key) else { continue };
@@ -96,10 +96,12 @@ impl Reader<'_, '_, '_, '_> {
     fn name(&mut self, key: NodeId) -> Option<String> {
         let yaml = self.yaml;
         match yaml.scalar(key) {
-            Some(scalar) if scalar.plain() == Plain::Text => Some(scalar.text.clone().into_owned()),
+            Some(scalar) if scalar.plain() == PlainValue::Text => {
+                Some(scalar.text.clone().into_owned())
+            }
             _ => {
                 let message = format!("a key must be text, not {}", yaml.describe(key));
-                self.problems.error(yaml.spot(key), Fault::new("key_not_text", message));
+                self.problems.error(yaml.location(key), Fault::new("key_not_text", message));
                 None
             }
         }
@@ -108,11 +110,13 @@ impl Reader<'_, '_, '_, '_> {
     fn field(&mut self, key: NodeId, value: NodeId, path: &str, words: &str, plurality: Plurality) {
         let yaml = self.yaml;
         let nodes: Vec<NodeId> = match &yaml.node(value).kind {
-            Kind::Scalar(_) => vec![value],
-            Kind::Sequence(items) if plurality == Plurality::Many => yaml.items(*items).to_vec(),
-            Kind::Sequence(_) | Kind::Mapping(_) => {
+            NodeKind::Scalar(_) => vec![value],
+            NodeKind::Sequence(items) if plurality == Plurality::Many => {
+                yaml.items(*items).to_vec()
+            }
+            NodeKind::Sequence(_) | NodeKind::Mapping(_) => {
                 let message = format!("`{path}` takes {words}, not {}", yaml.describe(value));
-                self.problems.error(yaml.spot(value), Fault::new("wrong_type", message));
+                self.problems.error(yaml.location(value), Fault::new("wrong_type", message));
                 return;
             }
         };
@@ -121,20 +125,20 @@ impl Reader<'_, '_, '_, '_> {
             let Some(scalar) = yaml.scalar(*node).filter(|_| !yaml.is_null(*node)) else {
                 let found = yaml.describe(*node);
                 let message = format!("an item of `{path}` is {words}, not {found}");
-                self.problems.error(yaml.spot(*node), Fault::new("wrong_type", message));
+                self.problems.error(yaml.location(*node), Fault::new("wrong_type", message));
                 return;
             };
             let text = scalar.text.clone();
             scalars.push(Scalar { text: text.into_owned().into(), style: scalar.style });
         }
-        let start = usize::try_from(yaml.spot(key).start).unwrap_or(usize::MAX);
+        let start = usize::try_from(yaml.location(key).start).unwrap_or(usize::MAX);
         let before = self.source.text.get(..start).unwrap_or_default();
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         self.given.push(Given {
             path: path.to_owned(),
             words: scalars,
-            spots: nodes.iter().map(|node| yaml.spot(*node)).collect(),
-            spot: yaml.spot(value),
+            locations: nodes.iter().map(|node| yaml.location(*node)).collect(),
+            location: yaml.location(value),
             origin: Origin::File { name: self.source.name.clone(), line },
         });
     }
@@ -171,6 +175,6 @@ impl Reader<'_, '_, '_, '_> {
             _ => format!("in `{section}`"),
         };
         let fault = Fault::new("unknown_key", format!("unknown key `{name}` {place}")).hint(hint);
-        self.problems.error(self.yaml.spot(key), fault);
+        self.problems.error(self.yaml.location(key), fault);
     }
 }

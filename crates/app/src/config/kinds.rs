@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_rules::reading::{Plain, Scalar, Style, one_of};
+use tidegate_document::{PlainValue, Scalar, ScalarStyle, one_of};
 
 pub use address::Address;
 pub use choice::{
@@ -204,7 +204,8 @@ pub trait Setting: fmt::Debug {
     /// # Errors
     /// When it is not of the kind.
     fn set_text(&mut self, text: &str, bounds: &Bounds) -> Result<(), Vec<Wrong>> {
-        let written = |text| Scalar { text: std::borrow::Cow::Borrowed(text), style: Style::Plain };
+        let written =
+            |text| Scalar { text: std::borrow::Cow::Borrowed(text), style: ScalarStyle::Plain };
         if self.plurality() == Plurality::Many {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             let items: Vec<Scalar<'_>> = items.map(written).collect();
@@ -277,7 +278,7 @@ impl<T: Single> Setting for Option<T> {
     fn set(&mut self, written: &[Scalar<'_>], bounds: &Bounds) -> Result<(), Vec<Wrong>> {
         let written = only(written, T::SHAPE).map_err(|wrong| vec![wrong])?;
         // To YAML `off` is a boolean, so the text is what counts.
-        let off = written.style == Style::Plain && written.text == OFF;
+        let off = written.style == ScalarStyle::Plain && written.text == OFF;
         let read = || T::read(written, bounds).map_err(|wrong| vec![wrong]);
         *self = if off { None } else { Some(read()?) };
         Ok(())
@@ -353,15 +354,17 @@ pub(super) fn wrong_kind(shape: Shape, found: &str) -> Wrong {
 /// Says that what is written is not of its kind.
 fn wrong_scalar(shape: Shape, written: &Scalar<'_>) -> Wrong {
     let found = match written.plain() {
-        Plain::Null => "nothing",
-        Plain::Bool(_) => "a boolean",
-        Plain::Integer(_) => "a number",
-        Plain::Float(_) => "a number with a fraction",
-        Plain::Text => "text",
+        PlainValue::Null => "nothing",
+        PlainValue::Bool(_) => "a boolean",
+        PlainValue::Integer(_) => "a number",
+        PlainValue::Float(_) => "a number with a fraction",
+        PlainValue::Text => "text",
     };
     let wrong = wrong_kind(shape, found);
-    let unquoted = Plain::of(&written.text);
-    if written.style == Style::Text && matches!(unquoted, Plain::Integer(_) | Plain::Bool(_)) {
+    let unquoted = PlainValue::of(&written.text);
+    if written.style == ScalarStyle::Text
+        && matches!(unquoted, PlainValue::Integer(_) | PlainValue::Bool(_))
+    {
         return wrong.hint("remove the quotes");
     }
     wrong

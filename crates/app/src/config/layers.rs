@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use tidegate_rules::reading::{Fault, Problems, Scalar, Spot, Style, closest};
+use tidegate_document::{Fault, Location, Problems, Scalar, ScalarStyle, closest};
 use tidegate_rules::{Problem, Report, Source};
 
 use super::compat;
@@ -131,9 +131,9 @@ pub(super) struct Given<'s> {
     pub(super) path: String,
     pub(super) words: Vec<Scalar<'s>>,
     /// Where each word is.
-    pub(super) spots: Vec<Spot>,
+    pub(super) locations: Vec<Location>,
     /// Where all of it is.
-    pub(super) spot: Spot,
+    pub(super) location: Location,
     pub(super) origin: Origin,
 }
 
@@ -142,8 +142,8 @@ pub(super) struct Given<'s> {
 pub(super) struct Provenance {
     pub(super) origin: Origin,
     /// None for defaults.
-    pub(super) spot: Option<Spot>,
-    pub(super) spots: Vec<Spot>,
+    pub(super) location: Option<Location>,
+    pub(super) locations: Vec<Location>,
     /// Whether everything that was given for it could be read.
     pub(super) is_sound: bool,
 }
@@ -156,7 +156,7 @@ pub(super) type Provenances = BTreeMap<String, Provenance>;
 pub(super) struct VariableText<'s> {
     pub(super) name: &'s str,
     pub(super) text: &'s str,
-    pub(super) spot: Spot,
+    pub(super) location: Location,
 }
 
 /// Reads all layers and checks what comes of them.
@@ -292,7 +292,11 @@ fn secret_start(line: &str) -> Option<usize> {
 fn text_of(file: usize, source: &Source) -> VariableText<'_> {
     let file = u32::try_from(file).unwrap_or(u32::MAX);
     let end = u32::try_from(source.text.len()).unwrap_or(u32::MAX);
-    VariableText { name: &source.name, text: &source.text, spot: Spot { file, start: 0, end } }
+    VariableText {
+        name: &source.name,
+        text: &source.text,
+        location: Location { file, start: 0, end },
+    }
 }
 
 fn read_variables<'s>(
@@ -316,7 +320,7 @@ fn read_variables<'s>(
         }
         let origin = Origin::Variable(variable.name.to_owned());
         if let Some((path, plurality)) = fields.get(name) {
-            given.push(written(path, *plurality, variable.text, variable.spot, origin));
+            given.push(written(path, *plurality, variable.text, variable.location, origin));
             continue;
         }
         let fault = Fault::new("unknown_variable", format!("`{name}` sets no field"));
@@ -325,7 +329,7 @@ fn read_variables<'s>(
             Some(near) => format!("did you mean `{near}`?"),
             None => "`tidegate config env` lists those that do".to_owned(),
         };
-        problems.warn(variable.spot, fault.hint(hint));
+        problems.warn(variable.location, fault.hint(hint));
     }
 }
 
@@ -358,19 +362,19 @@ fn read_flag<'s>(
     let origin = Origin::Flag(flag.name);
     if let Some(path) = flag.path {
         let plurality = fields.get(path).copied().unwrap_or(Plurality::One);
-        given.push(written(path, plurality, text.text, text.spot, origin));
+        given.push(written(path, plurality, text.text, text.location, origin));
         return;
     }
     let Some((path, value)) = text.text.split_once('=') else {
         let fault = Fault::new("malformed_flag", "there is no `=`")
             .hint(format!("write `{} KEY=VALUE`, such as `shutdown.grace=30s`", flag.name));
-        problems.error(text.spot, fault);
+        problems.error(text.location, fault);
         return;
     };
     let split = u32::try_from(path.len()).unwrap_or(u32::MAX);
     if let Some(plurality) = fields.get(path) {
-        let spot = Spot { start: split.saturating_add(1), ..text.spot };
-        given.push(written(path, *plurality, value, spot, origin));
+        let location = Location { start: split.saturating_add(1), ..text.location };
+        given.push(written(path, *plurality, value, location, origin));
         return;
     }
     let fault = Fault::new("unknown_key", format!("there is no field `{path}`"));
@@ -378,7 +382,7 @@ fn read_flag<'s>(
         Some(near) => format!("did you mean `{near}`?"),
         None => "`tidegate config show` lists the fields".to_owned(),
     };
-    problems.error(Spot { end: split, ..text.spot }, fault.hint(hint));
+    problems.error(Location { end: split, ..text.location }, fault.hint(hint));
 }
 
 /// A text for a field: items of a list have commas between them.
@@ -386,16 +390,16 @@ pub(super) fn written<'s>(
     path: &str,
     plurality: Plurality,
     text: &'s str,
-    spot: Spot,
+    location: Location,
     origin: Origin,
 ) -> Given<'s> {
-    let plain = |text| Scalar { text: Cow::Borrowed(text), style: Style::Plain };
+    let plain = |text| Scalar { text: Cow::Borrowed(text), style: ScalarStyle::Plain };
     if plurality != Plurality::Many {
         let words = vec![plain(text)];
-        return Given { path: path.to_owned(), words, spots: vec![spot], spot, origin };
+        return Given { path: path.to_owned(), words, locations: vec![location], location, origin };
     }
-    let (mut words, mut spots) = (Vec::new(), Vec::new());
-    let mut start = spot.start;
+    let (mut words, mut locations) = (Vec::new(), Vec::new());
+    let mut start = location.start;
     for part in text.split(',') {
         let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX);
         let item = part.trim();
@@ -403,11 +407,11 @@ pub(super) fn written<'s>(
         if !item.is_empty() && item != "[]" {
             let start = start.saturating_add(blanks);
             words.push(plain(item));
-            spots.push(Spot { start, end: start.saturating_add(length(item)), ..spot });
+            locations.push(Location { start, end: start.saturating_add(length(item)), ..location });
         }
         start = start.saturating_add(length(part)).saturating_add(1);
     }
-    Given { path: path.to_owned(), words, spots, spot, origin }
+    Given { path: path.to_owned(), words, locations, location, origin }
 }
 
 /// Whether the layers that may say so turn compatibility on.
@@ -423,14 +427,18 @@ fn apply(given: &[Given<'_>], problems: &mut Problems<'_>) -> (Config, Provenanc
     let mut provenances = Provenances::new();
     for entry in config.entries() {
         let Entry::Field(field) = entry else { continue };
-        let mut from =
-            Provenance { origin: Origin::Default, spot: None, spots: Vec::new(), is_sound: true };
+        let mut from = Provenance {
+            origin: Origin::Default,
+            location: None,
+            locations: Vec::new(),
+            is_sound: true,
+        };
         for given in given.iter().filter(|given| given.path == field.path) {
             let before = field.value.shown();
             if let Err(wrongs) = field.value.set(&given.words, &field.bounds) {
                 for wrong in wrongs {
-                    let item = wrong.item.and_then(|item| given.spots.get(item).copied());
-                    problems.error(item.unwrap_or(given.spot), fault(&field.path, wrong));
+                    let item = wrong.item.and_then(|item| given.locations.get(item).copied());
+                    problems.error(item.unwrap_or(given.location), fault(&field.path, wrong));
                 }
                 from.is_sound = false;
                 continue;
@@ -439,10 +447,10 @@ fn apply(given: &[Given<'_>], problems: &mut Problems<'_>) -> (Config, Provenanc
             if compat && field.value.shown() == before {
                 continue;
             }
-            let spot = (!compat).then_some(given.spot);
+            let location = (!compat).then_some(given.location);
             let is_sound = from.is_sound;
-            let (origin, spots) = (given.origin.clone(), given.spots.clone());
-            from = Provenance { origin, spot, spots, is_sound };
+            let (origin, locations) = (given.origin.clone(), given.locations.clone());
+            from = Provenance { origin, location, locations, is_sound };
         }
         provenances.insert(field.path.clone(), from);
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_rules::reading::Plain;
+use tidegate_document::PlainValue;
 
 use super::check::write_notes;
 use super::fields::Config;
@@ -131,7 +131,8 @@ pub(super) fn yaml_value(value: &Value) -> String {
             let tame = |char: char| char.is_ascii_alphanumeric() || "/._-%".contains(char);
             let starts_well =
                 text.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '/');
-            let bare = starts_well && text.chars().all(tame) && Plain::of(text) == Plain::Text;
+            let bare =
+                starts_well && text.chars().all(tame) && PlainValue::of(text) == PlainValue::Text;
             if bare { text.clone() } else { value.to_string() }
         }
         other => other.to_string(),

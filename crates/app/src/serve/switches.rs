@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_admin::{LimiterMode, LimiterName, Switchboard};
+use tidegate_document::{Fault, NodeKind, PlainValue, Problems, closest, one_of, parse};
 use tidegate_engine::Timestamp;
 use tidegate_rules::Source;
-use tidegate_rules::reading::{Fault, Kind, Plain, Problems, closest, one_of, parse};
 
 use crate::config::LimiterSwitches;
 
@@ -121,9 +121,11 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
     let mut said = Said::default();
     if let Some(yaml) = parse(0, text, &mut problems) {
         let root = yaml.root().filter(|root| !yaml.is_null(*root));
-        if let Some(root) = root.filter(|root| !matches!(yaml.node(*root).kind, Kind::Mapping(_))) {
+        if let Some(root) =
+            root.filter(|root| !matches!(yaml.node(*root).kind, NodeKind::Mapping(_)))
+        {
             let message = format!("the file is a mapping, not {}", yaml.describe(root));
-            problems.error(yaml.spot(root), Fault::new("wrong_type", message));
+            problems.error(yaml.location(root), Fault::new("wrong_type", message));
         }
         for (key, value) in root.map(|root| yaml.merged_pairs(root).pairs).unwrap_or_default() {
             let text = |id| yaml.scalar(id).map(|scalar| &*scalar.text).unwrap_or_default();
@@ -134,13 +136,13 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
                     None => {
                         let fault = Fault::new("unknown_choice", "this is no mode")
                             .hint("it can be `off`, `dark`, `enforce` or `enforce 10%`");
-                        problems.error(yaml.spot(value), fault);
+                        problems.error(yaml.location(value), fault);
                     }
                 },
-                (None, KILL, Some(Plain::Bool(kill))) => said.kill = Some(kill),
+                (None, KILL, Some(PlainValue::Bool(kill))) => said.kill = Some(kill),
                 (None, KILL, _) => {
                     let fault = Fault::new("wrong_type", "`kill` takes `true` or `false`");
-                    problems.error(yaml.spot(value), fault);
+                    problems.error(yaml.location(value), fault);
                 }
                 (None, other, _) => {
                     let known = [KILL, "rate", "concurrency", "worker", "fleet", "gate"];
@@ -149,7 +151,7 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
                         None => format!("it knows {}", one_of(&known)),
                     };
                     let fault = Fault::new("unknown_key", format!("there is no limiter `{other}`"));
-                    problems.error(yaml.spot(key), fault.hint(hint));
+                    problems.error(yaml.location(key), fault.hint(hint));
                 }
             }
         }

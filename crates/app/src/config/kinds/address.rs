@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tidegate_rules::reading::Scalar;
+use tidegate_document::Scalar;
 
 use super::text::filled;
 use super::{Bounds, Shape, Single, Wrong};

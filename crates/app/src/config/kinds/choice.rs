@@ -1,7 +1,7 @@
 //! The closed sets of words that a configuration can choose from.
 
 use serde_json::Value;
-use tidegate_rules::reading::{Scalar, closest, one_of};
+use tidegate_document::{Scalar, closest, one_of};
 
 use super::{Bounds, Shape, Single, Wrong};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_admin::LimiterMode;
-use tidegate_rules::reading::Scalar;
+use tidegate_document::Scalar;
 
 use super::text::filled;
 use super::{Bounds, Shape, Single, Wrong};

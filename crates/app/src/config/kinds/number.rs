@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_rules::reading::{Plain, Scalar, parse_duration};
+use tidegate_document::{PlainValue, Scalar, parse_duration};
 
 use super::{Bounds, Shape, Single, Wrong, wrong_scalar};
 
@@ -28,7 +28,7 @@ impl Single for bool {
 
     fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
         match written.plain() {
-            Plain::Bool(flag) => Ok(flag),
+            PlainValue::Bool(flag) => Ok(flag),
             _ => Err(wrong_scalar(Self::SHAPE, written)),
         }
     }
@@ -51,7 +51,7 @@ impl Single for u32 {
 }
 
 fn count(written: &Scalar<'_>, bounds: &Bounds, shape: Shape) -> Result<u32, Wrong> {
-    let Plain::Integer(number) = written.plain() else {
+    let PlainValue::Integer(number) = written.plain() else {
         return Err(wrong_scalar(shape, written));
     };
     let (least, most) = bounds.range();

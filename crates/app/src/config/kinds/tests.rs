@@ -159,7 +159,7 @@ fn a_secret_is_never_shown() {
 
 #[test]
 fn a_boolean_in_quotes_is_told_to_lose_them() {
-    let quoted = Scalar { text: "true".into(), style: Style::Text };
+    let quoted = Scalar { text: "true".into(), style: ScalarStyle::Text };
     let wrong = true.clone().set(&[quoted], &Bounds::NONE).unwrap_err();
     assert_eq!(wrong[0].message, "this takes `true` or `false`, not text");
     assert_eq!(wrong[0].hint.as_deref(), Some("remove the quotes"));

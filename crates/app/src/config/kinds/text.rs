@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tidegate_rules::reading::{Plain, Scalar};
+use tidegate_document::{PlainValue, Scalar};
 use tidegate_stores::RedisSettings;
 
 use super::{Bounds, Shape, Single, Wrong, wrong_scalar};
@@ -14,7 +14,7 @@ const TEXT_BYTES_MAX: usize = 4_096;
 
 /// The text of a value; a number counts as its text.
 pub(super) fn filled<'w>(written: &'w Scalar<'_>, shape: Shape) -> Result<&'w str, Wrong> {
-    if written.plain() == Plain::Null {
+    if written.plain() == PlainValue::Null {
         return Err(wrong_scalar(shape, written));
     }
     let text = &*written.text;
