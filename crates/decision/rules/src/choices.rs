@@ -41,52 +41,6 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What a limit does with its answer.
-    Mode {
-        /// The answer holds.
-        Enforce = "enforce",
-        /// Counted and reported; never refuses.
-        Shadow = "shadow",
-        /// Neither counted nor refused.
-        Off = "off",
-    }
-}
-
-choices! {
-    /// Who is charged when one limit of a request refuses.
-    Charge {
-        /// Nobody.
-        AllOrNothing = "all_or_nothing",
-        /// Every limit that matched, as envoyproxy/ratelimit has it.
-        Always = "always",
-    }
-}
-
-choices! {
-    /// What decides while the shared store cannot be asked.
-    OnStoreError {
-        /// This process, from the last known state.
-        Local = "local",
-        /// Nobody: every request passes.
-        Allow = "allow",
-        /// Nobody: every request is refused.
-        Deny = "deny",
-    }
-}
-
-choices! {
-    /// How closely processes that share a limit agree.
-    Consistency {
-        /// The store is asked each time.
-        Exact = "exact",
-        /// Slices of the limit are taken ahead; never exceeded.
-        Leased = "leased",
-        /// Counted locally and added up on a beat; may be exceeded by a stated bound.
-        Eventual = "eventual",
-    }
-}
-
-choices! {
     /// What happens to a request that is over the limit.
     WhenOver {
         /// It is refused.

@@ -13,10 +13,10 @@ mod reader;
 mod rule_file;
 
 use ipnet::IpNet;
-use tidegate_algorithms::{Limit, Period};
+use tidegate_algorithms::{Charge, Consistency, Limit, Mode, OnStoreError, Period};
 
 use crate::address::Grouping;
-use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{Unit, WhenOver};
 use crate::diagnostics::Spot;
 
 pub use duration::parse_duration;

@@ -30,7 +30,7 @@ mod compile;
 mod explain;
 mod schema;
 
-pub use choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+pub use choices::{AlgorithmName, Unit, WhenOver};
 pub use compile::compile;
 pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, closest};
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
@@ -38,3 +38,4 @@ pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
 pub use source::{Options, SOURCE_BYTES_MAX, Source};
+pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};

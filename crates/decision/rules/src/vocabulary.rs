@@ -4,7 +4,9 @@
 //! that is added here is known, explained and completed everywhere. What the
 //! keys mean is in the table's texts; how they are read is in `document`.
 
-use crate::choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError};
+
+use crate::choices::{AlgorithmName, Unit, WhenOver};
 use crate::diagnostics::closest;
 
 /// A kind of mapping in a rule file.

@@ -1,11 +1,11 @@
 //! Descriptors: the nodes of the rule tree, as written.
 
 use ipnet::IpNet;
+use tidegate_algorithms::Mode;
 
 use super::reader::{Field, Fields, Reader};
 use super::{Counting, Descriptor, Limits, Values, limit, metadata};
 use crate::address::{Grouping, parse_cidr};
-use crate::choices::Mode;
 use crate::diagnostics::{Fault, Spot};
 use crate::vocabulary::Place;
 use crate::yaml::{Kind, NodeId, Plain, Scalar};

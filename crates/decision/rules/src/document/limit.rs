@@ -2,13 +2,13 @@
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tidegate_algorithms::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
-    Soft, TokenBucket, Window,
+    Algorithm, Concurrency, Consistency, FixedWindow, LeakyBucket, Limit, Mode, OnStoreError,
+    Period, SlidingLog, SlidingWindow, Soft, TokenBucket, Window,
 };
 
 use super::reader::{Field, Fields, Reader};
 use super::{LimitText, Placed, Terms};
-use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{AlgorithmName, Unit, WhenOver};
 use crate::diagnostics::{Fault, Spot, closest, one_of};
 use crate::vocabulary::Place;
 use crate::yaml::NodeId;

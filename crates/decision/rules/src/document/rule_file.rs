@@ -1,8 +1,9 @@
 //! The top level of a rule file.
 
+use tidegate_algorithms::Charge;
+
 use super::reader::{Fields, Reader};
 use super::{Placed, Plan, RuleFile, descriptor, limit};
-use crate::choices::Charge;
 use crate::diagnostics::{Fault, Problems, Spot};
 use crate::source::{SOURCE_BYTES_MAX, Source};
 use crate::vocabulary::Place;
