@@ -156,7 +156,7 @@ impl Shape {
             Shape::Url => "an `http` or `https` address".to_owned(),
             Shape::RedisUrl => "an address such as `redis://localhost:6379`".to_owned(),
             Shape::UrlPath => "a path that begins with `/`".to_owned(),
-            Shape::Mode => "`off`, `dark`, `enforce` or `enforce 10%`".to_owned(),
+            Shape::Mode => tidegate_engine::Mode::SYNTAX.to_owned(),
             Shape::Network => "a network such as `10.0.0.0/8`".to_owned(),
         }
     }

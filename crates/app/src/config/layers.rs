@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tidegate_document::{Fault, Location, Problems, Scalar, ScalarStyle, closest};
-use tidegate_rules::{Problem, Report, Source};
+use tidegate_rules::{Mode, Problem, Report, Source};
 
 use super::compat;
 use super::fields::Config;
@@ -190,6 +190,7 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
         given = layers;
     }
 
+    warn_of_old_words(&given, &mut problems);
     let (mut config, provenances) = apply(&given, &mut problems);
     validate(&mut config, &provenances, &mut problems, &mut notes);
     if problems.has_errors() {
@@ -198,6 +199,16 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
     let warnings = problems.into_report().problems().to_vec();
     let origins = provenances.into_iter().map(|(path, from)| (path, from.origin)).collect();
     Ok(Loaded { config, origins, warnings, notes })
+}
+
+/// Warns of words that are still read and will not be for ever.
+fn warn_of_old_words(given: &[Given<'_>], problems: &mut Problems<'_>) {
+    for given in given.iter().filter(|given| given.path.starts_with("switches.")) {
+        if given.words.iter().any(|word| word.text == Mode::DEPRECATED_SHADOW) {
+            let message = "`dark` is the old word for `shadow`";
+            problems.warn(given.location, Fault::new("old_word", message).hint("write `shadow`"));
+        }
+    }
 }
 
 /// The file, each variable that means something, and each flag.

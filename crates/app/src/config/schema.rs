@@ -113,7 +113,7 @@ fn shape(field: &Field<'_>) -> Value {
         // To older YAML an unquoted `off` is a boolean.
         Shape::Mode => json!({"anyOf": [
             {"const": false},
-            {"type": "string", "pattern": "^(off|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
+            {"type": "string", "pattern": "^(off|shadow|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
         ]}),
         Shape::Network => text("^[0-9a-fA-F.:]+(/[0-9]{1,3})?$"),
     }

@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_admin::{LimiterMode, LimiterName, Switchboard};
+use tidegate_admin::{LimiterName, Switchboard};
 use tidegate_document::{Fault, NodeKind, PlainValue, Problems, closest, one_of, parse};
-use tidegate_engine::Timestamp;
+use tidegate_engine::{Mode, Timestamp};
 use tidegate_rules::Source;
 
 use crate::config::LimiterSwitches;
@@ -37,7 +37,9 @@ pub(super) struct Switches {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     kill: Option<bool>,
-    modes: BTreeMap<&'static str, LimiterMode>,
+    modes: BTreeMap<&'static str, Mode>,
+    /// Whether a mode is written as [`Mode::DEPRECATED_SHADOW`].
+    has_old_word: bool,
 }
 
 impl Switches {
@@ -75,6 +77,9 @@ impl Switches {
         let name = path.to_string_lossy();
         match text.as_deref().map_or(Ok(Said::default()), |text| said(&name, text)) {
             Ok(said) => {
+                if said.has_old_word {
+                    tracing::warn!(file = %name, "`dark` is the old word for `shadow`: write `shadow`");
+                }
                 self.apply(&said);
                 (self.seen, self.complained) = (text, None);
                 tracing::warn!(file = %name, limiters = ?self.board, "switched by a file");
@@ -131,11 +136,14 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
             let text = |id| yaml.scalar(id).map(|scalar| &*scalar.text).unwrap_or_default();
             let plain = yaml.scalar(value).map(|scalar| scalar.plain());
             match (LimiterName::from_word(text(key)), text(key), plain) {
-                (Some(limiter), _, _) => match LimiterMode::parse(text(value)) {
-                    Some(mode) => _ = said.modes.insert(limiter.as_str(), mode),
+                (Some(limiter), _, _) => match Mode::parse(text(value)) {
+                    Some(mode) => {
+                        said.has_old_word |= text(value) == Mode::DEPRECATED_SHADOW;
+                        said.modes.insert(limiter.as_str(), mode);
+                    }
                     None => {
                         let fault = Fault::new("unknown_choice", "this is no mode")
-                            .hint("it can be `off`, `dark`, `enforce` or `enforce 10%`");
+                            .hint(format!("it can be {}", Mode::SYNTAX));
                         problems.error(yaml.location(value), fault);
                     }
                 },
@@ -163,7 +171,7 @@ fn said(name: &str, text: &str) -> Result<Said, String> {
 mod tests {
     use std::fs;
 
-    use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+    use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Percent, SystemClock};
 
     use super::*;
     use crate::config::Config;
@@ -177,9 +185,17 @@ mod tests {
     fn a_file_says_what_limiters_do_in_the_words_of_the_configuration() {
         let told = said("f", "kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
         assert_eq!(told.kill, Some(true));
-        assert_eq!(told.modes["rate"], LimiterMode::Enforce(5));
-        assert_eq!(told.modes["gate"], LimiterMode::Off);
+        assert_eq!(told.modes["rate"], Mode::Enforce(Percent::new(5)));
+        assert_eq!(told.modes["gate"], Mode::Off);
         assert_eq!(said("f", "# nothing\n").unwrap(), Said::default());
+    }
+
+    #[test]
+    fn the_old_word_for_shadow_is_still_read() {
+        let old = said("f", "rate: dark\ngate: off\n").unwrap();
+        assert_eq!((old.modes["rate"], old.has_old_word), (Mode::Shadow, true));
+        let new = said("f", "rate: shadow\n").unwrap();
+        assert_eq!((new.modes["rate"], new.has_old_word), (Mode::Shadow, false));
     }
 
     #[test]
@@ -197,28 +213,28 @@ mod tests {
         let path = folder.path().join("switches.yaml");
         let mut configured = Config::default().switches;
         configured.file = Some(path.clone());
-        configured.rate = LimiterMode::Dark;
+        configured.rate = Mode::Shadow;
         let mut switches = Switches::start(&configured, board());
         let board = Arc::clone(switches.board());
         let rate = || board.mode(LimiterName::Rate).unwrap();
-        assert_eq!(rate(), LimiterMode::Dark);
+        assert_eq!(rate(), Mode::Shadow);
 
         fs::write(&path, "rate: off\nkill: true\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
+        assert_eq!((rate(), board.is_off()), (Mode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
+        assert_eq!((rate(), board.is_off()), (Mode::Off, true));
 
         fs::write(&path, "rate: enforce\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::ENFORCE, false));
-        board.set(LimiterName::Rate, LimiterMode::Off);
+        assert_eq!((rate(), board.is_off()), (Mode::ENFORCE, false));
+        board.set(LimiterName::Rate, Mode::Off);
         switches.look(Timestamp::EPOCH);
-        assert_eq!(rate(), LimiterMode::Off, "an unchanged file does not undo a switch");
+        assert_eq!(rate(), Mode::Off, "an unchanged file does not undo a switch");
 
         fs::remove_file(&path).unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!(rate(), LimiterMode::Dark);
+        assert_eq!(rate(), Mode::Shadow);
     }
 }

@@ -18,6 +18,9 @@ mod decision;
 mod period;
 mod state;
 
+mod mode;
+mod policy;
+
 mod limit;
 mod small;
 
@@ -41,8 +44,10 @@ pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Algorithm, Limit, ParameterError};
+pub use mode::{CallerMode, Mode, ModeCell, Percent};
 pub use pace::{BucketState, BucketTerms, Debt, Taken};
 pub use period::{Period, PeriodError};
+pub use policy::{Charge, Consistency, OnStoreError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};
 pub use small::{Small, SmallLimit};

@@ -1,62 +1,8 @@
 //! The closed sets of words that a rule file can choose from.
 
 use serde::Serialize;
-use tidegate_algorithms::{CalendarUnit, Period};
+use tidegate_algorithms::{CalendarUnit, Charge, Consistency, Mode, OnStoreError, Period};
 use tidegate_document::{Choice, choices};
-
-choices! {
-    /// What a limit does with its answer.
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Mode {
-        /// The answer holds.
-        Enforce = "enforce",
-        /// Counted and reported; never refuses.
-        Shadow = "shadow",
-        /// Neither counted nor refused.
-        Off = "off",
-    }
-}
-
-choices! {
-    /// Who is charged when one limit of a request refuses.
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Charge {
-        /// Nobody.
-        AllOrNothing = "all_or_nothing",
-        /// Every limit that matched, as envoyproxy/ratelimit has it.
-        Always = "always",
-    }
-}
-
-choices! {
-    /// What decides while the shared store cannot be asked.
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum OnStoreError {
-        /// This process, from the last known state.
-        Local = "local",
-        /// Nobody: every request passes.
-        Allow = "allow",
-        /// Nobody: every request is refused.
-        Deny = "deny",
-    }
-}
-
-choices! {
-    /// How closely processes that share a limit agree.
-    #[derive(Serialize)]
-    #[serde(rename_all = "snake_case")]
-    pub enum Consistency {
-        /// The store is asked each time.
-        Exact = "exact",
-        /// Slices of the limit are taken ahead; never exceeded.
-        Leased = "leased",
-        /// Counted locally and added up on a beat; may be exceeded by a stated bound.
-        Eventual = "eventual",
-    }
-}
 
 choices! {
     /// What happens to a request that is over the limit.

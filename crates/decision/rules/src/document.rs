@@ -10,11 +10,11 @@ mod metadata;
 mod rule_file;
 
 use ipnet::IpNet;
-use tidegate_algorithms::{Limit, Period};
+use tidegate_algorithms::{Charge, Consistency, Limit, Mode, OnStoreError, Period};
 use tidegate_document::{Located, Location};
 
 use crate::address::Grouping;
-use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{Unit, WhenOver};
 
 pub(crate) use descriptor::AddressRanges;
 pub(crate) use limit::LimitList;

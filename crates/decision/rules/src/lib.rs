@@ -26,13 +26,14 @@ mod compile;
 mod explain;
 mod schema;
 
-pub use choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+pub use choices::{AlgorithmName, Unit, WhenOver};
 pub use compile::compile;
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
 pub use options::{Options, SOURCE_BYTES_MAX};
 pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
+pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, Source, closest,
 };

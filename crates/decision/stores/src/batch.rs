@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
+pub use tidegate_algorithms::{Charge, Consistency, OnStoreError};
 use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Tenure, Timestamp};
 
 use crate::fingerprint::Fingerprint;
@@ -24,16 +25,6 @@ pub enum Verb {
     Charge,
 }
 
-/// Who is charged when the checks of a batch disagree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Charge {
-    /// A refusal charges nobody.
-    #[default]
-    AllOrNothing,
-    /// Each limit is charged whatever the others say, as envoyproxy/ratelimit has it.
-    Always,
-}
-
 /// What a check's answer means for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -52,30 +43,6 @@ pub struct Key {
     pub fingerprint: Fingerprint,
     /// What all counters of the same limit have in common.
     pub group: u64,
-}
-
-/// How closely the processes that share a limit agree. A store of one process is always exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// The shared store is asked each time.
-    #[default]
-    Exact,
-    /// From slices of the limit that are taken ahead; never exceeded.
-    Leased,
-    /// Counted here and added up on a beat; exceeded by a stated bound at the most.
-    Eventual,
-}
-
-/// What decides while the shared store cannot be asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreError {
-    /// This process, on its share of the limit, from the last known state.
-    #[default]
-    Local,
-    /// Nobody: the check admits.
-    Allow,
-    /// Nobody: the request cannot be decided.
-    Deny,
 }
 
 /// How a limit is kept when its counters are shared.

@@ -38,5 +38,5 @@ pub use redis::{
 #[cfg(feature = "shared")]
 pub use shared::{
     Asking, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SharedSettings,
-    SharedStore,
+    SharedStore, consistency_for,
 };

@@ -32,6 +32,8 @@ mod tally;
 mod terms;
 mod verbs;
 
+pub use terms::consistency_for;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

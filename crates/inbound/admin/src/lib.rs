@@ -39,7 +39,7 @@ pub use change::Change;
 pub use door::DebugDoor;
 
 pub use gateway::{DocumentFailure, DocumentReading};
-pub use limiters::{LimiterMode, LimiterName, Switchboard, Switched};
+pub use limiters::{LimiterName, Switchboard, Switched};
 pub use metrics_only::MetricsDoor;
 pub use observations::{Observations, ObservationsConfig};
 pub use remote::{RemoteReading, Spread};

@@ -120,16 +120,15 @@ fn store<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
 
 fn switches<S, C: Clock>(page: &mut Exposition, door: &Inner<S, C>) {
     page.single(metric::KILL_SWITCH, u8::from(door.board.is_off()));
-    let modes = [Mode::Enforce, Mode::Shadow, Mode::Off];
-    let mut switched = [0_u64; 3];
-    door.engine.for_each_switch(|_, _, _, switch| {
-        for (mode, count) in modes.iter().zip(&mut switched) {
-            *count += u64::from(*mode == switch.mode);
+    let mut switched = [0_u64; Mode::WORDS.len()];
+    door.engine.for_each_switch(|_, _, _, mode| {
+        for (word, count) in Mode::WORDS.iter().zip(&mut switched) {
+            *count += u64::from(*word == mode.as_str());
         }
     });
     let mut family = page.family(metric::SWITCHES);
-    for (mode, count) in modes.iter().zip(switched) {
-        family.sample(&[mode.as_str()], count);
+    for (word, count) in Mode::WORDS.iter().zip(switched) {
+        family.sample(&[word], count);
     }
     let mut changes = page.family(metric::CHANGES);
     for (change, count) in door.changes.read() {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_engine::Nanos;
+use tidegate_engine::{Mode, Nanos};
 use tidegate_overload::{
-    Acting, Category, GateView, Gauges, LATENCY_BUCKETS, Protection, SteadyClock, WAIT_BUCKETS,
+    Category, GateView, Gauges, LATENCY_BUCKETS, Protection, SteadyClock, WAIT_BUCKETS,
 };
 
 use super::exposition::{Exposition, Family};
-use super::limiters::{LimiterMode, LimiterName, Switchboard};
+use super::limiters::{LimiterName, Switchboard};
 use super::vocabulary as metric;
 
 /// Shows what each limiter may do, and what protects the node.
@@ -17,13 +17,14 @@ pub(super) fn show(page: &mut Exposition, board: &Switchboard) {
     let mut family = page.family(metric::LIMITER_MODE);
     for (limiter, mode) in modes {
         let Some(mode) = mode else { continue };
-        for word in ["off", "dark", "enforce"] {
-            family.sample(&[limiter, word], u8::from(word == mode.word()));
+        for word in ["off", "shadow", "enforce"] {
+            family.sample(&[limiter, word], u8::from(word == mode.as_str()));
         }
     }
     let mut family = page.family(metric::LIMITER_ENFORCED);
     for (limiter, mode) in modes {
-        if let Some(percent) = mode.map(LimiterMode::enforced_percent) {
+        if let Some(mode) = mode {
+            let percent = if let Mode::Enforce(percent) = mode { percent.get() } else { 0 };
             family.sample(&[limiter], f64::from(percent) / 100.0);
         }
     }
@@ -35,10 +36,7 @@ pub(super) fn show(page: &mut Exposition, board: &Switchboard) {
 fn node(page: &mut Exposition, protection: &Protection<SteadyClock>) {
     let mut decisions = page.family(metric::DECISIONS);
     for count in protection.decisions() {
-        let mode = match count.acting {
-            Acting::Enforcing => "enforce",
-            Acting::Watching => "dark",
-        };
+        let mode = count.acting.as_str();
         let labels = [count.limiter.name(), mode, count.category.name(), count.answer.name()];
         decisions.sample(&labels, count.count);
     }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_admin::{LimiterMode, LimiterName};
+use tidegate_admin::LimiterName;
+use tidegate_engine::Mode;
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
 use crate::config::kinds::{AccessLogFormat, Address, LogTo, Network, Percent};
@@ -117,15 +118,15 @@ section! {
         /// Whether everything is switched off: every request passes.
         kill: bool = "false",
         /// Limits of requests over time.
-        rate: LimiterMode = "enforce",
+        rate: Mode = "enforce",
         /// Limits of requests in flight.
-        concurrency: LimiterMode = "enforce",
+        concurrency: Mode = "enforce",
         /// The worker utilization shedder.
-        worker: LimiterMode = "enforce",
+        worker: Mode = "enforce",
         /// The fleet usage shedder. Enforce it where nodes share a Redis.
-        fleet: LimiterMode = "dark",
+        fleet: Mode = "shadow",
         /// The gate.
-        gate: LimiterMode = "enforce",
+        gate: Mode = "enforce",
         /// A file with any of these keys that is looked at each second. What it says wins over
         /// the rest of this section while it says so.
         file: Option<PathBuf> = "off",
@@ -134,7 +135,7 @@ section! {
 
 impl LimiterSwitches {
     /// What a limiter does.
-    pub const fn mode(&self, limiter: LimiterName) -> LimiterMode {
+    pub const fn mode(&self, limiter: LimiterName) -> Mode {
         match limiter {
             LimiterName::Rate => self.rate,
             LimiterName::Concurrency => self.concurrency,

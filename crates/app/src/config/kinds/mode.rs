@@ -4,20 +4,21 @@ use std::fmt;
 
 use ipnet::IpNet;
 use serde_json::Value;
-use tidegate_admin::LimiterMode;
 use tidegate_document::Scalar;
+use tidegate_engine::Mode;
+
 
 use super::text::filled;
 use super::{Bounds, Shape, Single, Wrong};
 
-impl Single for LimiterMode {
+impl Single for Mode {
     const SHAPE: Shape = Shape::Mode;
 
     fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
         let text = &*written.text;
-        LimiterMode::parse(text).ok_or_else(|| {
+        Mode::parse(text).ok_or_else(|| {
             Wrong::new("unknown_choice", format!("`{text}` is no mode"))
-                .hint("it can be `off`, `dark`, `enforce` or `enforce 10%`")
+                .hint(format!("it can be {}", Mode::SYNTAX))
         })
     }
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use compact_str::{CompactString, format_compact};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use tidegate_algorithms::Period;
+use tidegate_algorithms::{Charge, Period};
 
 use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
-use crate::choices::Charge;
 use crate::document::{Counting, Descriptor, LimitText, Limits, RuleFile, Values};
 use crate::matching::{CountBy, End, NodeId, Taken, TreeBuilder};
 use crate::options::Options;

@@ -7,10 +7,10 @@ use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 use jiff::tz::TimeZone;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Window};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Percent, Window};
 
 use super::domain::{path, written};
-use crate::choices::{Mode, Unit};
+use crate::choices::Unit;
 use crate::document::{Counting, Descriptor, LimitText, Terms, Values};
 use crate::identity::Identity;
 use crate::matching::NodeId;
@@ -163,8 +163,12 @@ impl LimitsBuild {
             name,
             limit: self.shared(&meant(terms, self.options)),
             unit: terms.unit,
-            mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
-            enforce_percent: terms.enforce_percent.or(descriptor.enforce_percent).unwrap_or(100),
+            mode: terms.mode.or(descriptor.mode).unwrap_or_default().with_percent(
+                terms
+                    .enforce_percent
+                    .or(descriptor.enforce_percent)
+                    .map_or(Percent::ALL, Percent::new),
+            ),
             quota: descriptor.quota,
             replaces: self.replaces(text),
             identity,

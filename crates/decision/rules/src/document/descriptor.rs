@@ -2,13 +2,13 @@
 
 use ipnet::IpNet;
 use serde_json::json;
+use tidegate_algorithms::Mode;
 use tidegate_document::{
     Bounds, Fault, Given, Item, Located, Location, NodeKind, Reader, ScalarOr, Shape,
 };
 
 use super::{Counting, Descriptor, Limits, Values};
 use crate::address::{Grouping, parse_cidr};
-use crate::choices::Mode;
 use crate::kinds::{PlanName, RuleText};
 use crate::table::{DescriptorKeys, PlanChoiceKeys};
 

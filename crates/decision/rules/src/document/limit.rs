@@ -10,7 +10,7 @@ use tidegate_document::{
 };
 
 use super::{LimitText, Terms};
-use crate::choices::{AlgorithmName, Consistency, OnStoreError, Unit, WhenOver};
+use crate::choices::{AlgorithmName, Unit, WhenOver};
 use crate::table::{LimitKeys, ReplacedKeys, SoftKeys, algorithms_of};
 
 /// How long a slot is held at most when the rule does not say.
@@ -145,8 +145,8 @@ fn terms(reader: &mut Reader<'_, '_>, keys: &LimitKeys) -> Option<Terms> {
         unit,
         mode: keys.mode.map(|mode| mode.0),
         enforce_percent: keys.enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
-        on_store_error: keys.on_store_error.map_or(OnStoreError::Local, |word| word.0),
-        consistency: keys.consistency.map_or(Consistency::Exact, |word| word.0),
+        on_store_error: keys.on_store_error.map(|word| word.0).unwrap_or_default(),
+        consistency: keys.consistency.map(|word| word.0).unwrap_or_default(),
         when_over: keys.when_over.unwrap_or(WhenOver::Refuse),
         cost: keys.cost.unwrap_or(1),
     })

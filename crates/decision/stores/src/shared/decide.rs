@@ -19,7 +19,7 @@ use super::SharedStore;
 use super::lease::{SLIP, Spend};
 use super::metrics::count;
 use super::remote::Remote;
-use super::terms::Terms;
+use super::terms::{Terms, consistency_for};
 use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
@@ -336,7 +336,7 @@ impl<R: Remote> SharedStore<R> {
 /// How a check's limit is kept.
 #[inline]
 pub(super) fn mode(check: &Check<'_>) -> Consistency {
-    check.policy.consistency.for_limit(check.limit)
+    consistency_for(check.policy.consistency, check.limit)
 }
 
 /// Whether a request is charged, by the answers to all its checks.
