@@ -1,10 +1,9 @@
 //! What fields mean together.
 
-use tidegate_document::{Fault, Location, Problems};
+use tidegate_document::{Bounds, Fault, Location, Problems, Setting};
 
 use super::fields::{Config, Tls};
 use super::kinds::{Address, KeyLayout, Switches, TraceProtocol, Url};
-use super::kinds::{Bounds, Setting};
 use super::layers::{Note, Origin, Provenances, Weight};
 
 /// Where traces go over HTTP when nobody says where.

@@ -51,6 +51,7 @@ mod value;
 mod lines;
 mod reference;
 mod schema;
+mod settings;
 
 pub use bounds::Bounds;
 pub use choice::{Choice, unknown_choice};
@@ -65,6 +66,10 @@ pub use reader::{Dialect, Given, GivenKeys, Locations, Misread, Plainly, Reader,
 pub use reference::reference;
 pub use report::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
 pub use schema::{definitions, property};
+pub use settings::{
+    Entry, Field, ItemFault, OFF, PartInfo, Plurality, Secrecy, SectionPart, Setting, SettingKind,
+    SettingValue, join_path, settings_schema,
+};
 pub use shape::Shape;
 pub use source::Source;
 pub use suggest::{closest, did_you_mean, one_of};

@@ -18,7 +18,7 @@ pub struct Location {
 }
 
 /// A problem without its location.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     code: &'static str,
     message: String,

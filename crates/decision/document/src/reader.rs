@@ -23,6 +23,11 @@ pub trait Dialect {
         ITEMS_MAX
     }
 
+    /// Whether messages name a key by its path from the top.
+    fn names_paths(&self) -> bool {
+        false
+    }
+
     /// Reports a key that its mapping does not have.
     fn unknown_key(
         &self,
@@ -106,7 +111,7 @@ pub struct Given {
 
 impl Given {
     /// An item of the value.
-    pub(crate) const fn item(&self, node: NodeId, location: Location) -> Given {
+    pub const fn item(&self, node: NodeId, location: Location) -> Given {
         Given { node, location, is_item: true, ..*self }
     }
 }
@@ -202,8 +207,19 @@ impl<'y, 'p> Reader<'y, 'p> {
         self.locations.unwrap_or_default()
     }
 
+    /// The path of what is being read, such as `routes[2].path`; empty unless locations are recorded.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Reads the root. `None` when it is not of its type; the problem is reported.
     pub fn root<T: Item>(&mut self) -> Option<T> {
+        let given = self.root_given()?;
+        T::read(self, &given)
+    }
+
+    /// The root, as if it were the value of a key without a name.
+    pub fn root_given(&mut self) -> Option<Given> {
         static ROOT: Key = Key {
             name: "",
             about: "",
@@ -215,8 +231,7 @@ impl<'y, 'p> Reader<'y, 'p> {
         let node = self.yaml.root()?;
         let location = self.yaml.location(node);
         self.record(location);
-        let given = Given { key: &ROOT, key_location: location, node, location, is_item: false };
-        T::read(self, &given)
+        Some(Given { key: &ROOT, key_location: location, node, location, is_item: false })
     }
 
     /// The tree.
@@ -241,7 +256,7 @@ impl<'y, 'p> Reader<'y, 'p> {
 
     /// Reports that the value of a key is refused.
     pub fn fault(&mut self, given: &Given, fault: Fault) {
-        let fault = if given.key.name.is_empty() { fault } else { fault.of(given.key.name) };
+        let fault = self.name_key(given.key, fault);
         let compat = self.dialect.compat_message(&Misread::Value { key: given.key, fault: &fault });
         self.error_at(given.location, fault.maybe_compat(compat));
     }
@@ -249,6 +264,15 @@ impl<'y, 'p> Reader<'y, 'p> {
     /// Reports that the value of a key is not of its type.
     pub fn wrong_type(&mut self, given: &Given, expected: &str) {
         self.report_type(given.node, Some(given.key), expected, None);
+    }
+
+    /// Begins the message with the key, or with its path.
+    fn name_key(&self, key: &Key, fault: Fault) -> Fault {
+        match (key.name, self.dialect.names_paths()) {
+            ("", _) => fault,
+            (_, true) => fault.of(&self.path),
+            (name, false) => fault.of(name),
+        }
     }
 
     fn report_type(
@@ -263,7 +287,7 @@ impl<'y, 'p> Reader<'y, 'p> {
         let (fault, compat) = match key.filter(|key| !key.name.is_empty()) {
             Some(key) => {
                 let misread = Misread::WrongType { key, expected, found };
-                (fault.of(key.name), self.dialect.compat_message(&misread))
+                (self.name_key(key, fault), self.dialect.compat_message(&misread))
             }
             None => (fault, None),
         };
@@ -365,7 +389,7 @@ impl<'y, 'p> Reader<'y, 'p> {
     }
 
     /// Reads the value of a key, under its path.
-    pub(crate) fn within_key<T>(&mut self, given: &Given, read: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn within_key<T>(&mut self, given: &Given, read: impl FnOnce(&mut Self) -> T) -> T {
         self.within(given, read, |path| {
             if !path.is_empty() {
                 path.push('.');

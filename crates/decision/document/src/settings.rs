@@ -217,7 +217,8 @@ pub trait Setting: fmt::Debug {
     /// # Errors
     /// When it is not of the kind.
     fn set_text(&mut self, text: &str, bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
-        let scalar = |text: &str| Scalar { text: text.to_owned().into(), style: ScalarStyle::Plain };
+        let scalar =
+            |text: &str| Scalar { text: text.to_owned().into(), style: ScalarStyle::Plain };
         if self.plurality() == Plurality::Many {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             let items: Vec<Scalar<'_>> = items.map(scalar).collect();
@@ -237,7 +238,7 @@ impl<T: SettingValue> Setting for T {
     }
 
     fn show_bound(&self, bound: u64) -> String {
-        T::Kind::show_bound(bound)
+        <T::Kind as Kind>::show_bound(bound)
     }
 
     fn set(&mut self, given: &[Scalar<'_>], bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
@@ -374,6 +375,11 @@ pub struct PartInfo {
 
 /// A field or a section, as [`section!`](crate::section) sees it.
 pub trait SectionPart {
+    /// What its key takes.
+    fn shape(bounds: &Bounds) -> Shape
+    where
+        Self: Sized;
+
     /// A value to set the defaults in.
     fn blank() -> Self;
 
@@ -381,7 +387,16 @@ pub trait SectionPart {
     fn list<'c>(&'c mut self, path: String, info: PartInfo, entries: &mut Vec<Entry<'c>>);
 }
 
-impl<T: Setting + Default> SectionPart for T {
+impl<T: SettingValue + Default> SectionPart for T {
+    fn shape(bounds: &Bounds) -> Shape {
+        let one = Box::new(Shape::Scalar(T::Kind::words(), T::Kind::schema(bounds)));
+        match T::PLURALITY {
+            Plurality::One => *one,
+            Plurality::Optional => Shape::OrOff(one),
+            Plurality::Many => Shape::List(one),
+        }
+    }
+
     fn blank() -> Self {
         T::default()
     }
@@ -417,6 +432,23 @@ macro_rules! section {
         }
 
         impl $name {
+            /// The keys of the section.
+            pub(crate) fn mapping() -> &'static $crate::Mapping {
+                static MAPPING: $crate::Mapping = $crate::Mapping {
+                    name: stringify!($name),
+                    title: concat!($($section_about),+).trim_ascii(),
+                    keys: &[$($crate::Key {
+                        name: stringify!($field),
+                        about: concat!($($about),+).trim_ascii(),
+                        presence: $crate::mapping!(@presence $($default)?),
+                        bounds: $crate::mapping!(@bounds $($($bounds)?)?),
+                        marks: &[],
+                        shape: <$kind as $crate::SectionPart>::shape,
+                    }),+],
+                };
+                &MAPPING
+            }
+
             /// Adds the fields.
             fn list_fields<'c>(&'c mut self, path: &str, entries: &mut Vec<$crate::Entry<'c>>) {
                 $({
@@ -432,6 +464,10 @@ macro_rules! section {
         }
 
         impl $crate::SectionPart for $name {
+            fn shape(_: &$crate::Bounds) -> $crate::Shape {
+                $crate::Shape::Mapping(Self::mapping())
+            }
+
             fn blank() -> Self {
                 $name { $($field: $crate::SectionPart::blank(),)+ }
             }

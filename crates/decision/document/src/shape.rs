@@ -32,7 +32,7 @@ impl Shape {
             Shape::List(item) => match &**item {
                 Shape::Mapping(mapping) => format!("a list of mappings (each {})", mapping.title),
                 Shape::Scalar(words, _) if words == "text" => "a list of texts".to_owned(),
-                item => format!("a list of {}", item.words()),
+                item => format!("a list of: {}", item.words()),
             },
             Shape::Named(mapping) => {
                 format!("a mapping of names to mappings (each {})", mapping.title)
