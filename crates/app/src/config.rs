@@ -12,7 +12,6 @@
 //! here opens a socket, a certificate or a rule file.
 
 mod kinds;
-mod section;
 
 mod fields;
 
@@ -21,6 +20,7 @@ mod changed;
 mod compat;
 mod file;
 mod layers;
+mod mask;
 mod validate;
 
 pub(crate) mod gateway;
@@ -40,11 +40,11 @@ pub use fields::{
     RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
 };
 pub use kinds::{
-    AccessLogFormat, Address, Bounds, Compat, ErrorCodes, FailureMode, HeaderName, KeyLayout,
-    LogFormat, LogLevel, LogTo, Network, Password, Percent, Plurality, Ratio, RedisUrl, San,
-    Secret, Setting, Shape, Size, Switches, TraceProtocol, Url, UrlPath, WhenFull, Workers, Wrong,
+    AccessLogFormat, Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
+    LogTo, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchMode, Switches, TraceProtocol,
+    Url, UrlPath, WhenFull, Workers,
 };
-pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve};
+pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};
 pub use schema::schema;
-pub use section::{Entry, Field, variable_of};
+pub use tidegate_document::{Entry, Field, HeaderName, Network, Size};

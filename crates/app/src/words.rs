@@ -94,8 +94,8 @@ pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
     if limit.quota {
         details.push("one of several quotas: refuses only when all are used up".to_owned());
     }
-    if limit.enforce_percent < 100 {
-        details.push(format!("enforced for {}% of the keys", limit.enforce_percent));
+    if limit.mode.enforce_percent() < 100 {
+        details.push(format!("enforced for {}% of the keys", limit.mode.enforce_percent()));
     }
     details
 }

@@ -1,7 +1,8 @@
 //! Which fields of two configurations differ.
 
+use tidegate_document::Entry;
+
 use super::fields::Config;
-use super::section::Entry;
 
 /// The fields that have another value in `other`, by their paths. What a secret was or is stays
 /// secret; that it is another is told.
@@ -20,7 +21,7 @@ pub fn changed(config: &Config, other: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::kinds::{Bounds, Setting};
+    use tidegate_document::{Bounds, Setting};
 
     /// Writes a value as if it stood in the file.
     fn set(setting: &mut dyn Setting, text: &str) {

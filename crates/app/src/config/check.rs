@@ -181,8 +181,8 @@ pub(crate) fn compare(
 /// The findings as warnings, with their location in the document.
 pub(crate) fn located(document: &GatewayDocument, findings: &[CrossFinding]) -> Vec<Problem> {
     let problem = |finding: &CrossFinding| {
-        let place = finding.key_path.clone();
-        let setting = SettingProblem { place, problem: finding.message.clone() };
+        let setting = finding.key_path.clone();
+        let setting = SettingProblem { setting, problem: finding.message.clone() };
         let report = document.report(&GatewayError { problems: vec![setting] });
         let (code, hint) = (finding.code, Some(finding.hint.clone()));
         let severity = Severity::Warning;

@@ -11,10 +11,9 @@ mod variables;
 
 use std::borrow::Cow;
 
-use tidegate_rules::reading::{Problems, Scalar, Style};
+use tidegate_document::{Fault, Location, Problems, Scalar, ScalarStyle};
 
-use super::kinds::Wrong;
-use super::layers::{Given, Note, Origin, VariableText, Weight, fault};
+use super::layers::{LayerValue, Note, Origin, VariableText, Weight};
 
 pub(super) use go::GoKind;
 pub use variables::{Effect, VARIABLES, Variable};
@@ -39,6 +38,11 @@ pub(super) fn is_known(name: &str) -> bool {
     find(name).is_some()
 }
 
+/// Whether the variable holds a secret.
+pub(super) fn is_secret(name: &str) -> bool {
+    find(name).is_some_and(|variable| variable.kind == GoKind::Secret)
+}
+
 fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|variable| variable.name == name)
 }
@@ -48,7 +52,7 @@ struct Environment<'e, 's, 'p> {
     variables: &'e [VariableText<'s>],
     problems: &'e mut Problems<'p>,
     notes: &'e mut Vec<Note>,
-    given: Vec<Given<'s>>,
+    given: Vec<LayerValue<'s>>,
     /// The fields that our own layers set.
     ours: Vec<&'e str>,
 }
@@ -58,11 +62,11 @@ struct Environment<'e, 's, 'p> {
 /// `ours` is what our own file, environment and flags say.
 pub(super) fn read<'s>(
     variables: &[VariableText<'s>],
-    ours: &[Given<'_>],
+    ours: &[LayerValue<'_>],
     problems: &mut Problems<'_>,
     notes: &mut Vec<Note>,
-) -> Vec<Given<'s>> {
-    let own_paths = ours.iter().any(|ours| ours.path == "rules.paths" && !ours.words.is_empty());
+) -> Vec<LayerValue<'s>> {
+    let own_paths = ours.iter().any(|ours| ours.path == "rules.paths" && !ours.scalars.is_empty());
     let ours: Vec<&str> = ours.iter().map(|given| given.path.as_str()).collect();
     let mut environment = Environment { variables, problems, notes, given: Vec::new(), ours };
     environment.set_defaults(own_paths);
@@ -102,11 +106,11 @@ impl<'s> Environment<'_, 's, '_> {
     }
 
     fn default(&mut self, path: &str, text: String) {
-        self.given.push(Given {
+        self.given.push(LayerValue {
             path: path.to_owned(),
-            words: vec![plain(text)],
-            spots: Vec::new(),
-            spot: tidegate_rules::reading::Spot::default(),
+            scalars: vec![plain(text)],
+            locations: Vec::new(),
+            location: Location::default(),
             origin: Origin::CompatDefault,
         });
     }
@@ -115,7 +119,7 @@ impl<'s> Environment<'_, 's, '_> {
         let Some(text) = self.get(variable.name) else { return };
         let translated = match variable.kind.translate(text.text) {
             Ok(translated) => translated,
-            Err(wrong) => return self.wrong(&text, wrong),
+            Err(fault) => return self.refuse(&text, fault),
         };
         match variable.effect {
             Effect::Sets("rules.runtime.root") if own_paths => {
@@ -129,17 +133,17 @@ impl<'s> Environment<'_, 's, '_> {
 
     /// Sets a field.
     fn set(&mut self, path: &str, text: String, from: &VariableText<'s>) {
-        self.given.push(Given {
+        self.given.push(LayerValue {
             path: path.to_owned(),
-            words: vec![plain(text)],
-            spots: vec![from.spot],
-            spot: from.spot,
+            scalars: vec![plain(text)],
+            locations: vec![from.location],
+            location: from.location,
             origin: Origin::Variable(from.name.to_owned()),
         });
     }
 
-    fn wrong(&mut self, from: &VariableText<'s>, wrong: Wrong) {
-        self.problems.error(from.spot, fault(from.name, wrong));
+    fn refuse(&mut self, from: &VariableText<'s>, fault: Fault) {
+        self.problems.error(from.location, fault.of(from.name));
     }
 
     fn note(&mut self, message: String) {
@@ -152,5 +156,5 @@ impl<'s> Environment<'_, 's, '_> {
 }
 
 fn plain<'s>(text: String) -> Scalar<'s> {
-    Scalar { text: Cow::Owned(text), style: Style::Plain }
+    Scalar { text: Cow::Owned(text), style: ScalarStyle::Plain }
 }

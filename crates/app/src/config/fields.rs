@@ -1,25 +1,24 @@
 //! Every field of the configuration, once, with its default.
 //!
-//! The comments are the texts of the schema and of docs/configuration.md. A
-//! field that is added here is read, checked, shown and documented everywhere.
-//! What fields mean together is checked in `validate`.
+//! The comments are the texts of the schema and of docs/configuration.md. A field that is added here is read, checked,
+//! shown and documented everywhere; if its type is secret, it is hidden everywhere. `validate` checks conditions across
+//! fields.
 
 mod gateway;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_document::{Entry, HeaderName, SectionPart, Size, section};
+
 use super::kinds::{
-    Address, ErrorCodes, FailureMode, HeaderName, KeyLayout, LogFormat, LogLevel, Password,
-    Percent, Ratio, RedisUrl, Secret, Size, Switches, TraceProtocol, Url, UrlPath, WhenFull,
-    Workers,
+    Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Password, Percent,
+    Ratio, RedisUrl, San, Secret, Switches, TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
-use super::kinds::{Compat, San};
-use super::section::{Entry, Part, section};
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
 
-/// Bounds of lengths of time are in milliseconds.
+/// Bounds of durations are in milliseconds.
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
@@ -28,14 +27,13 @@ const CENTURY: u64 = 36_500 * DAY;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Larger counts are mistakes: a process has no more sockets or series.
+/// Larger counts are mistakes: a process has fewer sockets and series.
 const MANY: u64 = 10_000_000;
 
 section! {
     /// The configuration of `tidegate serve`.
     Config {
-        /// Whose environment variables and semantics apply beside our own:
-        /// nobody's, or those of envoyproxy/ratelimit.
+        /// Whether the environment variables and the semantics of envoyproxy/ratelimit apply too.
         compat: Compat = "none",
         /// How many threads serve requests; `auto` is one per core.
         workers: Workers = "auto" in 1..=1_024,
@@ -47,15 +45,15 @@ section! {
         http: Http,
         /// A reverse proxy with every limiter.
         gateway: Gateway,
-        /// What protects the node behind the gateway from more than it can work on.
+        /// Overload protection for the node behind the gateway.
         overload: Overload,
-        /// What each limiter does, and what stops them all.
+        /// The mode of each limiter, and the kill switch.
         switches: LimiterSwitches,
         /// Metrics, active rules, run-time switches.
         debug: Debug,
-        /// Where counters live.
+        /// Where counters are stored.
         store: Store,
-        /// How decisions are made and told.
+        /// How decisions are made and answered.
         limiter: Limiter,
         /// What is logged.
         log: Log,
@@ -77,18 +75,18 @@ section! {
         runtime: Runtime,
         /// Whether several files may add to one domain.
         merge_domains: bool = "true",
-        /// Whether refused requests are charged to limits that are written as
-        /// `rate_limit`, as envoyproxy/ratelimit does.
+        /// Whether refused requests count towards limits written as `rate_limit`, as in
+        /// envoyproxy/ratelimit.
         charge_refused: bool = "false",
-        /// Whether the unit `month` means months of the calendar, in UTC; otherwise 30 days.
+        /// Whether the unit `month` means calendar months in UTC; otherwise 30 days.
         calendar_months: bool = "false",
-        /// Whether changes of the files take effect while the service runs.
+        /// Whether changed files take effect while the service runs.
         watch: bool = "true",
-        /// How long files must be quiet before a change is read.
+        /// How long files must stay unchanged before a change is read.
         debounce: Duration = "200ms" in 0..=HOUR,
-        /// How often files are looked at where no change is told; `off` for never.
+        /// How often files are checked where the system does not report changes; `off` for never.
         poll: Option<Duration> = "30s" in SECOND..=DAY,
-        /// Whether the service refuses to start without valid rules.
+        /// Whether the service needs valid rules to start.
         required: bool = "true",
     }
 }
@@ -96,7 +94,7 @@ section! {
 section! {
     /// A runtime directory of envoyproxy/ratelimit.
     Runtime {
-        /// The root, usually a symlink that is swapped. Setting it turns this on.
+        /// The root, usually a symlink that is swapped. Setting it enables this section.
         root: Option<PathBuf> = "off",
         /// The directory below the root.
         subdirectory: Option<PathBuf> = "off",
@@ -118,17 +116,17 @@ section! {
         tls: Tls,
         /// The largest request.
         message_bytes_max: Size = "1MiB" in KIB..=GIB,
-        /// The most requests at once on one connection.
+        /// The maximum of concurrent requests on one connection.
         streams_max: u32 = "1000" in 1..=MANY,
-        /// The most connections.
+        /// The maximum of connections.
         connections_max: u32 = "10000" in 1..=MANY,
-        /// How long a connection lives before it is asked to close; `off` for ever.
+        /// How long a connection is used before it is closed gracefully; `off` for no limit.
         connection_age_max: Option<Duration> = "off" in SECOND..=CENTURY,
-        /// How long such a connection may finish its requests.
+        /// How long such a connection may take to finish its requests.
         connection_age_grace: Duration = "1h" in 0..=CENTURY,
-        /// How dead connections are noticed.
+        /// Detection of dead connections.
         keepalive: Keepalive,
-        /// Whether tools may list the services.
+        /// Whether gRPC reflection is enabled.
         reflection: bool = "true",
     }
 }
@@ -140,8 +138,8 @@ section! {
         cert: Option<PathBuf> = "off",
         /// The private key, PEM.
         key: Option<PathBuf> = "off",
-        /// Authorities whose client certificates are accepted, PEM. Setting it
-        /// asks every client for one.
+        /// Certificate authorities for client certificates, PEM. If it is set, every client
+        /// needs a certificate.
         client_ca: Option<PathBuf> = "off",
         /// The DNS name that a client certificate must have.
         client_san: Option<San> = "off",
@@ -149,11 +147,11 @@ section! {
 }
 
 section! {
-    /// How dead connections are noticed.
+    /// Detection of dead connections.
     Keepalive {
-        /// How long a connection is quiet before it is asked; `off` for never.
+        /// How long a connection may be silent before it is pinged; `off` for never.
         interval: Option<Duration> = "60s" in SECOND..=DAY,
-        /// How long the answer may take.
+        /// How long the answer to a ping may take.
         timeout: Duration = "20s" in SECOND..=HOUR,
     }
 }
@@ -167,7 +165,7 @@ section! {
         tls: Tls,
         /// The largest request body.
         body_bytes_max: Size = "1MiB" in KIB..=GIB,
-        /// The most connections.
+        /// The maximum of connections.
         connections_max: u32 = "10000" in 1..=MANY,
         /// How long a client may take to send its header.
         header_timeout: Duration = "10s" in SECOND..=HOUR,
@@ -179,41 +177,41 @@ section! {
 section! {
     /// Metrics, active rules, run-time switches.
     Debug {
-        /// Where to listen. Beyond this machine it needs a token, or `switches: off`.
+        /// Where to listen. Addresses that other machines can reach need a token, or `switches: off`.
         listen: Vec<Address> = "127.0.0.1:6070",
-        /// The token that the switches ask for. Better in the environment or in
-        /// `token_file` than in this file.
+        /// The token that run-time switches require. Prefer the environment variable or
+        /// `token_file` over this file.
         token: Option<Secret> = "off",
         /// A file with the token.
         token_file: Option<PathBuf> = "off",
-        /// Whether rules can be switched at run time: `auto` is on where only
-        /// this machine can ask or a token is set.
+        /// Whether limits can be switched at run time: `auto` is on if only this machine can
+        /// connect or a token is set.
         switches: Switches = "auto",
-        /// The most connections.
+        /// The maximum of connections.
         connections_max: u32 = "100" in 1..=MANY,
-        /// Further places to listen, for metrics only.
+        /// Further addresses, for metrics only.
         metrics_listen: Vec<Address> = "",
-        /// The path of the metrics there.
+        /// The path of the metrics at these addresses.
         metrics_path: UrlPath = "/metrics",
-        /// How many series there can be.
+        /// Limits for the number of metric series.
         metrics: Metrics,
-        /// How many refused rules and keys are ranked.
+        /// How many of the most refused rules and keys are listed.
         top: u32 = "100" in 1..=100_000,
     }
 }
 
 section! {
-    /// How many series there can be.
+    /// Limits for the number of metric series.
     Metrics {
-        /// The most series of rules with `detailed_metric` or `value_to_metric`.
+        /// The maximum of series of rules with `detailed_metric` or `value_to_metric`.
         detailed_series_max: u32 = "10000" in 0..=MANY,
-        /// The most rules with series of their own.
+        /// The maximum of rules with their own series.
         rules_max: u32 = "10000" in 0..=MANY,
     }
 }
 
 section! {
-    /// Where counters live.
+    /// Where counters are stored.
     Store {
         /// The memory of this process.
         memory: Memory,
@@ -225,9 +223,9 @@ section! {
 section! {
     /// The memory of this process.
     Memory {
-        /// The most memory that counters take.
+        /// The maximum of memory for counters.
         budget: Size = "256MiB" in MIB..=1_024 * GIB,
-        /// What happens to new keys when it is used up.
+        /// What happens to new keys when the memory is used up.
         when_full: WhenFull = "approximate",
     }
 }
@@ -235,47 +233,46 @@ section! {
 section! {
     /// A Redis or Valkey that several processes share, instead of the memory.
     Redis {
-        /// Where it is, such as `redis://localhost:6379`, `redis+unix:///PATH`,
-        /// `redis-sentinel://HOST,HOST/MASTER` or `redis-cluster://HOST,HOST`; with `rediss` it
-        /// speaks TLS. Setting it turns it on.
+        /// The URL: `redis://localhost:6379`, `redis+unix:///PATH`,
+        /// `redis-sentinel://HOST,HOST/MASTER` or `redis-cluster://HOST,HOST`; `rediss` is TLS.
+        /// Setting it enables Redis.
         url: Option<RedisUrl> = "off",
         /// The user, if it is not in the URL.
         user: Option<String> = "off",
-        /// The password. Better in the environment or in `password_file` than in this file.
+        /// The password. Prefer the environment variable or `password_file` over this file.
         password: Option<Password> = "off",
         /// A file with the password. It is read again when it changes.
         password_file: Option<PathBuf> = "off",
-        /// Who we are to sentinels.
+        /// The login for sentinels.
         sentinel: Sentinel,
         /// Certificates, for URLs with `rediss`.
         tls: RedisTls,
-        /// What every key begins with.
+        /// The prefix of every key.
         prefix: String = "tg",
         /// Connections to each server.
         connections: u32 = "1" in 1..=64,
-        /// How long a request may wait for Redis; what decides then is said by the
-        /// `on_store_error` of its limits.
+        /// How long a request may wait for Redis; after that the `on_store_error` of its limits
+        /// applies.
         deadline: Duration = "10ms" in 1..=HOUR,
-        /// How long a connection may take to be made.
+        /// How long connecting may take.
         connect_timeout: Duration = "1s" in 1..=HOUR,
-        /// After how long slots of concurrency limits are free again that a process held when it
-        /// died. While it lives it renews them. Slots that nobody renews have the `time_to_live`
-        /// of their limit.
+        /// How long the slots of a crashed process stay occupied. A running process renews its
+        /// slots. Slots that are not renewed expire by the `time_to_live` of their limit.
         slot_lease: Duration = "10s" in 300..=HOUR,
-        /// How often what eventual limits counted is added up.
+        /// How often the counts of eventual limits are exchanged.
         beat: Duration = "100ms" in 10..=HOUR,
-        /// The Redis of other regions: they are told what eventual limits count here.
+        /// The Redis of other regions, to which the counts of eventual limits are sent.
         regions: Vec<RedisUrl> = "",
-        /// How counters are kept: our own way, or as envoyproxy/ratelimit keeps them,
-        /// so that both count together.
+        /// The layout of counters: our own, or that of envoyproxy/ratelimit, so that both share
+        /// counters.
         layout: KeyLayout = "tidegate",
-        /// What the layout of envoyproxy/ratelimit needs beside.
+        /// Settings for the layout of envoyproxy/ratelimit.
         upstream: UpstreamLayout,
     }
 }
 
 section! {
-    /// Who we are to sentinels.
+    /// The login for sentinels.
     Sentinel {
         /// The user.
         user: Option<String> = "off",
@@ -289,24 +286,24 @@ section! {
 section! {
     /// Certificates, for URLs with `rediss`.
     RedisTls {
-        /// Authorities to believe, PEM; otherwise those of the system.
+        /// Trusted certificate authorities, PEM; otherwise those of the system.
         ca: Option<PathBuf> = "off",
-        /// Our own certificate, PEM, for servers that ask for one.
+        /// The client certificate, PEM, for servers that require one.
         cert: Option<PathBuf> = "off",
         /// Its private key, PEM.
         key: Option<PathBuf> = "off",
-        /// Whether the server's certificate must carry its name.
+        /// Whether the server's certificate must have its host name.
         verify_name: bool = "true",
     }
 }
 
 section! {
-    /// What the layout of envoyproxy/ratelimit needs beside.
+    /// Settings for the layout of envoyproxy/ratelimit.
     UpstreamLayout {
-        /// What every key begins with, without anything between.
+        /// The prefix of every key, without a separator.
         key_prefix: Option<String> = "off",
-        /// Keys live up to this much longer than their window, so that they do not all
-        /// expire at once.
+        /// Keys expire up to this much after their window, so that they do not all expire at
+        /// once.
         expiration_jitter: Duration = "300s" in 0..=DAY,
         /// Another Redis, for limits per second.
         per_second_url: Option<RedisUrl> = "off",
@@ -318,19 +315,19 @@ section! {
 }
 
 section! {
-    /// How decisions are made and told.
+    /// How decisions are made and answered.
     Limiter {
         /// What happens to a request that cannot be decided.
         failure_mode: FailureMode = "admit",
-        /// Whether every answer is "admitted"; what would have been is still counted.
+        /// Whether every request is admitted; decisions are still counted.
         shadow: bool = "false",
-        /// Whether every limit counts as a quota: refused only when all are used up.
+        /// Whether every limit is a quota: a request is refused only when all are used up.
         quota: bool = "false",
-        /// From which share of a limit a hit counts as near it: `0.8` or `80%`.
+        /// The share of a limit from which on hits count as near the limit: `0.8` or `80%`.
         near_limit_ratio: Ratio = "0.8",
-        /// Whether answers carry the request and the metadata of its rules.
+        /// Whether answers have the request and the metadata of its rules.
         dynamic_metadata: bool = "false",
-        /// Header fields for Envoy to add to its answer.
+        /// Header fields that Envoy adds to its response.
         response_headers: ResponseHeaders,
         /// Which gRPC codes errors have: precise ones, or always `Unknown`.
         error_codes: ErrorCodes = "precise",
@@ -338,15 +335,15 @@ section! {
 }
 
 section! {
-    /// Header fields for Envoy to add to its answer.
+    /// Header fields that Envoy adds to its response.
     ResponseHeaders {
         /// Whether to add them.
         enabled: bool = "false",
         /// The field with the limit.
         limit: HeaderName = "RateLimit-Limit",
-        /// The field with what is left.
+        /// The field with the remaining hits.
         remaining: HeaderName = "RateLimit-Remaining",
-        /// The field with the seconds until the limit starts anew.
+        /// The field with the seconds until the limit resets.
         reset: HeaderName = "RateLimit-Reset",
     }
 }
@@ -354,7 +351,7 @@ section! {
 section! {
     /// What is logged.
     Log {
-        /// The least important messages that are logged.
+        /// The lowest level that is logged.
         level: LogLevel = "info",
         /// `auto` is text on a terminal and JSON otherwise.
         format: LogFormat = "auto",
@@ -366,17 +363,17 @@ section! {
     Traces {
         /// Whether to send traces.
         enabled: bool = "false",
-        /// Where they are sent. With `protocol: http` the default has port 4318.
+        /// The endpoint of the collector. With `protocol: http` the default port is 4318.
         endpoint: Url = "http://localhost:4317",
         /// The transport of OTLP.
         protocol: TraceProtocol = "grpc",
-        /// What the service is called.
+        /// The name of the service.
         service_name: String = "tidegate",
         /// The namespace of that name.
         service_namespace: Option<String> = "off",
-        /// What this process is called; otherwise something random.
+        /// The id of this process; otherwise a random one.
         service_instance_id: Option<String> = "off",
-        /// The share of requests without a decision of their own that are traced.
+        /// The percentage of requests to trace, unless the caller decided already.
         sampling_percent: Percent = "100",
     }
 }
@@ -384,10 +381,10 @@ section! {
 section! {
     /// How the service stops.
     Shutdown {
-        /// How long it still serves while it says that it is not ready, so that
-        /// load balancers notice.
+        /// How long it still accepts requests while it reports "not ready", so that load
+        /// balancers notice.
         delay: Duration = "0s" in 0..=HOUR,
-        /// How long requests may take to finish after that.
+        /// How long running requests may take to finish after that.
         grace: Duration = "15s" in 0..=DAY,
     }
 }
@@ -397,11 +394,11 @@ section! {
     Health {
         /// Whether it is ready only with rules for at least one domain.
         needs_rules: bool = "false",
-        /// Whether it is ready only while the shared store can be asked. Without it a
-        /// service goes on by itself, as `on_store_error` says.
+        /// Whether it is ready only while the shared store is available. Otherwise it continues
+        /// without the store, as `on_store_error` of the limits says.
         needs_store: bool = "false",
-        /// Whether it is ready only while every group of the gateway's upstreams has a server that
-        /// is well.
+        /// Whether it is ready only while every group of the gateway's upstreams has a healthy
+        /// server.
         needs_upstreams: bool = "false",
     }
 }
@@ -412,6 +409,15 @@ impl Config {
         let mut entries = Vec::new();
         self.list_fields("", &mut entries);
         entries
+    }
+
+    /// The paths of every section and field.
+    pub(super) fn paths() -> Vec<String> {
+        let path = |entry: Entry<'_>| match entry {
+            Entry::Section { path, .. } => path,
+            Entry::Field(field) => field.path,
+        };
+        Config::default().entries().into_iter().map(path).collect()
     }
 }
 

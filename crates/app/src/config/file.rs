@@ -1,176 +1,131 @@
-//! The file: from YAML to what is given for which field.
+//! The file: from YAML to values for fields.
 
-use std::collections::BTreeMap;
-
-use tidegate_rules::Source;
-use tidegate_rules::reading::{
-    Fault, Kind, NodeId, Plain, Problems, Scalar, Spot, Yaml, closest, one_of, parse,
+use tidegate_document::{
+    Dialect, Fault, Given, Location, Mapping, NodeId, NodeKind, Problems, Reader, Scalar, Shape,
+    Source, did_you_mean, one_of, parse,
 };
 
 use super::fields::Config;
-use super::kinds::Plurality;
-use super::layers::{Given, Origin};
-use super::section::{Entry, join};
+use super::layers::{LayerValue, Origin};
 
 /// The largest configuration file; the example with every field has 8 KiB.
 pub(super) const FILE_BYTES_MAX: usize = 1024 * 1024;
-
-/// What a path stands for.
-#[derive(Clone, Debug)]
-enum Known {
-    Section,
-    Field { words: String, plurality: Plurality },
-}
-
-struct Reader<'y, 's, 'p, 'g> {
-    yaml: &'y Yaml<'s>,
-    source: &'s Source,
-    problems: &'y mut Problems<'p>,
-    given: &'g mut Vec<Given<'s>>,
-    known: BTreeMap<String, Known>,
-}
 
 /// Reads the file, which is the first of the sources.
 pub(super) fn read<'s>(
     source: &'s Source,
     problems: &mut Problems<'_>,
-    given: &mut Vec<Given<'s>>,
+    values: &mut Vec<LayerValue<'s>>,
 ) {
     if source.text.len() > FILE_BYTES_MAX {
         let message =
-            format!("the file has {} bytes; the most is {FILE_BYTES_MAX}", source.text.len());
-        problems.error(Spot::default(), Fault::new("too_large", message));
+            format!("the file has {} bytes; the maximum is {FILE_BYTES_MAX}", source.text.len());
+        problems.error(Location::default(), Fault::new("too_large", message));
         return;
     }
     let Some(yaml) = parse(0, &source.text, problems) else { return };
-    let Some(root) = yaml.root().filter(|root| !yaml.is_null(*root)) else { return };
-    let mut reader = Reader { yaml: &yaml, source, problems, given, known: known() };
-    reader.section(root, "");
+    if yaml.root().is_none_or(|root| yaml.is_null(root)) {
+        return;
+    }
+    let mut reader = Reader::new(&yaml, problems, &ConfigDialect).recording_locations();
+    if let Some(root) = reader.root_given() {
+        section(&mut reader, &root, Config::mapping(), &mut |value| values.push(value), source);
+    }
 }
 
-fn known() -> BTreeMap<String, Known> {
-    let mut config = Config::default();
-    let entry = |entry: Entry<'_>| match entry {
-        Entry::Section { path, .. } => (path, Known::Section),
-        Entry::Field(field) => {
-            let words = field.value.shape().words();
-            (field.path, Known::Field { words, plurality: field.value.plurality() })
-        }
-    };
-    config.entries().into_iter().map(entry).collect()
-}
-
-impl Reader<'_, '_, '_, '_> {
-    // Recursion ends with the sections, which do not contain themselves.
-    fn section(&mut self, id: NodeId, path: &str) {
-        let yaml = self.yaml;
-        if !matches!(yaml.node(id).kind, Kind::Mapping(_)) {
-            let place = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
-            let message = format!("{place} takes a mapping, not {}", yaml.describe(id));
-            let mut fault = Fault::new("wrong_type", message);
-            if let Some(key) = self.children(path).next() {
-                fault = fault.hint(format!("it holds keys such as `{key}`"));
-            }
-            self.problems.error(yaml.spot(id), fault);
-            return;
-        }
-        let merged = yaml.merged_pairs(id);
-        for stray in merged.strays {
-            let message = format!("`<<` takes a mapping, not {}", yaml.describe(stray));
-            self.problems.error(yaml.spot(stray), Fault::new("wrong_type", message));
-        }
-        for (key, value) in merged.pairs {
-            let Some(name) = self.name(key) else { continue };
-            let path = join(path, &name);
-            match self.known.get(&path).cloned() {
-                None => self.unknown(key, &path),
-                Some(_) if yaml.is_null(value) => {}
-                Some(Known::Section) => self.section(value, &path),
-                Some(Known::Field { words, plurality }) => {
-                    self.field(key, value, &path, &words, plurality);
+// The depth of the recursion is bounded by that of the declaration.
+fn section<'s>(
+    reader: &mut Reader<'_, '_>,
+    given: &Given,
+    mapping: &'static Mapping,
+    add: &mut dyn FnMut(LayerValue<'s>),
+    source: &Source,
+) {
+    let Some(keys) = reader.keys(given, mapping) else { return };
+    for given in keys.iter() {
+        reader.within_key(given, |reader| match given.key.shape() {
+            Shape::Mapping(below) => section(reader, given, below, add, source),
+            shape => {
+                if let Some(value) = field(reader, given, &shape, source) {
+                    add(value);
                 }
             }
-        }
-    }
-
-    fn name(&mut self, key: NodeId) -> Option<String> {
-        let yaml = self.yaml;
-        match yaml.scalar(key) {
-            Some(scalar) if scalar.plain() == Plain::Text => Some(scalar.text.clone().into_owned()),
-            _ => {
-                let message = format!("a key must be text, not {}", yaml.describe(key));
-                self.problems.error(yaml.spot(key), Fault::new("key_not_text", message));
-                None
-            }
-        }
-    }
-
-    fn field(&mut self, key: NodeId, value: NodeId, path: &str, words: &str, plurality: Plurality) {
-        let yaml = self.yaml;
-        let nodes: Vec<NodeId> = match &yaml.node(value).kind {
-            Kind::Scalar(_) => vec![value],
-            Kind::Sequence(items) if plurality == Plurality::Many => yaml.items(*items).to_vec(),
-            Kind::Sequence(_) | Kind::Mapping(_) => {
-                let message = format!("`{path}` takes {words}, not {}", yaml.describe(value));
-                self.problems.error(yaml.spot(value), Fault::new("wrong_type", message));
-                return;
-            }
-        };
-        let mut scalars = Vec::with_capacity(nodes.len());
-        for node in &nodes {
-            let Some(scalar) = yaml.scalar(*node).filter(|_| !yaml.is_null(*node)) else {
-                let found = yaml.describe(*node);
-                let message = format!("an item of `{path}` is {words}, not {found}");
-                self.problems.error(yaml.spot(*node), Fault::new("wrong_type", message));
-                return;
-            };
-            let text = scalar.text.clone();
-            scalars.push(Scalar { text: text.into_owned().into(), style: scalar.style });
-        }
-        let start = usize::try_from(yaml.spot(key).start).unwrap_or(usize::MAX);
-        let before = self.source.text.get(..start).unwrap_or_default();
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        self.given.push(Given {
-            path: path.to_owned(),
-            words: scalars,
-            spots: nodes.iter().map(|node| yaml.spot(*node)).collect(),
-            spot: yaml.spot(value),
-            origin: Origin::File { name: self.source.name.clone(), line },
         });
     }
+}
 
-    /// The keys that belong under a path.
-    fn children<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
-        self.known.keys().filter_map(move |known| {
-            let below = match path {
-                "" => Some(known.as_str()),
-                _ => known.strip_prefix(path).and_then(|rest| rest.strip_prefix('.')),
+fn field<'s>(
+    reader: &mut Reader<'_, '_>,
+    given: &Given,
+    shape: &Shape,
+    source: &Source,
+) -> Option<LayerValue<'s>> {
+    let yaml = reader.yaml();
+    let single = [given.node];
+    let nodes: &[NodeId] = match (&yaml.node(given.node).kind, shape) {
+        (NodeKind::Scalar(_), _) => &single,
+        (NodeKind::Sequence(items), Shape::List(_)) => yaml.items(*items),
+        (NodeKind::Sequence(_) | NodeKind::Mapping(_), _) => {
+            reader.wrong_type(given, &shape.words());
+            return None;
+        }
+    };
+    let mut scalars = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let Some(scalar) = yaml.scalar(*node).filter(|_| !yaml.is_null(*node)) else {
+            let words = match shape {
+                Shape::List(item) => item.words(),
+                shape => shape.words(),
             };
-            below.filter(|rest| !rest.contains('.'))
-        })
+            reader.wrong_type(&given.item(*node, yaml.location(*node)), &words);
+            return None;
+        };
+        let text = scalar.text.clone().into_owned();
+        scalars.push(Scalar { text: text.into(), style: scalar.style });
+    }
+    let start = usize::try_from(given.key_location.start).unwrap_or(usize::MAX);
+    let before = source.text.get(..start).unwrap_or_default();
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    Some(LayerValue {
+        path: reader.path().to_owned(),
+        scalars,
+        locations: nodes.iter().map(|node| yaml.location(*node)).collect(),
+        location: given.location,
+        origin: Origin::File { name: source.name.clone(), line },
+    })
+}
+
+/// The dialect of the configuration file: keys are named by their path.
+struct ConfigDialect;
+
+impl Dialect for ConfigDialect {
+    fn names_paths(&self) -> bool {
+        true
     }
 
-    fn unknown(&mut self, key: NodeId, path: &str) {
-        let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+    fn unknown_key(
+        &self,
+        reader: &mut Reader<'_, '_>,
+        mapping: &'static Mapping,
+        name: &str,
+        key: NodeId,
+        _value: NodeId,
+    ) {
+        let paths = Config::paths();
         let elsewhere = || {
-            let here = format!(".{name}");
-            let is_here = |known: &&String| known.as_str() == name || known.ends_with(&here);
-            let found: Vec<&str> = self.known.keys().filter(is_here).map(String::as_str).collect();
+            let suffix = format!(".{name}");
+            let is_named = |path: &&String| path.as_str() == name || path.ends_with(&suffix);
+            let found: Vec<&str> = paths.iter().filter(is_named).map(String::as_str).collect();
             (!found.is_empty()).then(|| format!("it belongs at {}", one_of(&found)))
         };
-        let siblings: Vec<&str> = self.children(section).collect();
-        let hint = closest(name, siblings.iter().copied())
-            .map(|near| format!("did you mean `{near}`?"))
-            .or_else(elsewhere)
-            .unwrap_or_else(|| match section {
-                "" => format!("the top level knows {}", siblings.join(", ")),
-                _ => format!("`{section}` knows {}", siblings.join(", ")),
-            });
-        let place = match section {
+        let hint = did_you_mean(name, mapping.names()).or_else(elsewhere).unwrap_or_else(|| {
+            format!("the keys are {}", mapping.names().collect::<Vec<_>>().join(", "))
+        });
+        let section = match reader.path() {
             "" => "at the top level".to_owned(),
-            _ => format!("in `{section}`"),
+            path => format!("in `{path}`"),
         };
-        let fault = Fault::new("unknown_key", format!("unknown key `{name}` {place}")).hint(hint);
-        self.problems.error(self.yaml.spot(key), fault);
+        let fault = Fault::new("unknown_key", format!("unknown key `{name}` {section}")).hint(hint);
+        reader.error_at(reader.yaml().location(key), fault);
     }
 }

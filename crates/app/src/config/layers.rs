@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use tidegate_rules::reading::{Fault, Problems, Scalar, Spot, Style, closest};
-use tidegate_rules::{Problem, Report, Source};
+use tidegate_document::{
+    Entry, Fault, ItemFault, Location, Plurality, Problems, Scalar, ScalarStyle, closest,
+};
+use tidegate_rules::{Mode, Problem, Report, Source};
 
 use super::compat;
 use super::fields::Config;
 use super::file;
-use super::kinds::{Compat, Plurality, Wrong};
-use super::section::Entry;
+use super::kinds::Compat;
+use super::mask::Mask;
 use super::validate::validate;
 
 /// What all our environment variables begin with.
@@ -22,22 +24,13 @@ const PREFIX: &str = "TIDEGATE_";
 /// check` looks for rules.
 const OTHER_VARIABLES: [&str; 1] = ["TIDEGATE_CONFIG"];
 
-/// Variables whose text is not shown, ours and upstream's.
-const SECRET_VARIABLES: [&str; 10] = [
-    "TIDEGATE_DEBUG_TOKEN",
-    "TIDEGATE_STORE_REDIS_URL",
-    "TIDEGATE_STORE_REDIS_REGIONS",
-    "TIDEGATE_STORE_REDIS_PASSWORD",
-    "TIDEGATE_STORE_REDIS_SENTINEL_PASSWORD",
-    "TIDEGATE_STORE_REDIS_UPSTREAM_PER_SECOND_URL",
-    "TIDEGATE_STORE_REDIS_UPSTREAM_PER_SECOND_PASSWORD",
-    "REDIS_AUTH",
-    "REDIS_SENTINEL_AUTH",
-    "REDIS_PERSECOND_AUTH",
-];
-
 /// A second name for where the rules are: `tidegate rules` has it too.
 const RULES_VARIABLE: &str = "TIDEGATE_RULES";
+
+/// The environment variable of a path.
+pub fn variable_of(path: &str) -> String {
+    format!("{PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
+}
 
 /// Everything that a configuration is made of, as text.
 #[derive(Clone, Debug, Default)]
@@ -125,15 +118,15 @@ pub enum Weight {
     Warning,
 }
 
-/// Something written for a field, and where.
+/// What one layer says for a field.
 #[derive(Debug)]
-pub(super) struct Given<'s> {
+pub(super) struct LayerValue<'s> {
     pub(super) path: String,
-    pub(super) words: Vec<Scalar<'s>>,
-    /// Where each word is.
-    pub(super) spots: Vec<Spot>,
-    /// Where all of it is.
-    pub(super) spot: Spot,
+    pub(super) scalars: Vec<Scalar<'s>>,
+    /// The location of each scalar.
+    pub(super) locations: Vec<Location>,
+    /// The location of all of them.
+    pub(super) location: Location,
     pub(super) origin: Origin,
 }
 
@@ -142,8 +135,8 @@ pub(super) struct Given<'s> {
 pub(super) struct Provenance {
     pub(super) origin: Origin,
     /// None for defaults.
-    pub(super) spot: Option<Spot>,
-    pub(super) spots: Vec<Spot>,
+    pub(super) location: Option<Location>,
+    pub(super) locations: Vec<Location>,
     /// Whether everything that was given for it could be read.
     pub(super) is_sound: bool,
 }
@@ -156,7 +149,7 @@ pub(super) type Provenances = BTreeMap<String, Provenance>;
 pub(super) struct VariableText<'s> {
     pub(super) name: &'s str,
     pub(super) text: &'s str,
-    pub(super) spot: Spot,
+    pub(super) location: Location,
 }
 
 /// Reads all layers and checks what comes of them.
@@ -165,7 +158,8 @@ pub(super) struct VariableText<'s> {
 /// With everything that is wrong.
 pub fn resolve(input: &Input) -> Result<Loaded, Report> {
     let sources = sources(input);
-    let shown: Vec<Source> = sources.iter().map(masked).collect();
+    let mask = Mask::new(input);
+    let shown: Vec<Source> = sources.iter().map(|source| mask.apply(source)).collect();
     let mut problems = Problems::new(&shown);
     let files = usize::from(input.file.is_some());
     let (in_file, rest) = sources.split_at(files);
@@ -173,7 +167,7 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
     let variables: Vec<VariableText<'_>> =
         in_environment.iter().enumerate().map(|(at, source)| text_of(files + at, source)).collect();
 
-    let mut given: Vec<Given<'_>> = Vec::new();
+    let mut given: Vec<LayerValue<'_>> = Vec::new();
     if let [file] = in_file {
         file::read(file, &mut problems, &mut given);
     }
@@ -190,6 +184,7 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
         given = layers;
     }
 
+    warn_of_old_words(&given, &mut problems);
     let (mut config, provenances) = apply(&given, &mut problems);
     validate(&mut config, &provenances, &mut problems, &mut notes);
     if problems.has_errors() {
@@ -198,6 +193,16 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
     let warnings = problems.into_report().problems().to_vec();
     let origins = provenances.into_iter().map(|(path, from)| (path, from.origin)).collect();
     Ok(Loaded { config, origins, warnings, notes })
+}
+
+/// Warns of words that are still read and will not be for ever.
+fn warn_of_old_words(given: &[LayerValue<'_>], problems: &mut Problems<'_>) {
+    for given in given.iter().filter(|given| given.path.starts_with("switches.")) {
+        if given.scalars.iter().any(|word| word.text == Mode::DEPRECATED_SHADOW) {
+            let message = "`dark` is the old word for `shadow`";
+            problems.warn(given.location, Fault::new("old_word", message).hint("write `shadow`"));
+        }
+    }
 }
 
 /// The file, each variable that means something, and each flag.
@@ -211,100 +216,26 @@ fn sources(input: &Input) -> Vec<Source> {
     input.file.iter().cloned().chain(variables).chain(flags).collect()
 }
 
-/// The same source without what must not be shown, byte for byte as long.
-fn masked(source: &Source) -> Source {
-    let hide =
-        |text: &str| -> String {
-            text.chars()
-                .map(|char| {
-                    if char.is_whitespace() {
-                        char.to_string()
-                    } else {
-                        "*".repeat(char.len_utf8())
-                    }
-                })
-                .collect()
-        };
-    if SECRET_VARIABLES.contains(&source.name.as_str()) {
-        return Source::new(&source.name, hide(&source.text));
-    }
-    let mut text = String::with_capacity(source.text.len());
-    let mut before: Option<Hiding> = None;
-    for line in source.text.split_inclusive('\n') {
-        if let Some(secret) = before.filter(|secret| secret.goes_on(line)) {
-            let found = secret.found || !line.trim().is_empty();
-            before = Some(Hiding { found, ..secret });
-            text += &hide(line);
-            continue;
-        }
-        before = None;
-        match secret_start(line).and_then(|at| line.split_at_checked(at)) {
-            Some((open, secret)) => {
-                // An opening quote or the mark of a block is nothing yet.
-                let marks = ['"', '\'', '|', '>', '-', '+'];
-                let found = !secret.trim().trim_matches(marks).is_empty();
-                before = Some(Hiding { indentation: indentation(line), found });
-                text += &format!("{open}{}", hide(secret));
-            }
-            None => text += line,
-        }
-    }
-    Source::new(&source.name, text)
-}
-
-/// A secret that may go on in the next line.
-#[derive(Clone, Copy, Debug)]
-struct Hiding {
-    /// That of its key.
-    indentation: usize,
-    /// Whether any of it was there yet.
-    found: bool,
-}
-
-impl Hiding {
-    /// Whether a line belongs to it: what is deeper than the key does, and so
-    /// does whatever comes first after a key that has nothing beside it.
-    fn goes_on(self, line: &str) -> bool {
-        !self.found || line.trim().is_empty() || indentation(line) > self.indentation
-    }
-}
-
-fn indentation(line: &str) -> usize {
-    line.len() - line.trim_start_matches([' ', '\t']).len()
-}
-
-/// Where a value begins in a line that must not be shown: that of a `token` or
-/// a `password`, and a URL that may have one in it.
-fn secret_start(line: &str) -> Option<usize> {
-    let value_of = |word: &str| {
-        line.match_indices(word).find_map(|(at, word)| {
-            let rest = line.get(at + word.len()..)?;
-            rest.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix([':', '='])
-        })
-    };
-    let secret = ["token", "password"].into_iter().filter_map(value_of);
-    let urls = ["url", "regions"].into_iter().filter_map(value_of);
-    let with_password = urls.filter(|value| value.contains(['@', '?']));
-    let first = secret.chain(with_password).max_by_key(|value| value.len())?;
-    Some(line.len() - first.len())
-}
-
 fn text_of(file: usize, source: &Source) -> VariableText<'_> {
     let file = u32::try_from(file).unwrap_or(u32::MAX);
     let end = u32::try_from(source.text.len()).unwrap_or(u32::MAX);
-    VariableText { name: &source.name, text: &source.text, spot: Spot { file, start: 0, end } }
+    VariableText {
+        name: &source.name,
+        text: &source.text,
+        location: Location { file, start: 0, end },
+    }
 }
 
 fn read_variables<'s>(
     variables: &[VariableText<'s>],
     problems: &mut Problems<'_>,
-    given: &mut Vec<Given<'s>>,
+    given: &mut Vec<LayerValue<'s>>,
 ) {
     let mut config = Config::default();
     let mut fields: BTreeMap<String, (String, Plurality)> = BTreeMap::new();
     for entry in config.entries() {
         if let Entry::Field(field) = entry {
-            fields.insert(field.variable(), (field.path.clone(), field.value.plurality()));
+            fields.insert(variable_of(&field.path), (field.path.clone(), field.value.plurality()));
         }
     }
     for variable in variables.iter().filter(|variable| variable.name.starts_with(PREFIX)) {
@@ -316,7 +247,7 @@ fn read_variables<'s>(
         }
         let origin = Origin::Variable(variable.name.to_owned());
         if let Some((path, plurality)) = fields.get(name) {
-            given.push(written(path, *plurality, variable.text, variable.spot, origin));
+            given.push(layer_value(path, *plurality, variable.text, variable.location, origin));
             continue;
         }
         let fault = Fault::new("unknown_variable", format!("`{name}` sets no field"));
@@ -325,7 +256,7 @@ fn read_variables<'s>(
             Some(near) => format!("did you mean `{near}`?"),
             None => "`tidegate config env` lists those that do".to_owned(),
         };
-        problems.warn(variable.spot, fault.hint(hint));
+        problems.warn(variable.location, fault.hint(hint));
     }
 }
 
@@ -344,7 +275,7 @@ fn read_flag<'s>(
     flag: &Flag,
     text: VariableText<'s>,
     problems: &mut Problems<'_>,
-    given: &mut Vec<Given<'s>>,
+    given: &mut Vec<LayerValue<'s>>,
 ) {
     let mut config = Config::default();
     let fields: BTreeMap<String, Plurality> = config
@@ -358,19 +289,19 @@ fn read_flag<'s>(
     let origin = Origin::Flag(flag.name);
     if let Some(path) = flag.path {
         let plurality = fields.get(path).copied().unwrap_or(Plurality::One);
-        given.push(written(path, plurality, text.text, text.spot, origin));
+        given.push(layer_value(path, plurality, text.text, text.location, origin));
         return;
     }
     let Some((path, value)) = text.text.split_once('=') else {
         let fault = Fault::new("malformed_flag", "there is no `=`")
             .hint(format!("write `{} KEY=VALUE`, such as `shutdown.grace=30s`", flag.name));
-        problems.error(text.spot, fault);
+        problems.error(text.location, fault);
         return;
     };
     let split = u32::try_from(path.len()).unwrap_or(u32::MAX);
     if let Some(plurality) = fields.get(path) {
-        let spot = Spot { start: split.saturating_add(1), ..text.spot };
-        given.push(written(path, *plurality, value, spot, origin));
+        let location = Location { start: split.saturating_add(1), ..text.location };
+        given.push(layer_value(path, *plurality, value, location, origin));
         return;
     }
     let fault = Fault::new("unknown_key", format!("there is no field `{path}`"));
@@ -378,59 +309,69 @@ fn read_flag<'s>(
         Some(near) => format!("did you mean `{near}`?"),
         None => "`tidegate config show` lists the fields".to_owned(),
     };
-    problems.error(Spot { end: split, ..text.spot }, fault.hint(hint));
+    problems.error(Location { end: split, ..text.location }, fault.hint(hint));
 }
 
 /// A text for a field: items of a list have commas between them.
-pub(super) fn written<'s>(
+pub(super) fn layer_value<'s>(
     path: &str,
     plurality: Plurality,
     text: &'s str,
-    spot: Spot,
+    location: Location,
     origin: Origin,
-) -> Given<'s> {
-    let plain = |text| Scalar { text: Cow::Borrowed(text), style: Style::Plain };
+) -> LayerValue<'s> {
+    let plain = |text| Scalar { text: Cow::Borrowed(text), style: ScalarStyle::Plain };
     if plurality != Plurality::Many {
-        let words = vec![plain(text)];
-        return Given { path: path.to_owned(), words, spots: vec![spot], spot, origin };
+        let scalars = vec![plain(text)];
+        return LayerValue {
+            path: path.to_owned(),
+            scalars,
+            locations: vec![location],
+            location,
+            origin,
+        };
     }
-    let (mut words, mut spots) = (Vec::new(), Vec::new());
-    let mut start = spot.start;
+    let (mut scalars, mut locations) = (Vec::new(), Vec::new());
+    let mut start = location.start;
     for part in text.split(',') {
         let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX);
         let item = part.trim();
         let blanks = length(part).saturating_sub(length(part.trim_start()));
         if !item.is_empty() && item != "[]" {
             let start = start.saturating_add(blanks);
-            words.push(plain(item));
-            spots.push(Spot { start, end: start.saturating_add(length(item)), ..spot });
+            scalars.push(plain(item));
+            locations.push(Location { start, end: start.saturating_add(length(item)), ..location });
         }
         start = start.saturating_add(length(part)).saturating_add(1);
     }
-    Given { path: path.to_owned(), words, spots, spot, origin }
+    LayerValue { path: path.to_owned(), scalars, locations, location, origin }
 }
 
 /// Whether the layers that may say so turn compatibility on.
-fn is_compat(given: &[Given<'_>]) -> bool {
+fn is_compat(given: &[LayerValue<'_>]) -> bool {
     let last = given.iter().rfind(|given| given.path == "compat");
-    let word = last.and_then(|given| given.words.first());
+    let word = last.and_then(|given| given.scalars.first());
     word.is_some_and(|word| word.text == Compat::EnvoyRatelimit.as_str())
 }
 
 /// Sets the fields, from the weakest layer to the strongest.
-fn apply(given: &[Given<'_>], problems: &mut Problems<'_>) -> (Config, Provenances) {
+fn apply(given: &[LayerValue<'_>], problems: &mut Problems<'_>) -> (Config, Provenances) {
     let mut config = Config::default();
     let mut provenances = Provenances::new();
     for entry in config.entries() {
         let Entry::Field(field) = entry else { continue };
-        let mut from =
-            Provenance { origin: Origin::Default, spot: None, spots: Vec::new(), is_sound: true };
+        let mut from = Provenance {
+            origin: Origin::Default,
+            location: None,
+            locations: Vec::new(),
+            is_sound: true,
+        };
         for given in given.iter().filter(|given| given.path == field.path) {
             let before = field.value.shown();
-            if let Err(wrongs) = field.value.set(&given.words, &field.bounds) {
-                for wrong in wrongs {
-                    let item = wrong.item.and_then(|item| given.spots.get(item).copied());
-                    problems.error(item.unwrap_or(given.spot), fault(&field.path, wrong));
+            if let Err(faults) = field.value.set(&given.scalars, &field.bounds) {
+                for ItemFault { item, fault } in faults {
+                    let item = item.and_then(|item| given.locations.get(item).copied());
+                    problems.error(item.unwrap_or(given.location), fault.of(&field.path));
                 }
                 from.is_sound = false;
                 continue;
@@ -439,17 +380,12 @@ fn apply(given: &[Given<'_>], problems: &mut Problems<'_>) -> (Config, Provenanc
             if compat && field.value.shown() == before {
                 continue;
             }
-            let spot = (!compat).then_some(given.spot);
+            let location = (!compat).then_some(given.location);
             let is_sound = from.is_sound;
-            let (origin, spots) = (given.origin.clone(), given.spots.clone());
-            from = Provenance { origin, spot, spots, is_sound };
+            let (origin, locations) = (given.origin.clone(), given.locations.clone());
+            from = Provenance { origin, location, locations, is_sound };
         }
         provenances.insert(field.path.clone(), from);
     }
     (config, provenances)
-}
-
-/// A wrong value as a problem of its field.
-pub(super) fn fault(path: &str, wrong: Wrong) -> Fault {
-    Fault::new(wrong.code, format!("`{path}`: {}", wrong.message)).maybe_hint(wrong.hint)
 }

@@ -1,16 +1,18 @@
-//! `tidegate config reference`: the documents that are made from the declaration.
+//! `tidegate config reference`: the documents that are made from the declarations.
 //!
-//! docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and
-//! examples/tidegate.yaml are what this prints, and a test compares them.
+//! Prints docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and examples/tidegate.yaml; a test
+//! compares them.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
+use tidegate_document::{Entry, Field};
+
 use super::compat::{Effect, Variable};
 use super::compat::{OTHER_DEFAULTS, VARIABLES};
 use super::fields::Config;
-use super::section::{Entry, Field};
-use super::show::{default_in_words, place, yaml_value};
+use super::layers::variable_of;
+use super::show::{default_in_words, indent_and_name, yaml_value};
 use crate::cli::ReferencePart;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -20,22 +22,23 @@ const FIELDS_INTRODUCTION: &str = "\
 
 <!-- Made by `tidegate config reference fields`; a test compares. -->
 
-`tidegate serve` reads one YAML file: `--config PATH`, or `TIDEGATE_CONFIG`, or `tidegate.yaml` where it is started. It needs none: every
-field has a default. [examples/tidegate.yaml](../examples/tidegate.yaml) has them all.
+`tidegate serve` reads one YAML file: `--config PATH`, or `TIDEGATE_CONFIG`, or `tidegate.yaml` in the working
+directory. The file is optional: every field has a default. [examples/tidegate.yaml](../examples/tidegate.yaml) has all
+fields.
 
-What wins over what, from the weakest: defaults; with `compat: envoy-ratelimit`, the defaults and
-[the environment variables of envoyproxy/ratelimit](compat-variables.md); the file; variables `TIDEGATE_…`; flags. A list replaces a list;
-nothing is added up. In a variable and after a flag, commas stand between the items of a list. A variable that is set to nothing counts as
-not set.
+Later layers win over earlier ones: defaults; with `compat: envoy-ratelimit`, the defaults and
+[the environment variables of envoyproxy/ratelimit](compat-variables.md); the file; environment variables `TIDEGATE_…`;
+flags. Lists are replaced, never merged. In a variable and after a flag, commas separate the items of a list. An empty
+variable counts as not set.
 
-Flags: `--config`, `--rules`, `--grpc`, `--http`, `--gateway`, `--gateway-listen`, `--debug-listen`, `--log-level`, `--log-format`, `--workers`, `--compat`, and
-`--set KEY=VALUE` for every other field.
+Flags: `--config`, `--rules`, `--grpc`, `--http`, `--gateway`, `--gateway-listen`, `--debug-listen`, `--log-level`,
+`--log-format`, `--workers`, `--compat`, and `--set KEY=VALUE` for every other field.
 
-`tidegate config check` says everything that is wrong with the whole, `config show` what is in force and where it comes from, `config schema`
-prints a JSON Schema for editors: see [the command line](cli.md#tidegate-config).
+`tidegate config check` reports all problems, `config show` prints the values in force and where each comes from,
+`config schema` prints a JSON Schema for editors: see [the command line](cli.md#tidegate-config).
 
-Lengths of time are whole numbers with `ms`, `s`, `m`, `h` or `d`, such as `1h30m`. Sizes are whole numbers with `B`, `KiB`, `MiB` or
-`GiB`. Where `off` is possible it means \"none\".
+Durations are whole numbers with `ms`, `s`, `m`, `h` or `d`, such as `1h30m`. Sizes are whole numbers with `B`, `KiB`,
+`MiB` or `GiB`. `off` means \"not set\".
 ";
 
 const GATEWAY_INTRODUCTION: &str = "\
@@ -43,12 +46,15 @@ const GATEWAY_INTRODUCTION: &str = "\
 
 <!-- Made by `tidegate config reference gateway`; a test compares. -->
 
-`gateway.file` of [the configuration](configuration.md), or `--gateway FILE`, names a YAML document with the routes and upstreams of [the gateway](gateway.md).
-`tidegate config check` says everything that is wrong with it, with its place; `tidegate config schema gateway` prints a JSON Schema for editors. It is read when the service
-starts, and [again when it changes](gateway.md#while-it-runs). [examples/gateway](../examples/gateway/gateway.yaml) is one to begin with.
+A YAML document with the routes and upstreams of [the gateway](gateway.md), named by `gateway.file` of
+[the configuration](configuration.md) or by `--gateway FILE`. [examples/gateway](../examples/gateway/gateway.yaml) is one
+to begin with.
 
-Lengths of time and sizes are written as in the configuration. Paths of files are those where the service is started. Where a list of texts is taken, one text alone is a
-list of one. YAML anchors and merges (`<<`) work.
+`tidegate config check` reports all its problems with their locations; `tidegate config schema gateway` prints a JSON
+Schema for editors. It is read when the service starts, and [again when it changes](gateway.md#while-it-runs).
+
+Durations and sizes are written as in the configuration. Paths are relative to the working directory of the service. A
+list of texts with one item can be written as that text. YAML anchors and merges (`<<`) work.
 ";
 
 const COMPAT_INTRODUCTION: &str = "\
@@ -56,20 +62,21 @@ const COMPAT_INTRODUCTION: &str = "\
 
 <!-- Made by `tidegate config reference compat`; a test compares. -->
 
-With `compat: envoy-ratelimit` in the file, `TIDEGATE_COMPAT=envoy-ratelimit` or `--compat`, Tidegate reads the environment of
-envoyproxy/ratelimit. Upstream's defaults then apply where a variable has a field of ours. What
-[our own file, variables and flags](configuration.md) say wins over them. Without the switch none of these variables is looked at.
+With `compat: envoy-ratelimit` in the file, `TIDEGATE_COMPAT=envoy-ratelimit` or `--compat`, Tidegate reads the
+environment of envoyproxy/ratelimit. The defaults of envoyproxy/ratelimit then apply to every field that one of its
+variables sets. [Our own file, variables and flags](configuration.md) win over them. Without `compat`, these variables
+are ignored.
 
-Booleans and lengths of time are read as Go reads them. A bad value is an error that names its variable. A variable that is set to nothing
-counts as not set. Each variable that is set and has no effect is said at the start, with the reason.
+Booleans and durations are read as Go reads them. A bad value is an error that names its variable. An empty variable
+counts as not set. The log at the start lists each variable that is set and has no effect, with the reason.
 
-Two defaults differ from upstream's on purpose: while `DEBUG_HOST` is not set, only this machine can reach the debug port; and counters are
-kept in memory, so no address of a Redis is needed.
+Two defaults differ on purpose: while `DEBUG_HOST` is not set, only this machine can connect to the debug port; and
+counters are kept in memory, so Redis is optional.
 ";
 
 const EXAMPLE_INTRODUCTION: &str = "\
 # Every field with its default. Remove the `# ` before a field to change it.
-# Made by `tidegate config reference example`; what the fields mean: docs/configuration.md.
+# Made by `tidegate config reference example`; docs/configuration.md explains the fields.
 ";
 
 pub(crate) fn run(part: ReferencePart, out: &mut Output) -> Result<Exit, Failure> {
@@ -124,11 +131,11 @@ fn fields_in<'e, 'c>(
 }
 
 fn row(text: &mut String, field: &Field<'_>) {
-    let (_, name) = place(&field.path);
+    let (_, name) = indent_and_name(&field.path);
     let takes = field.takes().replace('|', "\\|");
     let default = default_in_words(field.default);
     let about = field.about.replace('|', "\\|");
-    let variable = field.variable();
+    let variable = variable_of(&field.path);
     let _ = writeln!(text, "| `{name}` | {takes} | {default} | `{variable}` | {about} |");
 }
 
@@ -165,12 +172,12 @@ pub fn example() -> String {
     for entry in config.entries() {
         let _ = match entry {
             Entry::Section { path, about } => {
-                let (indent, name) = place(&path);
+                let (indent, name) = indent_and_name(&path);
                 let gap = if indent.is_empty() { "\n" } else { "" };
                 writeln!(text, "{gap}{indent}## {about}\n{indent}{name}:")
             }
             Entry::Field(field) => {
-                let (indent, name) = place(&field.path);
+                let (indent, name) = indent_and_name(&field.path);
                 let gap = if indent.is_empty() { "\n" } else { "" };
                 let value = yaml_value(&field.value.shown());
                 writeln!(text, "{gap}{indent}## {}\n{indent}# {name}: {value}", field.about)

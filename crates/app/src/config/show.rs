@@ -6,14 +6,12 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_rules::reading::Plain;
+use tidegate_document::{Entry, OFF, PlainValue, Secrecy};
 
 use super::check::write_notes;
 use super::fields::Config;
-use super::kinds::OFF;
-use super::layers::{Loaded, Origin};
+use super::layers::{Loaded, Origin, variable_of};
 use super::load::load;
-use super::section::Entry;
 use crate::cli::{ConfigShowArgs, ShowFormat};
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Table, style, write_json};
@@ -34,7 +32,7 @@ pub(crate) fn run_env(out: &mut Output) -> Result<Exit, Failure> {
     let mut config = Config::default();
     for entry in config.entries() {
         if let Entry::Field(field) = entry {
-            let cells = [field.variable(), field.path.clone(), field.value.shape().words()];
+            let cells = [variable_of(&field.path), field.path.clone(), field.words()];
             table.row(cells.into_iter().map(Cell::new));
         }
     }
@@ -94,15 +92,15 @@ pub(crate) fn yaml(loaded: &Loaded) -> String {
         // Writing to a string cannot fail.
         let _ = match entry {
             Entry::Section { path, .. } => {
-                let (indent, name) = place(&path);
+                let (indent, name) = indent_and_name(&path);
                 writeln!(text, "{indent}{name}:")
             }
             Entry::Field(field) => {
-                let (indent, name) = place(&field.path);
+                let (indent, name) = indent_and_name(&field.path);
                 let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default);
                 let origin = origin.to_string().replace(char::is_control, " ");
                 let value = field.value.shown();
-                if field.value.is_secret() && !value.is_null() {
+                if field.value.secrecy() == Secrecy::Secret && !value.is_null() {
                     writeln!(text, "{indent}# {name} is set  # {origin}")
                 } else {
                     writeln!(text, "{indent}{name}: {}  # {origin}", yaml_value(&value))
@@ -113,8 +111,8 @@ pub(crate) fn yaml(loaded: &Loaded) -> String {
     text
 }
 
-/// How far a path is indented, and its last key.
-pub(super) fn place(path: &str) -> (String, &str) {
+/// The indentation of a path, and its last key.
+pub(super) fn indent_and_name(path: &str) -> (String, &str) {
     let name = path.rsplit('.').next().unwrap_or(path);
     ("  ".repeat(path.matches('.').count()), name)
 }
@@ -131,7 +129,8 @@ pub(super) fn yaml_value(value: &Value) -> String {
             let tame = |char: char| char.is_ascii_alphanumeric() || "/._-%".contains(char);
             let starts_well =
                 text.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '/');
-            let bare = starts_well && text.chars().all(tame) && Plain::of(text) == Plain::Text;
+            let bare =
+                starts_well && text.chars().all(tame) && PlainValue::of(text) == PlainValue::Text;
             if bare { text.clone() } else { value.to_string() }
         }
         other => other.to_string(),

@@ -1,10 +1,9 @@
 //! What fields mean together.
 
-use tidegate_rules::reading::{Fault, Problems, Spot};
+use tidegate_document::{Bounds, Fault, Location, Problems, Setting};
 
 use super::fields::{Config, Tls};
 use super::kinds::{Address, KeyLayout, Switches, TraceProtocol, Url};
-use super::kinds::{Bounds, Setting};
 use super::layers::{Note, Origin, Provenances, Weight};
 
 /// Where traces go over HTTP when nobody says where.
@@ -39,11 +38,11 @@ pub(super) fn validate(
 
 fn settle(config: &mut Config, from: &Provenances) {
     // Paths that nobody gave are not read beside a runtime directory.
-    let no_paths = from.get("rules.paths").is_none_or(|from| from.spot.is_none());
+    let no_paths = from.get("rules.paths").is_none_or(|from| from.location.is_none());
     if no_paths && config.rules.runtime.root.is_some() {
         config.rules.paths.clear();
     }
-    let untouched = from.get("traces.endpoint").is_none_or(|from| from.spot.is_none());
+    let untouched = from.get("traces.endpoint").is_none_or(|from| from.location.is_none());
     if untouched && config.traces.protocol == TraceProtocol::Http {
         let mut endpoint: Url = config.traces.endpoint.clone();
         endpoint.set_text(HTTP_TRACES, &Bounds::NONE).expect("the default is right");
@@ -53,14 +52,14 @@ fn settle(config: &mut Config, from: &Provenances) {
 
 impl Check<'_, '_> {
     /// Where a field was given; for a default, where the other one was.
-    fn spot(&self, path: &str, otherwise: &str) -> Spot {
-        let given = |path: &str| self.from.get(path).and_then(|from| from.spot);
+    fn location(&self, path: &str, otherwise: &str) -> Location {
+        let given = |path: &str| self.from.get(path).and_then(|from| from.location);
         given(path).or_else(|| given(otherwise)).unwrap_or_default()
     }
 
-    fn item_spot(&self, path: &str, item: usize) -> Option<Spot> {
+    fn item_location(&self, path: &str, item: usize) -> Option<Location> {
         let from = self.from.get(path)?;
-        from.spots.get(item).copied().or(from.spot)
+        from.locations.get(item).copied().or(from.location)
     }
 
     /// Whether everything given for these fields could be read: what is told
@@ -83,14 +82,14 @@ impl Check<'_, '_> {
         if both && rules.runtime.root.is_some() && !rules.paths.is_empty() {
             let message = "`rules.runtime` and `rules.paths` exclude each other";
             let fault = Fault::new("exclusive", message)
-                .related(self.spot("rules.paths", ""), "the paths are here")
+                .related(self.location("rules.paths", ""), "the paths are here")
                 .hint("remove one of the two");
-            self.problems.error(self.spot("rules.runtime.root", ""), fault);
+            self.problems.error(self.location("rules.runtime.root", ""), fault);
         }
         if rules.runtime.root.is_none() && rules.paths.is_empty() {
             let fault = Fault::new("no_rules", "there is no place to read rules from")
                 .hint("give `rules.paths` a file or a directory");
-            self.problems.error(self.spot("rules.paths", ""), fault);
+            self.problems.error(self.location("rules.paths", ""), fault);
         }
     }
 
@@ -112,7 +111,7 @@ impl Check<'_, '_> {
         if config.grpc.listen.is_empty() && config.http.listen.is_empty() && gateway.is_empty() {
             let message = "neither `grpc.listen` nor `http.listen` has an address";
             let fault = Fault::new("nothing_to_serve", message).hint("give one of them an address");
-            self.problems.error(self.spot("http.listen", "grpc.listen"), fault);
+            self.problems.error(self.location("http.listen", "grpc.listen"), fault);
         }
         let all: Vec<(&str, usize, &Address)> = doors
             .iter()
@@ -125,18 +124,19 @@ impl Check<'_, '_> {
             };
             let (other_path, other_item, other) = first;
             let message = format!("`{path}`: {address} is taken by {other} of `{other_path}`");
-            let spots = (self.item_spot(path, *item), self.item_spot(other_path, *other_item));
+            let locations =
+                (self.item_location(path, *item), self.item_location(other_path, *other_item));
             let mut fault = Fault::new("duplicate_listener", message)
                 .hint("give every listener an address and port of its own");
-            let spot = match spots {
-                (Some(spot), Some(first)) => {
+            let location = match locations {
+                (Some(location), Some(first)) => {
                     fault = fault.related(first, "taken here");
-                    spot
+                    location
                 }
-                (Some(spot), None) | (None, Some(spot)) => spot,
-                (None, None) => Spot::default(),
+                (Some(location), None) | (None, Some(location)) => location,
+                (None, None) => Location::default(),
             };
-            self.problems.error(spot, fault);
+            self.problems.error(location, fault);
         }
     }
 
@@ -155,7 +155,7 @@ impl Check<'_, '_> {
                     at(name)
                 ));
                 self.problems.error(
-                    self.from.get(&at(name)).and_then(|from| from.spot).unwrap_or_default(),
+                    self.from.get(&at(name)).and_then(|from| from.location).unwrap_or_default(),
                     fault,
                 );
             }
@@ -175,20 +175,20 @@ impl Check<'_, '_> {
         if config.gateway.file.is_some() && config.gateway.listen.is_empty() {
             let fault = Fault::new("nothing_to_serve", "the gateway has nowhere to listen")
                 .hint("give `gateway.listen` an address, or remove `gateway.file`");
-            self.problems.error(self.spot("gateway.listen", "gateway.file"), fault);
+            self.problems.error(self.location("gateway.listen", "gateway.file"), fault);
         }
         if config.gateway.file.is_none() && config.overload.capacity.is_some() {
             let message = "`overload.capacity` has no effect: there is no gateway to protect";
             let fault = Fault::new("no_effect", message).hint("set `gateway.file`");
-            self.problems.warn(self.spot("overload.capacity", ""), fault);
+            self.problems.warn(self.location("overload.capacity", ""), fault);
         }
         let fleet = &config.overload.fleet;
         if fleet.beat.saturating_mul(2) > fleet.lease {
             let message = "a grant of the fleet ends before it can be renewed twice";
             let fault = Fault::new("exclusive", message)
                 .hint("let `overload.fleet.lease` be at least twice `overload.fleet.beat`");
-            let spot = self.spot("overload.fleet.beat", "overload.fleet.lease");
-            self.problems.error(spot, fault);
+            let location = self.location("overload.fleet.beat", "overload.fleet.lease");
+            self.problems.error(location, fault);
         }
     }
 
@@ -201,7 +201,7 @@ impl Check<'_, '_> {
         if debug.token.is_some() && debug.token_file.is_some() {
             let message = "`debug.token` and `debug.token_file` exclude each other";
             let fault = Fault::new("exclusive", message).hint("remove one of the two");
-            self.problems.error(self.spot("debug.token_file", "debug.token"), fault);
+            self.problems.error(self.location("debug.token_file", "debug.token"), fault);
         }
         if debug.has_token() || debug.is_local() || debug.switches == Switches::Off {
             return;
@@ -224,9 +224,9 @@ impl Check<'_, '_> {
         let message = "`debug.listen`: others can reach this address, and there is no token";
         let hint = "listen on 127.0.0.1, or set `debug.token_file` or TIDEGATE_DEBUG_TOKEN, or \
                     serve only what can be read with `debug.switches: off`";
-        let spot = self.item_spot("debug.listen", far);
-        let spot = spot.unwrap_or_else(|| self.spot("debug.switches", ""));
-        self.problems.error(spot, Fault::new("open_debug", message).hint(hint));
+        let location = self.item_location("debug.listen", far);
+        let location = location.unwrap_or_else(|| self.location("debug.switches", ""));
+        self.problems.error(location, Fault::new("open_debug", message).hint(hint));
     }
 
     fn redis(&mut self) {
@@ -239,21 +239,21 @@ impl Check<'_, '_> {
         if redis.password.is_some() && redis.password_file.is_some() {
             let message = format!("`{password}` and `{file}` exclude each other");
             let fault = Fault::new("exclusive", message).hint("remove one of the two");
-            self.problems.error(self.spot(file, password), fault);
+            self.problems.error(self.location(file, password), fault);
         }
         let tls = &redis.tls;
         let given = tls.ca.is_some() || tls.cert.is_some() || !tls.verify_name;
         if given && !url.reveal().starts_with("rediss") {
             let message = "`store.redis.tls` is set, but the URL is one without TLS";
             let fault = Fault::new("incomplete_tls", message).hint("write `rediss://` in the URL");
-            let spot = self.spot("store.redis.tls.ca", "store.redis.url");
-            self.problems.error(spot, fault);
+            let location = self.location("store.redis.tls.ca", "store.redis.url");
+            self.problems.error(location, fault);
         }
         if redis.layout == KeyLayout::EnvoyRatelimit && !redis.regions.is_empty() {
             let message = "the layout of envoyproxy/ratelimit has no regions";
             let fault = Fault::new("exclusive", message)
                 .hint("remove `store.redis.regions`, or set `store.redis.layout: tidegate`");
-            self.problems.error(self.spot("store.redis.regions", "store.redis.layout"), fault);
+            self.problems.error(self.location("store.redis.regions", "store.redis.layout"), fault);
         }
     }
 
@@ -273,7 +273,7 @@ impl Check<'_, '_> {
                 let other = format!("limiter.response_headers.{other}");
                 let message = format!("`{path}` and `{other}` name the same header field");
                 let fault = Fault::new("duplicate_header", message).hint("give each its own");
-                self.problems.error(self.spot(&path, &other), fault);
+                self.problems.error(self.location(&path, &other), fault);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Nanos, Options, Permit, Request, Rule,
-    Snapshot, Source, Switch, Target, Verb, compile,
+    Snapshot, Source, Target, Verb, compile,
 };
 use tidegate_rules::Domain;
 
@@ -203,7 +203,7 @@ impl Session {
     fn set_mode(&mut self, path: &str, mode: Option<Mode>) -> Result<String, Complaint> {
         let target = Target { domain: &self.domain, path, limit: None };
         let switched = match mode {
-            Some(mode) => self.engine.set_switch(target, Switch { mode, enforce_percent: 100 }),
+            Some(mode) => self.engine.set_switch(target, mode),
             None => self.engine.unset_switch(target),
         };
         let Ok(limits) = switched else {
@@ -243,7 +243,8 @@ impl Session {
                     _ => (Cell::new(""), Cell::new("")),
                 };
                 let mode = switched.unwrap_or(limit.mode);
-                let color = if mode == Mode::Enforce { style::PLAIN } else { style::WARNING };
+                let color =
+                    if matches!(mode, Mode::Enforce(_)) { style::PLAIN } else { style::WARNING };
                 let mode = Cell::new(mode.as_str()).styled(color);
                 table.row([path, plan, Cell::new(words::terms(limit)), mode]);
             }

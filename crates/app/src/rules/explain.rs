@@ -117,6 +117,7 @@ struct ExplainedLimit {
     amount: u64,
     period_ms: u64,
     cost: u64,
+    #[serde(serialize_with = "write_word")]
     mode: Mode,
     enforce_percent: u8,
     when_over: WhenOver,
@@ -126,6 +127,11 @@ struct ExplainedLimit {
     replaces: Vec<String>,
     /// Whether another rule of the same request takes its place.
     replaced: bool,
+}
+
+/// The word alone: the percentage is a field of its own.
+fn write_word<S: serde::Serializer>(mode: &Mode, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(mode.as_str())
 }
 
 impl Explained {
@@ -229,7 +235,7 @@ impl ExplainedLimit {
             period_ms: algorithm.period().get() / 1_000_000,
             cost: limit.cost,
             mode: limit.mode,
-            enforce_percent: limit.enforce_percent,
+            enforce_percent: limit.mode.enforce_percent(),
             when_over: limit.when_over,
             consistency: limit.consistency,
             on_store_error: limit.on_store_error,
@@ -251,7 +257,7 @@ impl ExplainedLimit {
             field(out, "", &format!("replaces {}", self.replaces.join(", ")))?;
         }
         let mode = match self.mode {
-            Mode::Enforce => match self.when_over {
+            Mode::Enforce(_) => match self.when_over {
                 WhenOver::Refuse => "enforce: what is over is refused",
                 WhenOver::Delay => "enforce: what is over waits its turn",
                 WhenOver::Queue => "enforce: what is over is stored for later",

@@ -69,7 +69,7 @@ mod tests {
         let usual = ProtectionSettings::new(64);
         assert_eq!((settings.worker, settings.gate), (usual.worker, usual.gate));
         assert_eq!((settings.fleet, settings.worker_mode), (usual.fleet, usual.worker_mode));
-        assert_eq!(settings.fleet_mode, tidegate_overload::Mode::Dark);
+        assert_eq!(settings.fleet_mode, tidegate_overload::Mode::Shadow);
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! What limiters do: as configured, as a watched file says, until somebody switches them.
+//! The modes of limiters: from the configuration, from a watched file, and from switches at run time.
 //!
-//! The file has the keys of the section `switches`. It is looked at each second, so that an
-//! operator who can reach nothing but the disk can stop a limiter. What it says wins over the
-//! configuration while it is there. A file that cannot be used changes nothing.
+//! The file has the keys of the section `switches`. It is read every second, so that an operator who can only write to
+//! the disk can stop a limiter. It wins over the configuration while it exists. A file with problems changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,34 +9,51 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_admin::{LimiterMode, LimiterName, Switchboard};
-use tidegate_engine::Timestamp;
-use tidegate_rules::Source;
-use tidegate_rules::reading::{Fault, Kind, Plain, Problems, closest, one_of, parse};
+use tidegate_admin::{LimiterName, Switchboard};
+use tidegate_document::{Plainly, Problems, Source, mapping, parse, read_root};
+use tidegate_engine::{Mode, Timestamp};
 
-use crate::config::LimiterSwitches;
+use crate::config::{LimiterSwitches, SwitchMode};
 
 /// The largest file: six lines and some remarks.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// The key that switches everything off.
-const KILL: &str = "kill";
 
-/// Keeps the switches as they should be.
+mapping! {
+    /// the switches file
+    SwitchesFile "switches" {
+        /// Whether everything is switched off: every request passes.
+        kill: Option<bool>,
+        /// Limits of requests over time.
+        rate: Option<SwitchMode>,
+        /// Limits of requests in flight.
+        concurrency: Option<SwitchMode>,
+        /// The worker utilization shedder.
+        worker: Option<SwitchMode>,
+        /// The fleet usage shedder.
+        fleet: Option<SwitchMode>,
+        /// The gate.
+        gate: Option<SwitchMode>,
+    }
+}
+
+/// Applies the configuration and the file to the switches.
 #[derive(Debug)]
 pub(super) struct Switches {
     board: Arc<Switchboard>,
     configured: LimiterSwitches,
     /// The text that was last used; none when there was no file.
     seen: Option<String>,
-    /// The complaint that was last made, so that it is made once.
+    /// The last problem that was logged, so that it is logged once.
     complained: Option<String>,
 }
 
-/// What a file says.
+/// The switches in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+struct FileSwitches {
     kill: Option<bool>,
-    modes: BTreeMap<&'static str, LimiterMode>,
+    modes: BTreeMap<&'static str, Mode>,
+    /// Whether a mode is written as [`Mode::DEPRECATED_SHADOW`].
+    has_old_word: bool,
 }
 
 impl Switches {
@@ -45,7 +61,7 @@ impl Switches {
     pub(super) fn start(configured: &LimiterSwitches, board: Arc<Switchboard>) -> Self {
         let configured = configured.clone();
         let mut switches = Switches { board, configured, seen: None, complained: None };
-        switches.apply(&Said::default());
+        switches.apply(&FileSwitches::default());
         switches.read_file();
         switches
     }
@@ -73,9 +89,15 @@ impl Switches {
             return;
         }
         let name = path.to_string_lossy();
-        match text.as_deref().map_or(Ok(Said::default()), |text| said(&name, text)) {
-            Ok(said) => {
-                self.apply(&said);
+        match text
+            .as_deref()
+            .map_or(Ok(FileSwitches::default()), |text| parse_switches(&name, text))
+        {
+            Ok(file) => {
+                if file.has_old_word {
+                    tracing::warn!(file = %name, "`dark` is the old word for `shadow`: write `shadow`");
+                }
+                self.apply(&file);
                 (self.seen, self.complained) = (text, None);
                 tracing::warn!(file = %name, limiters = ?self.board, "switched by a file");
             }
@@ -83,10 +105,10 @@ impl Switches {
         }
     }
 
-    fn apply(&self, said: &Said) {
-        self.board.switch_off(said.kill.unwrap_or(self.configured.kill));
+    fn apply(&self, file: &FileSwitches) {
+        self.board.switch_off(file.kill.unwrap_or(self.configured.kill));
         for limiter in LimiterName::ALL {
-            let mode = said.modes.get(limiter.as_str()).copied();
+            let mode = file.modes.get(limiter.as_str()).copied();
             self.board.configure(limiter, mode.unwrap_or_else(|| self.configured.mode(limiter)));
         }
     }
@@ -114,54 +136,39 @@ fn read(path: &PathBuf) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// What a text says, or everything that is wrong with it.
-fn said(name: &str, text: &str) -> Result<Said, String> {
+/// The switches in a text, or all its problems.
+fn parse_switches(name: &str, text: &str) -> Result<FileSwitches, String> {
     let sources = [Source::new(name, text)];
     let mut problems = Problems::new(&sources);
-    let mut said = Said::default();
-    if let Some(yaml) = parse(0, text, &mut problems) {
-        let root = yaml.root().filter(|root| !yaml.is_null(*root));
-        if let Some(root) = root.filter(|root| !matches!(yaml.node(*root).kind, Kind::Mapping(_))) {
-            let message = format!("the file is a mapping, not {}", yaml.describe(root));
-            problems.error(yaml.spot(root), Fault::new("wrong_type", message));
-        }
-        for (key, value) in root.map(|root| yaml.merged_pairs(root).pairs).unwrap_or_default() {
-            let text = |id| yaml.scalar(id).map(|scalar| &*scalar.text).unwrap_or_default();
-            let plain = yaml.scalar(value).map(|scalar| scalar.plain());
-            match (LimiterName::from_word(text(key)), text(key), plain) {
-                (Some(limiter), _, _) => match LimiterMode::parse(text(value)) {
-                    Some(mode) => _ = said.modes.insert(limiter.as_str(), mode),
-                    None => {
-                        let fault = Fault::new("unknown_choice", "this is no mode")
-                            .hint("it can be `off`, `dark`, `enforce` or `enforce 10%`");
-                        problems.error(yaml.spot(value), fault);
-                    }
-                },
-                (None, KILL, Some(Plain::Bool(kill))) => said.kill = Some(kill),
-                (None, KILL, _) => {
-                    let fault = Fault::new("wrong_type", "`kill` takes `true` or `false`");
-                    problems.error(yaml.spot(value), fault);
-                }
-                (None, other, _) => {
-                    let known = [KILL, "rate", "concurrency", "worker", "fleet", "gate"];
-                    let hint = match closest(other, known) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => format!("it knows {}", one_of(&known)),
-                    };
-                    let fault = Fault::new("unknown_key", format!("there is no limiter `{other}`"));
-                    problems.error(yaml.spot(key), fault.hint(hint));
-                }
-            }
+    let mut switches = FileSwitches::default();
+    let yaml = parse(0, text, &mut problems);
+    let yaml = yaml.filter(|yaml| yaml.root().is_some_and(|root| !yaml.is_null(root)));
+    if let Some(yaml) = yaml
+        && let Some(file) = read_root::<SwitchesFile>(&yaml, &mut problems, &Plainly)
+    {
+        let is_old =
+            |node| yaml.scalar(node).is_some_and(|text| text.text == Mode::DEPRECATED_SHADOW);
+        switches.has_old_word = file.keys.iter().any(|given| is_old(given.node));
+        switches.kill = file.kill;
+        for limiter in LimiterName::ALL {
+            let mode = match limiter {
+                LimiterName::Rate => file.rate,
+                LimiterName::Concurrency => file.concurrency,
+                LimiterName::Worker => file.worker,
+                LimiterName::Fleet => file.fleet,
+                LimiterName::Gate => file.gate,
+            };
+            switches.modes.extend(mode.map(|mode| (limiter.as_str(), mode.0)));
         }
     }
-    if problems.has_errors() { Err(problems.into_report().to_string()) } else { Ok(said) }
+    if problems.has_errors() { Err(problems.into_report().to_string()) } else { Ok(switches) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
+    use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Percent, SystemClock};
 
     use super::*;
     use crate::config::Config;
@@ -172,21 +179,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_limiters_do_in_the_words_of_the_configuration() {
-        let told = said("f", "kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
-        assert_eq!(told.kill, Some(true));
-        assert_eq!(told.modes["rate"], LimiterMode::Enforce(5));
-        assert_eq!(told.modes["gate"], LimiterMode::Off);
-        assert_eq!(said("f", "# nothing\n").unwrap(), Said::default());
+    fn a_file_has_the_words_of_the_configuration() {
+        let read = parse_switches("f", "kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
+        assert_eq!(read.kill, Some(true));
+        assert_eq!(read.modes["rate"], Mode::Enforce(Percent::new(5)));
+        assert_eq!(read.modes["gate"], Mode::Off);
+        assert_eq!(parse_switches("f", "# nothing\n").unwrap(), FileSwitches::default());
     }
 
     #[test]
-    fn everything_that_is_wrong_with_a_file_is_told() {
-        let problems = said("f", "rat: off\nworker: on\nkill: maybe\n").unwrap_err();
-        for part in ["did you mean `rate`?", "this is no mode", "`kill` takes", "f:3:7"] {
+    fn the_old_word_for_shadow_is_still_read() {
+        let old = parse_switches("f", "rate: dark\ngate: off\n").unwrap();
+        assert_eq!((old.modes["rate"], old.has_old_word), (Mode::Shadow, true));
+        let new = parse_switches("f", "rate: shadow\n").unwrap();
+        assert_eq!((new.modes["rate"], new.has_old_word), (Mode::Shadow, false));
+    }
+
+    #[test]
+    fn all_problems_of_a_file_are_reported() {
+        let problems = parse_switches("f", "rat: off\nworker: on\nkill: maybe\n").unwrap_err();
+        for part in ["did you mean `rate`?", "`on` is not a mode", "`kill`: expected", "f:3:7"] {
             assert!(problems.contains(part), "{part}: {problems}");
         }
-        assert!(said("f", "[1]").is_err());
+        assert!(parse_switches("f", "[1]").is_err());
     }
 
     #[test]
@@ -195,28 +210,28 @@ mod tests {
         let path = folder.path().join("switches.yaml");
         let mut configured = Config::default().switches;
         configured.file = Some(path.clone());
-        configured.rate = LimiterMode::Dark;
+        configured.rate = SwitchMode(Mode::Shadow);
         let mut switches = Switches::start(&configured, board());
         let board = Arc::clone(switches.board());
         let rate = || board.mode(LimiterName::Rate).unwrap();
-        assert_eq!(rate(), LimiterMode::Dark);
+        assert_eq!(rate(), Mode::Shadow);
 
         fs::write(&path, "rate: off\nkill: true\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
+        assert_eq!((rate(), board.is_off()), (Mode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::Off, true));
+        assert_eq!((rate(), board.is_off()), (Mode::Off, true));
 
         fs::write(&path, "rate: enforce\n").unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!((rate(), board.is_off()), (LimiterMode::ENFORCE, false));
-        board.set(LimiterName::Rate, LimiterMode::Off);
+        assert_eq!((rate(), board.is_off()), (Mode::ENFORCE, false));
+        board.set(LimiterName::Rate, Mode::Off);
         switches.look(Timestamp::EPOCH);
-        assert_eq!(rate(), LimiterMode::Off, "an unchanged file does not undo a switch");
+        assert_eq!(rate(), Mode::Off, "an unchanged file does not undo a switch");
 
         fs::remove_file(&path).unwrap();
         switches.look(Timestamp::EPOCH);
-        assert_eq!(rate(), LimiterMode::Dark);
+        assert_eq!(rate(), Mode::Shadow);
     }
 }

@@ -73,7 +73,7 @@ fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<(
     writeln!(out, "  # Stop shedding at once, and let it go on.")?;
     writeln!(
         out,
-        "  curl -sX PUT localhost:{debug}/switches/limiter -d '{{\"limiter\":\"gate\",\"mode\":\"dark\"}}'"
+        "  curl -sX PUT localhost:{debug}/switches/limiter -d '{{\"limiter\":\"gate\",\"mode\":\"shadow\"}}'"
     )?;
     writeln!(
         out,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_app::config::{
     Config, Entry, Flag, Input, LogLevel, Origin, RulesFrom, Workers, resolve, variable_of,
 };
-use tidegate_rules::Source;
+use tidegate_rules::{Mode, Source};
 
 use crate::resolved::{input, listen, loaded, of_file, set};
 
@@ -63,12 +63,16 @@ fn every_field_has_one_variable_that_sets_it() {
     let mut variables = BTreeSet::new();
     for entry in config.entries() {
         let Entry::Field(field) = entry else { continue };
-        assert!(variables.insert(field.variable()), "{} is ambiguous", field.variable());
+        assert!(
+            variables.insert(variable_of(&field.path)),
+            "{} is ambiguous",
+            variable_of(&field.path)
+        );
         if field.default.is_empty() {
             continue;
         }
-        let loaded = loaded(&input("", &[(&field.variable(), field.default)]));
-        assert_eq!(loaded.origins[&field.path], Origin::Variable(field.variable()));
+        let loaded = loaded(&input("", &[(&variable_of(&field.path), field.default)]));
+        assert_eq!(loaded.origins[&field.path], Origin::Variable(variable_of(&field.path)));
         assert!(loaded.warnings.is_empty());
         let text = format!("{}={}", field.path, field.default);
         let by_flag = Input { flags: vec![set(&text)], ..Input::default() };
@@ -108,6 +112,21 @@ fn a_variable_that_sets_nothing_is_a_warning_with_what_was_meant() {
     let [warning] = loaded.warnings.as_slice() else { panic!("{:?}", loaded.warnings) };
     assert_eq!((warning.code, warning.file.as_str()), ("unknown_variable", "TIDEGATE_GRPC_LISTN"));
     assert_eq!(warning.hint.as_deref(), Some("did you mean `TIDEGATE_GRPC_LISTEN`?"));
+}
+
+#[test]
+fn the_old_word_for_shadow_is_read_with_a_warning() {
+    let file = "switches: {worker: dark, gate: shadow}\n";
+    let loaded = loaded(&input(file, &[("TIDEGATE_SWITCHES_RATE", "dark")]));
+    let switches = &loaded.config.switches;
+    for mode in [switches.rate, switches.worker, switches.fleet, switches.gate] {
+        assert_eq!(mode.0, Mode::Shadow);
+    }
+    let warned: BTreeSet<_> =
+        loaded.warnings.iter().map(|warning| (warning.code, warning.file.as_str())).collect();
+    let expected = [("old_word", "TIDEGATE_SWITCHES_RATE"), ("old_word", "tidegate.yaml")];
+    assert_eq!(warned, BTreeSet::from(expected));
+    assert_eq!(loaded.warnings[0].hint.as_deref(), Some("write `shadow`"));
 }
 
 #[test]

@@ -99,14 +99,14 @@ fn a_full_node_refuses_until_its_gate_is_switched() {
     assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("queue_timeout")));
     assert!(refused.head.contains("x-tidegate-shed: get"), "{}", refused.head);
 
-    let body = json!({"limiter": "gate", "mode": "dark"});
+    let body = json!({"limiter": "gate", "mode": "shadow"});
     assert_eq!(switch(&mut serving, "PUT", &body).status, 200);
     assert_eq!(serving.get("gateway", "/x").status, 200);
     let metrics = serving.get("debug", "/metrics").body;
     for part in [
         "limiter=\"gate\",mode=\"enforce\",category=\"get\",outcome=\"reject\"} 1",
-        "limiter=\"gate\",mode=\"dark\",category=\"get\",outcome=\"allow\"} 1",
-        "tidegate_limiter_mode{limiter=\"gate\",mode=\"dark\"} 1",
+        "limiter=\"gate\",mode=\"shadow\",category=\"get\",outcome=\"allow\"} 1",
+        "tidegate_limiter_mode{limiter=\"gate\",mode=\"shadow\"} 1",
         "tidegate_gate_limit 1",
     ] {
         assert!(metrics.contains(part), "{part}:\n{metrics}");
@@ -133,7 +133,7 @@ fn a_file_switches_limiters_while_it_is_there() {
     folder.write("switches.yaml", "rate: dark\n");
     serving.until(|serving| (as_user(serving, "ada").status == 200).then_some(()));
     let switches = serving.get("debug", "/switches").json();
-    assert_eq!(switches["limiters"]["rate"], "dark");
+    assert_eq!(switches["limiters"]["rate"], "shadow");
 
     folder.write("switches.yaml", "rate: nonsense\n");
     serving.wait_for(|line| {
@@ -162,7 +162,7 @@ fn variables_switch_limiters_from_the_start() {
         .serving();
     let limiters = serving.get("debug", "/switches").json()["limiters"].clone();
     assert_eq!((&limiters["rate"], &limiters["gate"]), (&json!("off"), &json!("enforce 10%")));
-    assert_eq!((&limiters["worker"], &limiters["fleet"]), (&json!("enforce"), &json!("dark")));
+    assert_eq!((&limiters["worker"], &limiters["fleet"]), (&json!("enforce"), &json!("shadow")));
     for _ in 0..4 {
         assert_eq!(as_user(&mut serving, "ada").status, 200);
     }

@@ -16,6 +16,8 @@ mod period;
 mod state;
 
 mod algorithm;
+mod mode;
+mod policy;
 mod limit;
 mod two_step;
 
@@ -41,7 +43,9 @@ pub use decision::{Decision, Outcome, Retry};
 pub use fixed_window::{FixedWindow, WindowState};
 pub use leaky_bucket::LeakyBucket;
 pub use limit::{Limit, ParameterError};
+pub use mode::{CallerMode, Mode, ModeCell, Percent};
 pub use period::{Period, PeriodError};
+pub use policy::{Charge, Consistency, OnStoreError};
 pub use sliding_log::{LogState, SLIDING_LOG_MAX, SlidingLog};
 pub use sliding_window::{SLICES_MAX, SlicesState, SlidingWindow};
 pub use soft::{Soft, SoftState};

@@ -1,8 +1,8 @@
 //! From a request to the checks that it needs.
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Holder, Limit, Period, Tenure};
-use tidegate_rules::{Domain, Entry, KeyValue, LimitId, Mode, NameId, RuleId, Snapshot, Values};
+use tidegate_algorithms::{CallerMode, Holder, Limit, Percent, Period, Tenure};
+use tidegate_rules::{Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -60,7 +60,7 @@ pub(crate) fn gather<'s>(
         return;
     };
     *verdict.domain_known = true;
-    gathered.charge = charge_of(domain);
+    gathered.charge = domain.charge();
     gathered.deadline = domain.store_deadline();
     if request.descriptors.len() > ROOMY {
         make_room(request.descriptors.len(), verdict, gathered);
@@ -145,15 +145,6 @@ pub(crate) struct MetLimit<'s> {
 pub(crate) struct Known<'k, 's> {
     pub(crate) found: Option<RuleId>,
     pub(crate) values: &'k [KeyValue<'s>],
-}
-
-/// The domain's word for who is charged, as stores have it.
-#[inline]
-pub(crate) fn charge_of(domain: &Domain) -> Charge {
-    match domain.charge() {
-        tidegate_rules::Charge::AllOrNothing => Charge::AllOrNothing,
-        tidegate_rules::Charge::Always => Charge::Always,
-    }
 }
 
 impl<'s> MetLimit<'s> {
@@ -307,21 +298,17 @@ fn key_of_own(
 /// What the limit's answer means for this key; `None` when it is off.
 #[inline]
 fn role(limit: &BriefLimit, values: &[KeyValue<'_>]) -> Option<Role> {
-    if limit.switch.is_full() { Some(limit.role) } else { role_of_some(limit, values) }
+    if limit.mode.is_enforced() { Some(limit.role) } else { role_of_some(limit, values) }
 }
 
 /// The same for a limit that is not enforced for everybody.
 #[inline(never)]
 fn role_of_some(limit: &BriefLimit, values: &[KeyValue<'_>]) -> Option<Role> {
-    let switch = limit.switch.read();
-    match switch.mode {
-        Mode::Off => return None,
-        Mode::Shadow => return Some(Role::Observed),
-        Mode::Enforce => {}
-    }
-    let all = switch.enforce_percent >= 100;
-    let enforced = all || switch.enforces(key_number(limit.identity, values));
-    Some(if enforced { limit.role } else { Role::Observed })
+    let includes = |percent: Percent| percent.includes(key_number(limit.identity, values));
+    Some(match limit.mode.for_caller(includes)? {
+        CallerMode::Enforce => limit.role,
+        CallerMode::Shadow => Role::Observed,
+    })
 }
 
 /// A number for the key that is the same in every process and after every

@@ -37,17 +37,17 @@ pub use metrics::ENGINE_METRICS;
 pub use observer::Observer;
 pub use permit::Permit;
 pub use request::{Descriptor, Request};
-pub use switch::{LimiterKind, Switch};
+pub use switch::LimiterKind;
 pub use tally::{NearLimit, Tally};
 pub use verdict::{Refusal, Ruling, Verdict};
 
 pub use tidegate_algorithms::{
     Algorithm, CalendarUnit, Clock, Concurrency, Decision, FixedWindow, Holder, LeakyBucket, Limit,
-    ManualClock, Nanos, Outcome, ParameterError, Period, PeriodError, Retry, SlidingLog,
-    SlidingWindow, Soft, Timestamp, TokenBucket, Window,
+    ManualClock, Mode, Nanos, Outcome, ParameterError, Percent, Period, PeriodError, Retry,
+    SlidingLog, SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
-    Domain, Ending, Entry, Explanation, LimitId, Mode, Options, Report, Rule, RuleId, RuleLimit,
+    Domain, Ending, Entry, Explanation, LimitId, Options, Report, Rule, RuleId, RuleLimit,
     Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Limit, SmallLimit, TokenBucket};
+use tidegate_algorithms::{Limit, Mode, ModeCell, SmallLimit, TokenBucket};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
-use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
+use tidegate_stores::{MemoryStore, Policy, Role};
 
-use crate::switch::{Switch, SwitchCell, Switches};
+use crate::switch::Switches;
 use crate::tally::TallyCell;
 use crate::unmatched::UnmatchedCounts;
 
@@ -56,7 +56,7 @@ pub(crate) struct BriefLimit {
     pub(crate) cost: u64,
     pub(crate) limit: Arc<Limit>,
     pub(crate) id: LimitId,
-    pub(crate) switch: SwitchCell,
+    pub(crate) mode: ModeCell,
     pub(crate) policy: Policy,
     /// What its answer means where it is enforced.
     pub(crate) role: Role,
@@ -85,14 +85,14 @@ impl BriefRule {
 }
 
 impl BriefLimit {
-    fn of(limit: &RuleLimit, switch: Switch) -> Self {
+    fn of(limit: &RuleLimit, mode: Mode) -> Self {
         BriefLimit {
             identity: limit.identity,
             cost: limit.cost,
             limit: Arc::clone(&limit.limit),
             id: limit.id,
-            switch: SwitchCell::new(switch),
-            policy: policy_of(limit),
+            mode: ModeCell::new(mode),
+            policy: Policy { consistency: limit.consistency, on_store_error: limit.on_store_error },
             role: if limit.quota { Role::Alternative } else { Role::Required },
             counts_slots: counts_slots(limit),
             replaces: !limit.replaces.is_empty(),
@@ -116,22 +116,6 @@ impl BriefLimit {
 
 fn counts_slots(limit: &RuleLimit) -> bool {
     limit.limit.algorithm().holds_slots()
-}
-
-/// The rules' words for how a limit is kept, as stores have them.
-const fn policy_of(limit: &RuleLimit) -> Policy {
-    Policy {
-        consistency: match limit.consistency {
-            tidegate_rules::Consistency::Exact => Consistency::Exact,
-            tidegate_rules::Consistency::Leased => Consistency::Leased,
-            tidegate_rules::Consistency::Eventual => Consistency::Eventual,
-        },
-        on_store_error: match limit.on_store_error {
-            tidegate_rules::OnStoreError::Local => OnStoreError::Local,
-            tidegate_rules::OnStoreError::Allow => OnStoreError::Allow,
-            tidegate_rules::OnStoreError::Deny => OnStoreError::Deny,
-        },
-    }
 }
 
 impl Loaded {
@@ -167,10 +151,10 @@ impl Loaded {
         self.rules.get(rule.index())
     }
 
-    pub(crate) fn set_switch(&self, limit: &RuleLimit, switch: Switch) {
+    pub(crate) fn set_switch(&self, limit: &RuleLimit, mode: Mode) {
         let limits = self.rule(limit.rule).map(|rule| &*rule.limits).unwrap_or_default();
         if let Some(limit) = limits.iter().find(|brief| brief.id == limit.id) {
-            limit.switch.set(switch);
+            limit.mode.set(mode);
         }
     }
 

@@ -5,13 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tidegate_algorithms::Nanos;
+use tidegate_algorithms::{CallerMode, Nanos};
 
 use crate::category::Category;
 use crate::histogram::{Histogram, HistogramCopies};
 use crate::mode::Limiter;
 use crate::shards::{SHARDS, Shard};
-use crate::worker_shedder::Acting;
 
 const COUNTS: usize = 3 * 2 * 4 * 4;
 
@@ -59,7 +58,7 @@ pub struct DecisionCount {
     /// Who decided.
     pub limiter: Limiter,
     /// Whether it meant it.
-    pub acting: Acting,
+    pub acting: CallerMode,
     /// About what.
     pub category: Category,
     /// What it said.
@@ -88,7 +87,7 @@ impl Decisions {
     pub(crate) fn count(
         &self,
         limiter: Limiter,
-        acting: Acting,
+        acting: CallerMode,
         category: Category,
         answer: Answer,
     ) {
@@ -100,7 +99,7 @@ impl Decisions {
     pub(crate) fn read(&self) -> Vec<DecisionCount> {
         let mut found = Vec::with_capacity(COUNTS);
         for limiter in Limiter::ALL {
-            for acting in [Acting::Enforcing, Acting::Watching] {
+            for acting in [CallerMode::Enforce, CallerMode::Shadow] {
                 for category in Category::ALL {
                     for answer in Answer::ALL {
                         let count = self.sum(index(limiter, acting, category, answer));
@@ -124,10 +123,10 @@ impl Decisions {
 }
 
 #[inline]
-const fn index(limiter: Limiter, acting: Acting, category: Category, answer: Answer) -> usize {
+const fn index(limiter: Limiter, acting: CallerMode, category: Category, answer: Answer) -> usize {
     let acting = match acting {
-        Acting::Enforcing => 0,
-        Acting::Watching => 1,
+        CallerMode::Enforce => 0,
+        CallerMode::Shadow => 1,
     };
     ((limiter.index() * 2 + acting) * 4 + category.rank()) * 4 + answer.index()
 }

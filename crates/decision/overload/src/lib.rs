@@ -17,7 +17,7 @@
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
 //! | `adaptive_limit` | a gate's limit that finds itself: [`AdaptiveLimit`] |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
-//! | `mode`, `decisions`, `refusal` | off, dark or enforced; what was said; what clients are told |
+//! | `mode`, `decisions`, `refusal` | off, shadow or enforced; what was said; what clients are told |
 //! | `histogram` | times in buckets: [`Histogram`] |
 //! | `protection` | all of them in order: [`Protection`] |
 //! | `run` | at the edge: who calls the loops on tokio |
@@ -98,7 +98,7 @@ pub use gate::{
     SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
 };
 pub use histogram::Histogram;
-pub use mode::{Limiter, Mode, Percent};
+pub use mode::Limiter;
 pub use offered::{Memory, Offered};
 pub use probe::SchedulerProbe;
 pub use protection::{
@@ -111,4 +111,6 @@ pub use steady_clock::SteadyClock;
 pub use threshold::Threshold;
 pub use tokio_clock::TokioClock;
 pub use utilization::{SignalSettings, Signals};
-pub use worker_shedder::{Acting, WorkerSettings, WorkerShedder, WorkerView};
+pub use worker_shedder::{WorkerSettings, WorkerShedder, WorkerView};
+
+pub use tidegate_algorithms::{CallerMode, Mode, Percent};

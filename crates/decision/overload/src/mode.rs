@@ -4,12 +4,9 @@
 //! they work with everything else down. Killing stops new refusals. Whatever is
 //! held is given back as before.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_algorithms::Timestamp;
-
-use crate::category::Caller;
-use crate::worker_shedder::Acting;
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,104 +41,6 @@ impl Limiter {
     }
 }
 
-/// A percentage, 0 to 100.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Percent(u8);
-
-impl Percent {
-    /// Everybody.
-    pub const ALL: Percent = Percent(100);
-
-    /// A percentage; more than 100 is 100.
-    pub const fn new(percent: u8) -> Self {
-        Percent(if percent > 100 { 100 } else { percent })
-    }
-
-    /// The percentage as a number.
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-}
-
-/// What a limiter does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Nothing.
-    Off,
-    /// Says what it would refuse, and refuses nobody.
-    Dark,
-    /// Refuses, among this percentage of callers. For the others it is dark. A caller
-    /// is always among them or never.
-    Enforce(Percent),
-}
-
-impl Mode {
-    /// Refuses whoever is to be refused.
-    pub const ENFORCE: Mode = Mode::Enforce(Percent::ALL);
-
-    const fn to_word(self) -> u16 {
-        match self {
-            Mode::Off => 0,
-            Mode::Dark => 1,
-            Mode::Enforce(percent) => 2 + percent.0 as u16,
-        }
-    }
-
-    fn from_word(word: u16) -> Self {
-        match word {
-            0 => Mode::Off,
-            1 => Mode::Dark,
-            more => Mode::Enforce(Percent::new(u8::try_from(more - 2).unwrap_or(100))),
-        }
-    }
-}
-
-/// The words of modes that spare nobody: all are refused who are to be, or nothing is asked.
-const ENFORCE: u16 = Mode::ENFORCE.to_word();
-const OFF: u16 = Mode::Off.to_word();
-
-/// A mode that can be changed at any time.
-#[derive(Debug)]
-pub(crate) struct ModeCell(AtomicU16);
-
-impl ModeCell {
-    pub(crate) fn new(mode: Mode) -> Self {
-        ModeCell(AtomicU16::new(mode.to_word()))
-    }
-
-    #[inline]
-    pub(crate) fn read(&self) -> Mode {
-        Mode::from_word(self.0.load(Relaxed))
-    }
-
-    /// Sets the mode and says what it was.
-    pub(crate) fn set(&self, mode: Mode) -> Mode {
-        Mode::from_word(self.0.swap(mode.to_word(), Relaxed))
-    }
-
-    /// Whether the limiter lets anybody through whom it would refuse.
-    #[inline]
-    pub(crate) fn spares_some(&self) -> bool {
-        !matches!(self.0.load(Relaxed), ENFORCE | OFF)
-    }
-
-    /// How the limiter acts on this caller's request; `None` when it is off.
-    #[inline]
-    pub(crate) fn acting(&self, caller: Caller) -> Option<Acting> {
-        let word = self.0.load(Relaxed);
-        // What nearly all limiters do, told by the word as it is.
-        if word == ENFORCE {
-            return Some(Acting::Enforcing);
-        }
-        match Mode::from_word(word) {
-            Mode::Off => None,
-            Mode::Dark => Some(Acting::Watching),
-            Mode::Enforce(percent) if caller.is_among(percent.0) => Some(Acting::Enforcing),
-            Mode::Enforce(_) => Some(Acting::Watching),
-        }
-    }
-}
-
 /// Switches something off until it is switched on again, or until a moment.
 #[derive(Debug, Default)]
 pub(crate) struct KillSwitch {
@@ -167,21 +66,10 @@ impl KillSwitch {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_algorithms::Nanos;
+    use tidegate_algorithms::{CallerMode, Mode, ModeCell, Nanos, Percent};
 
     use super::*;
-
-    #[test]
-    fn a_mode_comes_back_as_it_was_set() {
-        let cell = ModeCell::new(Mode::Off);
-        for percent in 0..=100 {
-            let mode = Mode::Enforce(Percent::new(percent));
-            cell.set(mode);
-            assert_eq!(cell.read(), mode);
-        }
-        assert_eq!(cell.set(Mode::Dark), Mode::ENFORCE);
-        assert_eq!(cell.set(Mode::Off), Mode::Dark);
-    }
+    use crate::category::Caller;
 
     #[test]
     fn a_percentage_enforces_for_the_same_callers_always_and_watches_the_others() {
@@ -189,9 +77,9 @@ mod tests {
         let mut enforced = 0;
         for number in 0..1000u32 {
             let caller = Caller::named(number.to_string());
-            let acting = cell.acting(caller);
-            assert_eq!(acting, cell.acting(caller));
-            enforced += u32::from(acting == Some(Acting::Enforcing));
+            let mode = cell.for_caller(|percent| caller.is_among(percent.get()));
+            assert_eq!(mode, cell.for_caller(|percent| caller.is_among(percent.get())));
+            enforced += u32::from(mode == Some(CallerMode::Enforce));
         }
         assert!((250..350).contains(&enforced));
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use tidegate_algorithms::{Clock, Timestamp};
+use tidegate_algorithms::{CallerMode, Clock, Mode, ModeCell, Timestamp};
 
 use crate::category::{Caller, Category, Level};
 use crate::cause::Cause;
@@ -33,11 +33,11 @@ use crate::decisions::{Answer, DecisionCount, Decisions, LatencyCopies};
 use crate::fleet::{FleetSettings, FleetShedder};
 use crate::gate::{Gate, GateSettings};
 use crate::mix::mix;
-use crate::mode::{KillSwitch, Limiter, Mode, ModeCell};
+use crate::mode::{KillSwitch, Limiter};
 use crate::probe::SchedulerProbe;
 use crate::refusal::{Refusal, retry_after};
 use crate::utilization::Signals;
-use crate::worker_shedder::{Acting, WorkerSettings, WorkerShedder};
+use crate::worker_shedder::{WorkerSettings, WorkerShedder};
 
 pub use entering::{Entering, Waiting};
 pub use metrics::OVERLOAD_METRICS;
@@ -192,7 +192,7 @@ impl<C: Clock> Protection<C> {
         };
         let screened = contain(|| self.screen_counted(category, caller, deadline));
         screened.unwrap_or_else(|| {
-            let acting = Acting::Enforcing;
+            let acting = CallerMode::Enforce;
             self.decisions.count(Limiter::Worker, acting, category, Answer::ErrorOpen);
             Screening::GoOn(Screened(None))
         })
@@ -213,7 +213,7 @@ impl<C: Clock> Protection<C> {
                 service_time: window.service_time,
                 scheduler_delay: self.probe.median(),
             };
-            let acting = if self.watched() { Acting::Watching } else { Acting::Enforcing };
+            let acting = if self.watched() { CallerMode::Shadow } else { CallerMode::Enforce };
             self.node.worker.tick(now, &signals, acting);
             if !self.is_active(Limiter::Worker, now) {
                 self.node.worker.reset();
@@ -281,8 +281,8 @@ impl<C: Clock> Protection<C> {
             return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
         }
         let hopeless = self.node.gate.is_hopeless(now, deadline);
-        if hopeless && self.acting(Limiter::Gate, now, caller) == Some(Acting::Enforcing) {
-            self.decisions.count(Limiter::Gate, Acting::Enforcing, category, Answer::Reject);
+        if hopeless && self.acting(Limiter::Gate, now, caller) == Some(CallerMode::Enforce) {
+            self.decisions.count(Limiter::Gate, CallerMode::Enforce, category, Answer::Reject);
             return Screening::Refuse(self.refusal(Cause::Deadline, category));
         }
         Screening::GoOn(Screened(Some(Request { level, caller, deadline })))
@@ -294,7 +294,7 @@ impl<C: Clock> Protection<C> {
     fn decide(
         &self,
         limiter: Limiter,
-        acting: Option<Acting>,
+        acting: Option<CallerMode>,
         category: Category,
         refuses: Option<bool>,
     ) -> bool {
@@ -302,8 +302,8 @@ impl<C: Clock> Protection<C> {
         let answer = match (refuses, acting) {
             (None, _) => Answer::ErrorOpen,
             (Some(false), _) => Answer::Allow,
-            (Some(true), Acting::Enforcing) => Answer::Reject,
-            (Some(true), Acting::Watching) => Answer::WouldReject,
+            (Some(true), CallerMode::Enforce) => Answer::Reject,
+            (Some(true), CallerMode::Shadow) => Answer::WouldReject,
         };
         self.decisions.count(limiter, acting, category, answer);
         answer == Answer::Reject

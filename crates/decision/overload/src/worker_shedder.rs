@@ -5,7 +5,7 @@
 //! fraction into a [threshold](Threshold) on levels. A request costs one count, one
 //! load and one comparison.
 //!
-//! While the shedder only watches ([`Acting::Watching`]), what it would have shed is
+//! While the shedder only watches ([`CallerMode::Shadow`]), what it would have shed is
 //! really there, and the measured utilization never falls. It would wind up to its
 //! stop and say nothing. So it calculates with a *predicted* utilization: the
 //! measured one without the part of the work whose level lies under the
@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_algorithms::{CallerMode, Nanos, Timestamp};
 
 use crate::category::{LEVELS, Level};
 use crate::control_law::{ControlLaw, LawState};
@@ -50,16 +50,6 @@ impl Default for WorkerSettings {
             shed_critical: false,
         }
     }
-}
-
-/// Whether refusals really happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acting {
-    /// Who is to be refused is refused.
-    Enforcing,
-    /// Nobody is refused. The work of those who would be is counted in
-    /// [`WorkerShedder::begin`] and [`WorkerShedder::end`].
-    Watching,
 }
 
 /// What the last tick found.
@@ -161,7 +151,7 @@ impl WorkerShedder {
     }
 
     /// One step of the slow loop.
-    pub fn tick(&self, now: Timestamp, signals: &Signals, acting: Acting) -> WorkerView {
+    pub fn tick(&self, now: Timestamp, signals: &Signals, acting: CallerMode) -> WorkerView {
         let mut slow = self.slow_loop.lock();
         let period = self.settings.law.period;
         let passed = slow.ticked.map_or(period, |last| now.since(last));
@@ -169,8 +159,8 @@ impl WorkerShedder {
         let arrivals = self.offered.fold(&mut slow.memory);
         let measured = self.settings.signals.utilization(signals);
         let predicted = match acting {
-            Acting::Enforcing => measured,
-            Acting::Watching => {
+            CallerMode::Enforce => measured,
+            CallerMode::Shadow => {
                 let share = 1.0 - self.shadowed_share();
                 self.settings.signals.utilization_of_share(signals, share)
             }

@@ -30,7 +30,7 @@ fn protection(settings: ProtectionSettings) -> Protection<TestClock> {
 
 #[test]
 fn admitting_and_finishing_allocates_nothing() {
-    for mode in [Mode::ENFORCE, Mode::Dark, Mode::Off] {
+    for mode in [Mode::ENFORCE, Mode::Shadow, Mode::Off] {
         let settings = ProtectionSettings::new(64);
         let (worker_mode, fleet_mode, gate_mode) = (mode, mode, mode);
         let protection =

@@ -1,94 +1,14 @@
 //! The closed sets of words that a rule file can choose from.
-//!
-//! Each set is one enum that knows its words, so that the reader, the hints and
-//! the schema cannot disagree.
 
 use serde::Serialize;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Period};
-
-macro_rules! choices {
-    (
-        $(#[$about:meta])*
-        $name:ident { $($(#[$variant_about:meta])* $variant:ident = $word:literal,)+ }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$variant_about])* $variant,)+
-        }
-
-        impl $name {
-            /// The words, in the order in which they are explained.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The word for it in a rule file.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)+
-                }
-            }
-
-            /// The choice that a word stands for.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some($name::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-choices! {
-    /// What a limit does with its answer.
-    Mode {
-        /// The answer holds.
-        Enforce = "enforce",
-        /// Counted and reported; never refuses.
-        Shadow = "shadow",
-        /// Neither counted nor refused.
-        Off = "off",
-    }
-}
-
-choices! {
-    /// Who is charged when one limit of a request refuses.
-    Charge {
-        /// Nobody.
-        AllOrNothing = "all_or_nothing",
-        /// Every limit that matched, as envoyproxy/ratelimit has it.
-        Always = "always",
-    }
-}
-
-choices! {
-    /// What decides while the shared store cannot be asked.
-    OnStoreError {
-        /// This process, from the last known state.
-        Local = "local",
-        /// Nobody: every request passes.
-        Allow = "allow",
-        /// Nobody: every request is refused.
-        Deny = "deny",
-    }
-}
-
-choices! {
-    /// How closely processes that share a limit agree.
-    Consistency {
-        /// The store is asked each time.
-        Exact = "exact",
-        /// Slices of the limit are taken ahead; never exceeded.
-        Leased = "leased",
-        /// Counted locally and added up on a beat; may be exceeded by a stated bound.
-        Eventual = "eventual",
-    }
-}
+use tidegate_algorithms::{Algorithm, CalendarUnit, Charge, Consistency, Mode, OnStoreError, Period};
+use tidegate_document::{Choice, choices};
 
 choices! {
     /// What happens to a request that is over the limit.
-    WhenOver {
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum WhenOver {
         /// It is refused.
         Refuse = "refuse",
         /// It waits until it would be admitted.
@@ -100,7 +20,9 @@ choices! {
 
 choices! {
     /// The word for an algorithm.
-    AlgorithmName {
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AlgorithmName {
         /// One count per window.
         FixedWindow = "fixed_window",
         /// Weighted counts of the last slices.
@@ -118,7 +40,9 @@ choices! {
 
 choices! {
     /// The unit of time of a limit, as written.
-    Unit {
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Unit {
         /// One second.
         Second = "second",
         /// Sixty seconds.
@@ -134,6 +58,46 @@ choices! {
         /// 365 days, unless the calendar is asked.
         Year = "year",
     }
+}
+
+choices! {
+    /// Where the name of a plan is.
+    pub(crate) enum PlanSource {
+        /// In the value of the request's entry.
+        Value = "value",
+    }
+}
+
+/// Declares what a key takes whose words are those of an enum.
+macro_rules! words_of {
+    ($($(#[$about:meta])+ $word:ident($choice:ident);)+) => {$(
+        $(#[$about])+
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $word(pub(crate) $choice);
+
+        impl Choice for $word {
+            const WORDS: &'static [&'static str] = $choice::WORDS;
+
+            fn from_word(word: &str) -> Option<Self> {
+                $choice::from_word(word).map($word)
+            }
+
+            fn word(self) -> &'static str {
+                self.0.as_str()
+            }
+        }
+    )+};
+}
+
+words_of! {
+    /// The word for a mode.
+    ModeWord(Mode);
+    /// The word for what is charged.
+    ChargeWord(Charge);
+    /// The word for what decides without the store.
+    OnStoreErrorWord(OnStoreError);
+    /// The word for a consistency.
+    ConsistencyWord(Consistency);
 }
 
 impl Unit {

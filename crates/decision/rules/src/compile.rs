@@ -12,14 +12,14 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 
-use crate::diagnostics::{Fault, Problems, Report};
 use crate::document::{self, RuleFile};
 use crate::identity::version_of;
+use crate::options::Options;
 use crate::rule::Rule;
 use crate::snapshot::{Domain, Snapshot};
-use crate::source::{Options, Source};
 use domain::DomainBuild;
 use limits::LimitsBuild;
+use tidegate_document::{Fault, Problems, Report, Source};
 
 /// Compiles all rule files into one snapshot.
 ///
@@ -69,16 +69,16 @@ fn read_all(
         let Some(read) = document::read(file, source, problems) else {
             continue;
         };
-        let files = domains.entry(read.domain.what.clone()).or_default();
+        let files = domains.entry(read.domain.value.clone()).or_default();
         if let Some(first) = files.first()
             && !options.merge_domains
         {
-            let name = &read.domain.what;
+            let name = &read.domain.value;
             let fault = Fault::new("duplicate_domain", format!("domain `{name}` has another file"))
-                .related(first.domain.spot, "the other is here")
+                .related(first.domain.location, "the other is here")
                 .hint("keep a domain in one file, or allow files to be merged")
                 .compat(format!("duplicate domain '{name}' in config file"));
-            problems.error(read.domain.spot, fault);
+            problems.error(read.domain.location, fault);
             continue;
         }
         files.push(read);

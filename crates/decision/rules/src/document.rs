@@ -1,40 +1,32 @@
-//! A rule file as written: typed, with places, nothing looked up yet.
+//! A rule file as written: typed, with locations, nothing resolved yet.
 //!
-//! Reading reports every fault it meets and goes on, so that one look at a file
-//! shows all of them. A part that cannot be read is left out; since there was an
-//! error the result is never used, only checked further. What parts mean together
-//! (duplicates, plans, identities) is the compiler's work.
+//! Reading reports every problem and continues, so that one run shows all of them. A part that cannot be read is left
+//! out; the result is then only checked further, never used. The compiler resolves what depends on other parts:
+//! duplicates, plans, identities.
 
 mod descriptor;
-mod duration;
 mod limit;
 mod metadata;
-mod reader;
 mod rule_file;
 
 use ipnet::IpNet;
-use tidegate_algorithms::{Limit, Period};
+use tidegate_algorithms::{Charge, Consistency, Limit, Mode, OnStoreError, Period};
+use tidegate_document::{Located, Location};
 
 use crate::address::Grouping;
-use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
-use crate::diagnostics::Spot;
+use crate::choices::{Unit, WhenOver};
 
-pub use duration::parse_duration;
+pub(crate) use descriptor::AddressRanges;
+pub(crate) use limit::LimitList;
+pub(crate) use metadata::Metadata;
 pub(crate) use rule_file::read;
-
-/// Something and where it is written.
-#[derive(Clone, Debug)]
-pub(crate) struct Placed<T> {
-    pub(crate) what: T,
-    pub(crate) spot: Spot,
-}
 
 /// One file.
 #[derive(Debug)]
 pub(crate) struct RuleFile {
-    pub(crate) domain: Placed<String>,
-    pub(crate) charge: Option<Placed<Charge>>,
-    pub(crate) store_deadline: Option<Placed<Period>>,
+    pub(crate) domain: Located<String>,
+    pub(crate) charge: Option<Located<Charge>>,
+    pub(crate) store_deadline: Option<Located<Period>>,
     pub(crate) plans: Vec<Plan>,
     pub(crate) descriptors: Vec<Descriptor>,
 }
@@ -42,19 +34,19 @@ pub(crate) struct RuleFile {
 /// A named set of limits.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) name: Placed<String>,
+    pub(crate) name: Located<String>,
     pub(crate) limits: Vec<LimitText>,
 }
 
 /// One descriptor and those below it.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    pub(crate) spot: Spot,
+    pub(crate) location: Location,
     pub(crate) key: String,
     pub(crate) values: Values,
     pub(crate) counting: Counting,
-    /// Where `share_threshold` stands without a pattern or a range to share.
-    pub(crate) misused_share: Option<Spot>,
+    /// The location of a `share_threshold` without a pattern or a range to share.
+    pub(crate) misused_share: Option<Location>,
     pub(crate) limits: Limits,
     pub(crate) mode: Option<Mode>,
     pub(crate) enforce_percent: Option<u8>,
@@ -91,25 +83,25 @@ pub(crate) enum Counting {
 pub(crate) enum Limits {
     None,
     Own(Vec<LimitText>),
-    Plan(Placed<String>),
-    PlanNamedByValue { default: Option<Placed<String>> },
+    Plan(Located<String>),
+    PlanNamedByValue { default: Option<Located<String>> },
 }
 
 /// One limit as written.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitText {
-    pub(crate) spot: Spot,
+    pub(crate) location: Location,
     pub(crate) name: Option<String>,
-    pub(crate) replaces: Vec<Placed<String>>,
+    pub(crate) replaces: Vec<Located<String>>,
     /// None when unlimited.
     pub(crate) terms: Option<Terms>,
 }
 
-/// What a limit that limits says.
+/// The terms of a limit that is not unlimited.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) limit: Limit,
-    /// Whether the file says if refused hits count.
+    /// Whether the file has `count_refused`.
     pub(crate) says_count_refused: bool,
     pub(crate) unit: Option<Unit>,
     pub(crate) mode: Option<Mode>,

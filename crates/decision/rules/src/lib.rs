@@ -1,25 +1,21 @@
 //! The rule language: text → document → compiled tree → matched limits.
 //!
-//! A superset of the YAML of envoyproxy/ratelimit. [`compile`] turns rule files
-//! into a [`Snapshot`], or says everything that is wrong with them at once. A
-//! snapshot is immutable; [`Domain::find`] finds the rule for a request at a cost
-//! that does not depend on the number of rules.
+//! A superset of the YAML of envoyproxy/ratelimit. [`compile`] turns rule files into a [`Snapshot`], or reports every
+//! problem of every file at once. A snapshot is immutable; [`Domain::find`] finds the rule for a request at a cost that
+//! does not depend on the number of rules.
 //!
-//! Pure: no files, no network, no clock. Counting, and what a refusal does, is
-//! the engine's work.
+//! `table` declares every key; `document` turns what was read into typed rules; `compile` builds the tree. Pure: no
+//! files, no network, no clock. The engine counts and decides.
 
-mod source;
+mod options;
 
 mod choices;
-mod diagnostics;
-mod vocabulary;
-
-mod yaml;
+mod dialect;
+mod kinds;
+mod table;
 
 mod address;
 mod document;
-
-pub mod reading;
 
 mod identity;
 mod matching;
@@ -30,11 +26,14 @@ mod compile;
 mod explain;
 mod schema;
 
-pub use choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+pub use choices::{AlgorithmName, Unit, WhenOver};
 pub use compile::compile;
-pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, closest};
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
+pub use options::{Options, SOURCE_BYTES_MAX};
 pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
-pub use source::{Options, SOURCE_BYTES_MAX, Source};
+pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
+pub use tidegate_document::{
+    PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, Source, closest,
+};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use serde::Serialize;
 use smallvec::SmallVec;
-use tidegate_algorithms::Limit;
+use tidegate_algorithms::{Consistency, Limit, Mode, OnStoreError};
 
-use crate::choices::{Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{Unit, WhenOver};
 use crate::snapshot::Entry;
 
 macro_rules! dense_id {
@@ -225,10 +225,8 @@ pub struct RuleLimit {
     pub limit: Arc<Limit>,
     /// The unit of time, if it was written as one.
     pub unit: Option<Unit>,
-    /// What it does with its answer.
+    /// What it does with its answer, and for which share of keys.
     pub mode: Mode,
-    /// The share of keys for which it is enforced.
-    pub enforce_percent: u8,
     /// Whether it takes part in the rule that one quota left is enough.
     pub quota: bool,
     /// The limits that do not apply beside it.

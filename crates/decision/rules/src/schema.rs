@@ -1,123 +1,76 @@
-//! The language as a JSON Schema, for editors and other tools.
+//! The rule language as a JSON Schema, for editors and other tools.
 //!
-//! Generated from the vocabulary, so it cannot fall behind. It says what a
-//! schema can say: keys, types, ranges, which keys go together. What needs a
-//! look at the whole file (duplicates, plans that exist) only the compiler knows.
+//! Made from the table: keys, types, ranges, and which keys exclude each other. Only the compiler can check what needs
+//! the whole file, such as duplicates and plans that do not exist.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use tidegate_document::{Key, Mapping, Shape, definitions};
 
 use crate::choices::{AlgorithmName, Unit};
-use crate::vocabulary::{KEYS, Key, Place, Shape, keys_of};
-
-/// A length of time, as in `document`'s parser.
-const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d|w))+$";
+use crate::table::{
+    DescriptorKeys, LimitKeys, RuleFileKeys, algorithms_of, all_keys, is_upstream,
+    is_upstream_mapping,
+};
 
 /// The JSON Schema (draft 2020-12) of a rule file.
 pub fn schema() -> Value {
-    let mut definitions = Map::new();
-    for place in Place::ALL {
-        definitions.insert(place.schema_name().to_owned(), mapping(place));
+    let root = RuleFileKeys::mapping();
+    let mut definitions = definitions(root, property);
+    for mapping in root.reachable() {
+        if let Some(schema) = definitions.get_mut(mapping.name) {
+            if is_upstream_mapping(mapping) {
+                tolerate_misplaced(mapping, schema);
+            }
+            let conditions = conditions(mapping);
+            if !conditions.is_empty() {
+                schema["allOf"] = Value::Array(conditions);
+            }
+        }
     }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tidegate rules",
         "description": "Rate limit rules: a superset of the format of envoyproxy/ratelimit.",
-        "$ref": format!("#/$defs/{}", Place::Root.schema_name()),
+        "$ref": format!("#/$defs/{}", root.name),
         "$defs": definitions,
     })
 }
 
-fn mapping(place: Place) -> Value {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for key in keys_of(place) {
-        properties.insert(key.name.to_owned(), described(key));
-        if key.required {
-            required.push(key.name);
+/// The keys of envoyproxy/ratelimit have no effect in the wrong mapping, but are accepted there.
+fn tolerate_misplaced(mapping: &Mapping, schema: &mut Value) {
+    for (home, key) in all_keys().filter(|(_, key)| is_upstream(key)) {
+        if schema["properties"].get(key.name).is_none() {
+            let description =
+                format!("Has no effect in {}: it belongs in {}.", mapping.title, home.title);
+            schema["properties"][key.name] =
+                json!({"deprecated": true, "description": description});
         }
     }
-    if place.is_upstream() {
-        tolerate_misplaced(place, &mut properties);
-    }
-    let mut all = algorithm_conditions(place);
-    match place {
-        Place::Descriptor => all.extend(descriptor_conditions()),
-        Place::Limit => all.extend(limit_conditions()),
-        _ => {}
-    }
-    let mut schema = json!({
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    });
-    if let (false, Some(schema)) = (all.is_empty(), schema.as_object_mut()) {
-        schema.insert("allOf".to_owned(), Value::Array(all));
-    }
+}
+
+/// The schema of a key. Most take null, which means the same as leaving them out.
+fn property(key: &Key) -> Value {
+    let mut schema = match key.shape() {
+        Shape::Scalar(_, mut schema) => {
+            if schema["type"] == "boolean" || schema["type"] == "integer" {
+                schema["type"] = json!([schema["type"], "null"]);
+            }
+            schema
+        }
+        shape @ Shape::Mapping(_) => json!({"anyOf": [shape.schema(), {"type": "null"}]}),
+        Shape::List(item) => {
+            let min = usize::from(key.name == "limits");
+            json!({"type": ["array", "null"], "items": item.schema(), "minItems": min})
+        }
+        shape @ Shape::Named(_) => {
+            let mut schema = shape.schema();
+            schema["type"] = json!(["object", "null"]);
+            schema
+        }
+        shape @ (Shape::Either(..) | Shape::OrOff(_) | Shape::Other(..)) => shape.schema(),
+    };
+    schema["description"] = Value::from(key.about);
     schema
-}
-
-/// Upstream's keys have no effect in the wrong place, but are not refused there.
-fn tolerate_misplaced(place: Place, properties: &mut Map<String, Value>) {
-    for key in KEYS.iter().filter(|key| key.upstream) {
-        let home = key.place.title();
-        properties.entry(key.name).or_insert_with(|| {
-            json!({
-                "deprecated": true,
-                "description": format!("Has no effect {}: it belongs {home}.", place.title()),
-            })
-        });
-    }
-}
-
-fn described(key: &Key) -> Value {
-    let mut schema = shape(key);
-    if let Some(schema) = schema.as_object_mut() {
-        schema.insert("description".to_owned(), Value::from(key.about));
-    }
-    schema
-}
-
-fn shape(key: &Key) -> Value {
-    match key.shape {
-        Shape::Text => json!({"type": ["string", "integer", "boolean", "null"]}),
-        Shape::FilledText => json!({"type": ["string", "integer", "boolean"], "minLength": 1}),
-        Shape::Flag => json!({"type": ["boolean", "null"]}),
-        Shape::Count { least, most } => {
-            json!({"type": ["integer", "null"], "minimum": least, "maximum": most})
-        }
-        Shape::Choice(words) => {
-            // To older YAML an unquoted `off` is a boolean.
-            let as_boolean = words.contains(&"off").then_some(Value::Bool(false));
-            let words = words.iter().map(|word| Value::from(*word));
-            json!({"enum": words.chain(as_boolean).collect::<Vec<_>>()})
-        }
-        // Which words are right depends on `unlimited`; see the conditions.
-        Shape::AnyCaseChoice(words) => json!({"type": ["string", "null"], "examples": words}),
-        Shape::Duration => json!({"type": "string", "pattern": DURATION_PATTERN}),
-        Shape::Percent => json!({"type": "string", "pattern": "^[0-9]+%$"}),
-        Shape::One(place) => json!({"anyOf": [reference(place), {"type": "null"}]}),
-        Shape::Many(place) => {
-            let least = usize::from(key.name == "limits");
-            json!({"type": ["array", "null"], "items": reference(place), "minItems": least})
-        }
-        Shape::Named(place) => {
-            json!({"type": ["object", "null"], "additionalProperties": reference(place)})
-        }
-        Shape::Cidrs => json!({"anyOf": [
-            {"type": "string", "minLength": 1},
-            {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-        ]}),
-        Shape::FlagOr(place) => json!({"anyOf": [{"type": "boolean"}, reference(place)]}),
-        Shape::TextOr(place) => {
-            json!({"anyOf": [{"type": "string", "minLength": 1}, reference(place)]})
-        }
-        Shape::Anything => json!({"type": ["object", "null"]}),
-    }
-}
-
-fn reference(place: Place) -> Value {
-    json!({"$ref": format!("#/$defs/{}", place.schema_name())})
 }
 
 /// A pattern for the words in upper, lower or mixed case.
@@ -128,20 +81,29 @@ fn any_case(words: &[&str]) -> String {
     format!("^({})$", words.join("|"))
 }
 
-/// A key that only some algorithms know asks for one of them.
-fn algorithm_conditions(place: Place) -> Vec<Value> {
-    keys_of(place)
-        .filter(|key| !key.algorithms.is_empty())
-        .map(|key| {
-            let words: Vec<&str> = key.algorithms.iter().map(|name| name.as_str()).collect();
-            let by_default = key.algorithms.contains(&AlgorithmName::FixedWindow);
-            let required: &[&str] = if by_default { &[] } else { &["algorithm"] };
-            json!({
-                "if": {"required": [key.name]},
-                "then": {"properties": {"algorithm": {"enum": words}}, "required": required},
-            })
-        })
-        .collect()
+fn conditions(mapping: &Mapping) -> Vec<Value> {
+    let mut conditions: Vec<Value> = mapping.keys.iter().filter_map(algorithm_condition).collect();
+    if mapping.name == DescriptorKeys::mapping().name {
+        conditions.extend(descriptor_conditions());
+    } else if mapping.name == LimitKeys::mapping().name {
+        conditions.extend(limit_conditions());
+    }
+    conditions
+}
+
+/// A key that only some algorithms have requires one of them.
+fn algorithm_condition(key: &Key) -> Option<Value> {
+    let algorithms = algorithms_of(key);
+    if algorithms.is_empty() {
+        return None;
+    }
+    let words: Vec<&str> = algorithms.iter().map(|name| name.as_str()).collect();
+    let is_default = algorithms.contains(&AlgorithmName::FixedWindow);
+    let required: &[&str] = if is_default { &[] } else { &["algorithm"] };
+    Some(json!({
+        "if": {"required": [key.name]},
+        "then": {"properties": {"algorithm": {"enum": words}}, "required": required},
+    }))
 }
 
 fn descriptor_conditions() -> Vec<Value> {
@@ -175,7 +137,7 @@ fn limit_conditions() -> Vec<Value> {
     ]
 }
 
-/// Both keys, and neither null.
+/// Refuses both keys together, unless one is null.
 fn not_together(one: &str, other: &str) -> Value {
     let there = json!({"not": {"type": "null"}});
     json!({"not": {"required": [one, other], "properties": {one: there, other: there}}})

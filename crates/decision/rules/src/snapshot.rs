@@ -9,15 +9,14 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use smallvec::SmallVec;
-use tidegate_algorithms::Period;
+use tidegate_algorithms::{Charge, Period};
 
 use crate::address::{Grouping, parse_address};
-use crate::choices::Charge;
-use crate::diagnostics::Problem;
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
 use crate::matching::{CountBy, End, Tree, same};
 use crate::rule::{LimitId, NameId, Rule, RuleId, RuleLimit};
+use tidegate_document::Problem;
 
 /// All rules of all domains, as of one moment.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{compiled, find, found, try_compile};
 use tidegate_algorithms::{Algorithm, CalendarUnit, Window};
 use tidegate_rules::{
-    Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, RuleLimit,
+    Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, Percent, RuleLimit,
     SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
 };
 
@@ -47,8 +47,8 @@ fn a_snapshot_can_be_shared_between_threads() {
 fn a_limit_has_the_defaults_that_are_documented() {
     let limits = limits("{unit: minute, requests_per_unit: 5}");
     let limit = &limits[0];
-    assert_eq!(limit.mode, Mode::Enforce);
-    assert_eq!(limit.enforce_percent, 100);
+    assert_eq!(limit.mode, Mode::ENFORCE);
+    assert_eq!(limit.mode.enforce_percent(), 100);
     assert_eq!(limit.on_store_error, OnStoreError::Local);
     assert_eq!(limit.consistency, Consistency::Exact);
     assert_eq!(limit.when_over, WhenOver::Refuse);
@@ -131,12 +131,8 @@ descriptors:
       - {unit: minute, requests_per_unit: 1, mode: enforce, enforce_percent: 50}
 ",
     );
-    let modes: Vec<_> = snapshot
-        .limits()
-        .iter()
-        .map(|limit| (limit.mode, limit.enforce_percent, limit.quota))
-        .collect();
-    assert_eq!(modes, [(Mode::Shadow, 10, true), (Mode::Enforce, 50, true)]);
+    let modes: Vec<_> = snapshot.limits().iter().map(|limit| (limit.mode, limit.quota)).collect();
+    assert_eq!(modes, [(Mode::Shadow, true), (Mode::Enforce(Percent::new(50)), true)]);
 }
 
 #[test]

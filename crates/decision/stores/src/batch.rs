@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
+pub use tidegate_algorithms::{Charge, Consistency, OnStoreError};
 use tidegate_algorithms::{Decision, Holder, Limit, Nanos, Outcome, Retry, Tenure, Timestamp};
 
 use crate::fingerprint::Fingerprint;
@@ -24,16 +25,6 @@ pub enum Verb {
     Charge,
 }
 
-/// Which limits are charged if the checks of a batch disagree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Charge {
-    /// None.
-    #[default]
-    AllOrNothing,
-    /// Each limit, as in envoyproxy/ratelimit.
-    Always,
-}
-
 /// The effect of a check's answer on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -52,31 +43,6 @@ pub struct Key {
     pub fingerprint: Fingerprint,
     /// A number that all counters of the same limit share.
     pub group: u64,
-}
-
-/// How exactly the processes that share a limit agree. A store of one process is always exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// Every check goes to the shared store.
-    #[default]
-    Exact,
-    /// Each process takes slices of the limit ahead; never exceeded.
-    Leased,
-    /// Each process counts, and the counts are added up on a beat; exceeded by at most a stated
-    /// bound.
-    Eventual,
-}
-
-/// How checks are decided while the shared store does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreError {
-    /// By this process, on its share of the limit, from the last known state.
-    #[default]
-    Local,
-    /// Admitted.
-    Allow,
-    /// Not at all: the request is undecided.
-    Deny,
 }
 
 /// The settings of a limit whose counters are shared.

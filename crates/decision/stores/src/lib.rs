@@ -31,10 +31,10 @@ pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 #[cfg(feature = "shared")]
 pub use shared::{
     CurrentRoute, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
-    SharedSettings, SharedStore,
+    SharedSettings, SharedStore, consistency_for,
 };
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::{
-    ClientFigures, Histogram, LinkErrorKind, LinkState, Login, NameCheck, Password, REDIS_METRICS, RedisAddress,
-    RedisServers, RedisSettings, RedisSettingsError, RedisTls, Secret,
+    ClientFigures, Histogram, LinkErrorKind, LinkState, Login, NameCheck, Password, REDIS_METRICS,
+    RedisAddress, RedisServers, RedisSettings, RedisSettingsError, RedisTls, Secret,
 };

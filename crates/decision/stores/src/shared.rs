@@ -29,6 +29,8 @@ mod sharded_map;
 mod tally;
 mod verbs;
 
+pub use lease_terms::consistency_for;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

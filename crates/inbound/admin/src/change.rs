@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::Switch;
+use tidegate_engine::Mode;
 
-use super::limiters::{LimiterMode, LimiterName};
+use super::limiters::LimiterName;
 
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Change {
         /// One limit of the rule; all of them when not given.
         limit: Option<String>,
         /// What they were switched to.
-        switch: Switch,
+        mode: Mode,
     },
     /// The rule file decides again.
     LimitBack {
@@ -40,14 +40,14 @@ pub enum Change {
         /// Which.
         limiter: LimiterName,
         /// What it was switched to.
-        mode: LimiterMode,
+        mode: Mode,
     },
     /// A limiter does what the configuration says again.
     LimiterBack {
         /// Which.
         limiter: LimiterName,
         /// What that is.
-        mode: LimiterMode,
+        mode: Mode,
     },
     /// Something else is logged.
     LogLevel {
@@ -93,8 +93,8 @@ impl fmt::Display for Change {
         match self {
             Change::Kill { off: true } => out.write_str("everything was switched off"),
             Change::Kill { off: false } => out.write_str("everything was switched on"),
-            Change::Limit { domain, path, limit, switch } => {
-                let Switch { mode, enforce_percent } = switch;
+            Change::Limit { domain, path, limit, mode } => {
+                let enforce_percent = mode.enforce_percent();
                 write_target(out, domain, path, limit.as_deref())?;
                 write!(out, " was switched to {}, {enforce_percent} % enforced", mode.as_str())
             }
@@ -152,18 +152,16 @@ impl ChangeCounts {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::Mode;
-
     use super::*;
 
     #[test]
     fn changes_are_said_in_one_line_whatever_was_sent() {
-        let switch = Switch { mode: Mode::Shadow, enforce_percent: 100 };
+        let mode = Mode::Shadow;
         let change = Change::Limit {
             domain: "api".into(),
             path: "user\nforged line".into(),
             limit: None,
-            switch,
+            mode,
         };
         let said = change.to_string();
         assert_eq!(

@@ -34,7 +34,7 @@ pub use change::Change;
 pub use door::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
-pub use limiters::{LimiterMode, LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
+pub use limiters::{LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
 pub use metrics::ADMIN_METRICS;
 pub use metrics_only::MetricsDoor;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};

@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Clock, Engine, LimiterKind, Switch, Timestamp};
-use tidegate_overload::{Limiter, Mode, Percent, Protection, SteadyClock};
+use tidegate_engine::{Clock, Engine, LimiterKind, Mode, Timestamp};
+use tidegate_overload::{Limiter, Protection, SteadyClock};
 
 pub use metrics::SWITCHBOARD_METRICS;
 
@@ -76,124 +76,21 @@ enum Part {
     Node(Limiter),
 }
 
-/// What a limiter does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimiterMode {
-    /// Nothing.
-    Off,
-    /// Counts what it would refuse, and refuses nobody.
-    Dark,
-    /// Refuses, among this percentage of callers; at most 100.
-    Enforce(u8),
-}
-
-impl LimiterMode {
-    /// Refuses whoever is to be refused.
-    pub const ENFORCE: LimiterMode = LimiterMode::Enforce(100);
-
-    /// Reads `off`, `dark`, `enforce` or `enforce 10%`.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "off" => Some(LimiterMode::Off),
-            "dark" => Some(LimiterMode::Dark),
-            "enforce" => Some(LimiterMode::ENFORCE),
-            _ => {
-                let percent = text.strip_prefix("enforce")?.strip_prefix([' ', '\t'])?;
-                let percent = percent.trim().strip_suffix('%')?;
-                let percent: u8 = percent.parse().ok()?;
-                (percent <= 100).then_some(LimiterMode::Enforce(percent))
-            }
-        }
-    }
-
-    /// The word for it, without its percentage.
-    pub const fn word(self) -> &'static str {
-        match self {
-            LimiterMode::Off => "off",
-            LimiterMode::Dark => "dark",
-            LimiterMode::Enforce(_) => "enforce",
-        }
-    }
-
-    /// For how many of a hundred callers it refuses.
-    pub const fn enforced_percent(self) -> u8 {
-        match self {
-            LimiterMode::Off | LimiterMode::Dark => 0,
-            LimiterMode::Enforce(percent) => percent,
-        }
-    }
-
-    const fn as_switch(self) -> Switch {
-        use tidegate_engine::Mode;
-        match self {
-            LimiterMode::Off => Switch { mode: Mode::Off, enforce_percent: 100 },
-            LimiterMode::Dark => Switch { mode: Mode::Shadow, enforce_percent: 100 },
-            LimiterMode::Enforce(enforce_percent) => {
-                Switch { mode: Mode::Enforce, enforce_percent }
-            }
-        }
-    }
-
-    const fn of_switch(switch: Switch) -> Self {
-        use tidegate_engine::Mode;
-        match switch.mode {
-            Mode::Off => LimiterMode::Off,
-            Mode::Shadow => LimiterMode::Dark,
-            Mode::Enforce => LimiterMode::Enforce(switch.enforce_percent),
-        }
-    }
-}
-
-impl Default for LimiterMode {
-    fn default() -> Self {
-        LimiterMode::ENFORCE
-    }
-}
-
-impl fmt::Display for LimiterMode {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LimiterMode::Enforce(percent) if *percent < 100 => write!(out, "enforce {percent}%"),
-            other => out.write_str(other.word()),
-        }
-    }
-}
-
-impl From<LimiterMode> for Mode {
-    fn from(mode: LimiterMode) -> Self {
-        match mode {
-            LimiterMode::Off => Mode::Off,
-            LimiterMode::Dark => Mode::Dark,
-            LimiterMode::Enforce(percent) => Mode::Enforce(Percent::new(percent)),
-        }
-    }
-}
-
-impl From<Mode> for LimiterMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Off => LimiterMode::Off,
-            Mode::Dark => LimiterMode::Dark,
-            Mode::Enforce(percent) => LimiterMode::Enforce(percent.get()),
-        }
-    }
-}
-
 /// What the engine lets be switched, whatever its store and clock are.
 trait RuleLimiters: Send + Sync {
-    fn limiter(&self, kind: LimiterKind) -> Switch;
-    fn set_limiter(&self, kind: LimiterKind, switch: Switch);
+    fn limiter(&self, kind: LimiterKind) -> Mode;
+    fn set_limiter(&self, kind: LimiterKind, mode: Mode);
     fn switch_off(&self, off: bool);
     fn is_switched_off(&self) -> bool;
 }
 
 impl<S: Send + Sync, C: Clock> RuleLimiters for Engine<S, C> {
-    fn limiter(&self, kind: LimiterKind) -> Switch {
+    fn limiter(&self, kind: LimiterKind) -> Mode {
         Engine::limiter(self, kind)
     }
 
-    fn set_limiter(&self, kind: LimiterKind, switch: Switch) {
-        Engine::set_limiter(self, kind, switch);
+    fn set_limiter(&self, kind: LimiterKind, mode: Mode) {
+        Engine::set_limiter(self, kind, mode);
     }
 
     fn switch_off(&self, off: bool) {
@@ -210,7 +107,7 @@ pub struct Switchboard {
     rules: Arc<dyn RuleLimiters>,
     protection: Option<Arc<Protection<SteadyClock>>>,
     /// What each limiter does when nobody has switched it, in the order of their names.
-    usual: Mutex<[LimiterMode; LimiterName::ALL.len()]>,
+    usual: Mutex<[Mode; LimiterName::ALL.len()]>,
     /// When switches end by themselves.
     ends: Mutex<BTreeMap<Switched, Timestamp>>,
 }
@@ -244,10 +141,10 @@ impl Switchboard {
         S: Send + Sync + 'static,
         C: Clock,
     {
-        let usual = [LimiterMode::Off; LimiterName::ALL.len()];
+        let usual = [Mode::Off; LimiterName::ALL.len()];
         let (usual, ends) = (Mutex::new(usual), Mutex::default());
         let board = Switchboard { rules: engine, protection, usual, ends };
-        let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(LimiterMode::Off));
+        let now = LimiterName::ALL.map(|limiter| board.mode(limiter).unwrap_or(Mode::Off));
         *board.usual.lock() = now;
         board
     }
@@ -258,19 +155,19 @@ impl Switchboard {
     }
 
     /// What a limiter does; none when there is no such limiter here.
-    pub fn mode(&self, limiter: LimiterName) -> Option<LimiterMode> {
+    pub fn mode(&self, limiter: LimiterName) -> Option<Mode> {
         Some(match limiter.part() {
-            Part::Rules(kind) => LimiterMode::of_switch(self.rules.limiter(kind)),
-            Part::Node(limiter) => self.protection.as_ref()?.mode(limiter).into(),
+            Part::Rules(kind) => self.rules.limiter(kind),
+            Part::Node(limiter) => self.protection.as_ref()?.mode(limiter),
         })
     }
 
     /// Switches a limiter, until it is switched again. Says whether there is such a limiter here.
-    pub fn set(&self, limiter: LimiterName, mode: LimiterMode) -> bool {
+    pub fn set(&self, limiter: LimiterName, mode: Mode) -> bool {
         self.ends.lock().remove(&Switched::Limiter(limiter));
         match (limiter.part(), &self.protection) {
-            (Part::Rules(kind), _) => self.rules.set_limiter(kind, mode.as_switch()),
-            (Part::Node(limiter), Some(protection)) => protection.set_mode(limiter, mode.into()),
+            (Part::Rules(kind), _) => self.rules.set_limiter(kind, mode),
+            (Part::Node(limiter), Some(protection)) => protection.set_mode(limiter, mode),
             (Part::Node(_), None) => return false,
         }
         true
@@ -278,7 +175,7 @@ impl Switchboard {
 
     /// Says what a limiter does when nobody has switched it, and lets it do that. Says whether
     /// there is such a limiter here.
-    pub fn configure(&self, limiter: LimiterName, mode: LimiterMode) -> bool {
+    pub fn configure(&self, limiter: LimiterName, mode: Mode) -> bool {
         if let Some(usual) = self.usual.lock().get_mut(limiter as usize) {
             *usual = mode;
         }
@@ -287,7 +184,7 @@ impl Switchboard {
 
     /// Lets a limiter do what it does when nobody has switched it. Says what that is; none when
     /// there is no such limiter here.
-    pub fn restore(&self, limiter: LimiterName) -> Option<LimiterMode> {
+    pub fn restore(&self, limiter: LimiterName) -> Option<Mode> {
         let usual = self.usual.lock().get(limiter as usize).copied()?;
         self.set(limiter, usual).then_some(usual)
     }
@@ -342,7 +239,7 @@ impl fmt::Debug for Switchboard {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::{MemoryConfig, MemoryStore, SystemClock};
+    use tidegate_engine::{MemoryConfig, MemoryStore, Percent, SystemClock};
     use tidegate_overload::ProtectionSettings;
 
     use super::*;
@@ -358,25 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_read_as_it_is_written() {
-        let modes = [0, 1, 55, 100].map(LimiterMode::Enforce);
-        for mode in modes.into_iter().chain([LimiterMode::Off, LimiterMode::Dark]) {
-            assert_eq!(LimiterMode::parse(&mode.to_string()), Some(mode));
-        }
-        for text in ["", "on", "enforce 101%", "enforce %", "enforce10%", "enforce 10", "OFF"] {
-            assert_eq!(LimiterMode::parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn every_limiter_is_switched_and_goes_back_to_what_it_usually_does() {
         let board = board(true);
         for limiter in LimiterName::ALL {
-            assert!(board.configure(limiter, LimiterMode::Enforce(40)));
-            assert!(board.set(limiter, LimiterMode::Dark));
-            assert_eq!(board.mode(limiter), Some(LimiterMode::Dark));
-            assert_eq!(board.restore(limiter), Some(LimiterMode::Enforce(40)));
-            assert_eq!(board.mode(limiter), Some(LimiterMode::Enforce(40)));
+            assert!(board.configure(limiter, Mode::Enforce(Percent::new(40))));
+            assert!(board.set(limiter, Mode::Shadow));
+            assert_eq!(board.mode(limiter), Some(Mode::Shadow));
+            assert_eq!(board.restore(limiter), Some(Mode::Enforce(Percent::new(40))));
+            assert_eq!(board.mode(limiter), Some(Mode::Enforce(Percent::new(40))));
             assert_eq!(LimiterName::from_word(limiter.as_str()), Some(limiter));
         }
     }
@@ -384,23 +270,23 @@ mod tests {
     #[test]
     fn without_protection_there_are_the_limiters_of_the_rules_alone() {
         let board = board(false);
-        assert!(!board.set(LimiterName::Gate, LimiterMode::Off));
+        assert!(!board.set(LimiterName::Gate, Mode::Off));
         assert_eq!(board.mode(LimiterName::Worker), None);
         assert_eq!(board.restore(LimiterName::Fleet), None);
-        assert!(board.set(LimiterName::Rate, LimiterMode::Off));
+        assert!(board.set(LimiterName::Rate, Mode::Off));
     }
 
     #[test]
     fn what_is_switched_for_a_while_goes_back_when_that_is_over() {
         let board = board(true);
         let gate = Switched::Limiter(LimiterName::Gate);
-        board.set(LimiterName::Gate, LimiterMode::Off);
+        board.set(LimiterName::Gate, Mode::Off);
         board.end_at(gate, Timestamp::from_secs(10));
         board.switch_off(true);
         board.end_at(Switched::Everything, Timestamp::from_secs(20));
         assert_eq!(board.expire(Timestamp::from_secs(9)), []);
         assert_eq!(board.expire(Timestamp::from_secs(10)), [gate]);
-        assert_eq!(board.mode(LimiterName::Gate), Some(LimiterMode::ENFORCE));
+        assert_eq!(board.mode(LimiterName::Gate), Some(Mode::ENFORCE));
         assert_eq!(board.expire(Timestamp::from_secs(20)), [Switched::Everything]);
         assert!(!board.is_off() && board.ends().is_empty());
     }
@@ -408,22 +294,22 @@ mod tests {
     #[test]
     fn who_switches_again_is_not_undone_by_an_end_before() {
         let board = board(true);
-        board.set(LimiterName::Gate, LimiterMode::Off);
+        board.set(LimiterName::Gate, Mode::Off);
         board.end_at(Switched::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
-        board.set(LimiterName::Gate, LimiterMode::Dark);
+        board.set(LimiterName::Gate, Mode::Shadow);
         assert_eq!(board.expire(Timestamp::MAX), []);
-        assert_eq!(board.mode(LimiterName::Gate), Some(LimiterMode::Dark));
+        assert_eq!(board.mode(LimiterName::Gate), Some(Mode::Shadow));
     }
 
     #[test]
     fn one_switch_stops_everything_and_lets_it_go_on_as_it_was() {
         let board = board(true);
-        board.set(LimiterName::Gate, LimiterMode::Dark);
+        board.set(LimiterName::Gate, Mode::Shadow);
         board.switch_off(true);
         let protection = board.protection().unwrap();
         assert!(board.is_off() && protection.is_killed(Limiter::Worker));
         board.switch_off(false);
         assert!(!board.is_off() && !protection.is_killed(Limiter::Worker));
-        assert_eq!(board.mode(LimiterName::Gate), Some(LimiterMode::Dark));
+        assert_eq!(board.mode(LimiterName::Gate), Some(Mode::Shadow));
     }
 }

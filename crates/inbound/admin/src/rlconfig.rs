@@ -63,8 +63,8 @@ fn line(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
     if limit.mode == Mode::Off {
         line.push_str(", mode: off");
     }
-    if limit.enforce_percent < 100 {
-        let _ = write!(line, ", enforce_percent: {}", limit.enforce_percent);
+    if limit.mode.enforce_percent() < 100 {
+        let _ = write!(line, ", enforce_percent: {}", limit.mode.enforce_percent());
     }
     line.push_str(&plan(rule));
     line.push('\n');

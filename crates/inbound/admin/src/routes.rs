@@ -76,7 +76,7 @@ routes! {
     DELETE "/switches/limit" SwitchLimitBack Change
         "let the rule file decide again: {\"domain\", \"path\", \"limit\"?}";
     PUT "/switches/limiter" SwitchLimiter Change
-        "switch a limiter: {\"limiter\", \"mode\": \"off\", \"dark\", \"enforce\" or \"enforce 10%\", \"for_seconds\"?}";
+        "switch a limiter: {\"limiter\", \"mode\": \"off\", \"shadow\", \"enforce\" or \"enforce 10%\", \"for_seconds\"?}";
     DELETE "/switches/limiter" SwitchLimiterBack Change
         "let the configuration decide again: {\"limiter\"}";
     GET "/top" Top Private "who is refused most, or as JSON with ?format=json";

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_engine::{Clock, Engine, Mode, Nanos, Switch, Target, Timestamp, UnknownTarget};
+use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, Target, Timestamp, UnknownTarget};
 
 use super::answer::{self, Answer, Problem};
 use super::change::Change;
-use super::limiters::{LimiterMode, LimiterName, Switchboard, Switched};
+use super::limiters::{LimiterName, Switchboard, Switched};
 
 /// Everything that is switched.
 #[derive(Debug, Serialize)]
@@ -43,14 +43,17 @@ struct Written {
 
 pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> SwitchesReading {
     let mut limits = Vec::new();
-    engine.for_each_switch(|snapshot, rule, limit, switch| {
+    engine.for_each_switch(|snapshot, rule, limit, mode| {
         limits.push(SwitchedLimit {
             domain: rule.domain().to_owned(),
             path: rule.path().to_owned(),
             limit: snapshot.limit_name(rule, limit).into_owned(),
-            mode: switch.mode.as_str(),
-            enforce_percent: switch.enforce_percent,
-            written: Written { mode: limit.mode.as_str(), enforce_percent: limit.enforce_percent },
+            mode: mode.as_str(),
+            enforce_percent: mode.enforce_percent(),
+            written: Written {
+                mode: limit.mode.as_str(),
+                enforce_percent: limit.mode.enforce_percent(),
+            },
         });
     });
     let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
@@ -122,11 +125,11 @@ pub(super) fn limit<S, C: Clock>(
         let detail = "`enforce_percent` goes from 0 to 100";
         return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
     }
-    let switch = Switch { mode, enforce_percent };
+    let mode = mode.with_percent(Percent::new(enforce_percent));
     let target = Target { domain: &domain, path: &path, limit: limit.as_deref() };
-    let limits = engine.set_switch(target, switch).map_err(unknown)?;
+    let limits = engine.set_switch(target, mode).map_err(unknown)?;
     let answer = answer::json(&SwitchedCount { limits });
-    Ok((Change::Limit { domain, path, limit, switch }, answer))
+    Ok((Change::Limit { domain, path, limit, mode }, answer))
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,8 +173,8 @@ pub(super) fn limiter(
 ) -> Result<(Change, Answer), Problem> {
     let LimiterSwitch { limiter, mode, for_seconds } = parse(body)?;
     let limiter = named(&limiter)?;
-    let mode = LimiterMode::parse(&mode).ok_or_else(|| {
-        let detail = "`mode` is `off`, `dark`, `enforce` or a share such as `enforce 10%`";
+    let mode = Mode::parse(&mode).ok_or_else(|| {
+        let detail = format!("`mode` is {}", Mode::SYNTAX);
         Problem::new(StatusCode::BAD_REQUEST, detail)
     })?;
     if !board.set(limiter, mode) {

@@ -111,15 +111,15 @@ impl Default for GatewaySettings {
 /// One setting that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingProblem {
-    /// Where it stands, as in `routes[2].path`.
-    pub place: String,
+    /// Its path in the settings, such as `routes[2].path`.
+    pub setting: String,
     /// What is wrong with it.
     pub problem: String,
 }
 
 impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.problem)
+        write!(f, "{}: {}", self.setting, self.problem)
     }
 }
 
@@ -136,17 +136,17 @@ pub struct GatewayError {
 pub(super) struct Problems(Vec<SettingProblem>);
 
 impl Problems {
-    pub(super) fn add(&mut self, place: impl Into<String>, problem: impl fmt::Display) {
-        self.0.push(SettingProblem { place: place.into(), problem: problem.to_string() });
+    pub(super) fn add(&mut self, setting: impl Into<String>, problem: impl fmt::Display) {
+        self.0.push(SettingProblem { setting: setting.into(), problem: problem.to_string() });
     }
 
     /// What a step made, or its problem.
     pub(super) fn take<T, E: fmt::Display>(
         &mut self,
-        place: impl Into<String>,
+        setting: impl Into<String>,
         made: Result<T, E>,
     ) -> Option<T> {
-        made.map_err(|error| self.add(place, error)).ok()
+        made.map_err(|error| self.add(setting, error)).ok()
     }
 
     pub(super) fn finish(self) -> Result<(), GatewayError> {

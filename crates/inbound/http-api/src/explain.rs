@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tidegate_engine::{Clock, Request};
 use tidegate_engine::{
-    Domain, Ending, Engine, Explanation, LimitId, Mode, Rule, RuleLimit, Snapshot, Switch, WhenOver,
+    Domain, Ending, Engine, Explanation, LimitId, Mode, Rule, RuleLimit, Snapshot, WhenOver,
 };
 use tidegate_rules::{Charge, LevelExplanation, closest};
 
@@ -108,7 +108,7 @@ struct RuleExplanation<'s> {
 }
 
 impl<'s> RuleExplanation<'s> {
-    fn of(snapshot: &'s Snapshot, rule: &'s Rule, switches: &[(LimitId, Switch)]) -> Self {
+    fn of(snapshot: &'s Snapshot, rule: &'s Rule, switches: &[(LimitId, Mode)]) -> Self {
         let limits = snapshot.limits_of(rule).iter();
         RuleExplanation {
             path: rule.path(),
@@ -131,7 +131,7 @@ struct LimitExplanation<'s> {
     period_ms: u64,
     /// The cost of one hit.
     cost: u64,
-    mode: Mode,
+    mode: &'static str,
     enforce_percent: u8,
     /// Whether the mode comes from a run-time switch and not from the rule file.
     switched: bool,
@@ -141,8 +141,9 @@ struct LimitExplanation<'s> {
 }
 
 impl<'s> LimitExplanation<'s> {
-    fn of(snapshot: &'s Snapshot, limit: &'s RuleLimit, switches: &[(LimitId, Switch)]) -> Self {
-        let switch = switches.iter().find(|(id, _)| *id == limit.id).map(|(_, switch)| switch);
+    fn of(snapshot: &'s Snapshot, limit: &'s RuleLimit, switches: &[(LimitId, Mode)]) -> Self {
+        let switched = switches.iter().find(|(id, _)| *id == limit.id).map(|(_, mode)| *mode);
+        let mode = switched.unwrap_or(limit.mode);
         let algorithm = limit.limit.algorithm();
         LimitExplanation {
             name: limit.name.map(|name| snapshot.name(name)),
@@ -150,9 +151,9 @@ impl<'s> LimitExplanation<'s> {
             amount: algorithm.quota(),
             period_ms: super::encode::ms(algorithm.period()),
             cost: limit.cost,
-            mode: switch.map_or(limit.mode, |switch| switch.mode),
-            enforce_percent: switch.map_or(limit.enforce_percent, |switch| switch.enforce_percent),
-            switched: switch.is_some(),
+            mode: mode.as_str(),
+            enforce_percent: mode.enforce_percent(),
+            switched: switched.is_some(),
             when_over: limit.when_over,
             replaces: limit.replaces.iter().map(|name| snapshot.name(*name)).collect(),
         }

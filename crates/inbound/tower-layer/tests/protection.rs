@@ -133,7 +133,7 @@ async fn exempt_requests_pass_a_full_service_and_are_not_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dark_layer_changes_no_answer_and_counts_what_it_would_refuse() {
-    let guard = guard(Mode::Dark);
+    let guard = guard(Mode::Shadow);
     let service = protect(&guard).layer(hello());
     let _inside = fill(&guard, 10).await;
     let plain = send(&hello(), get("/")).await;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Basis, Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Mode, Nanos,
-    Options, Permit, Request, Role, Source, Switch, Target, Timestamp, Verb, WhenFull, compile,
+    Basis, Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Nanos,
+    Options, Percent, Permit, Request, Role, Source, Target, Timestamp, Verb, WhenFull, compile,
 };
 
 use crate::chance::Chance;
@@ -187,12 +187,11 @@ impl World {
             self.switches.retain(|limit, _| !meant.contains(&limit));
             self.engine.unset_switch(target)
         } else {
-            let (mode, enforce_percent) = (draw_mode(chance), draw_percent(chance));
-            let switch = Switch { mode, enforce_percent };
+            let mode = draw_mode(chance).with_percent(Percent::new(draw_percent(chance)));
             for limit in &meant {
-                self.switches.insert((*limit).clone(), switch);
+                self.switches.insert((*limit).clone(), mode);
             }
-            self.engine.set_switch(target, switch)
+            self.engine.set_switch(target, mode)
         };
         let finding = SwitchReach { meant: meant.len() }.check(&reached);
         self.checks.note("a switch reaches its limits", finding)
@@ -259,7 +258,7 @@ impl World {
         checks.note("rules meet whom they should, by mode", Roles::check(expected, seen))?;
         checks.note("an outcome follows from its rulings", Outcome::check(seen))?;
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
-            if one.mode == Mode::Enforce && (1..100).contains(&one.enforce_percent) {
+            if (1..100).contains(&one.mode.enforce_percent()) {
                 let finding = self.steadfast.check(one, ruling.role);
                 checks.note("a share of keys stays the same", finding)?;
             }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::config::kinds::{Wrong, show_duration};
+use tidegate_document::{Fault, show_duration};
 
 /// How upstream reads a variable, and how that is said here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum GoKind {
     /// Any text.
     Text,
+    /// A text that is not shown.
+    Secret,
     /// A boolean.
     Bool,
     /// A boolean whose opposite is our field.
@@ -35,7 +37,7 @@ impl GoKind {
     /// The kind in words.
     pub(in crate::config) const fn words(self) -> &'static str {
         match self {
-            GoKind::Text | GoKind::Word => "text",
+            GoKind::Text | GoKind::Secret | GoKind::Word => "text",
             GoKind::Bool | GoKind::NotBool => "boolean",
             GoKind::Int => "whole number",
             GoKind::Float | GoKind::Rate => "number",
@@ -46,9 +48,9 @@ impl GoKind {
     }
 
     /// The value in our words.
-    pub(in crate::config) fn translate(self, text: &str) -> Result<String, Wrong> {
+    pub(in crate::config) fn translate(self, text: &str) -> Result<String, Fault> {
         match self {
-            GoKind::Text => Ok(text.to_owned()),
+            GoKind::Text | GoKind::Secret => Ok(text.to_owned()),
             GoKind::Word => Ok(text.to_ascii_lowercase()),
             GoKind::Bool => boolean(text).map(|flag| flag.to_string()),
             GoKind::NotBool => boolean(text).map(|flag| (!flag).to_string()),
@@ -67,26 +69,26 @@ impl GoKind {
 }
 
 /// The words of Go's boolean parser, and no others.
-pub(super) fn boolean(text: &str) -> Result<bool, Wrong> {
+pub(super) fn boolean(text: &str) -> Result<bool, Fault> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(Wrong::new("invalid_boolean", format!("`{text}` is no boolean"))
+        _ => Err(Fault::new("invalid_boolean", format!("`{text}` is no boolean"))
             .hint("write `true` or `false`")),
     }
 }
 
-fn integer(text: &str) -> Result<i64, Wrong> {
+fn integer(text: &str) -> Result<i64, Fault> {
     text.parse().map_err(|_| {
-        Wrong::new("invalid_number", format!("`{text}` is no whole number"))
+        Fault::new("invalid_number", format!("`{text}` is no whole number"))
             .hint("write digits only, such as `8081`")
     })
 }
 
-fn float(text: &str) -> Result<f64, Wrong> {
+fn float(text: &str) -> Result<f64, Fault> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
-        Wrong::new("invalid_number", format!("`{text}` is no number")).hint("such as `0.8`")
+        Fault::new("invalid_number", format!("`{text}` is no number")).hint("such as `0.8`")
     })
 }
 
@@ -98,9 +100,9 @@ fn decimal(number: f64, places: usize) -> String {
 
 /// A sum of decimal numbers with units, such as `1h30m` or `1.5s`. What is below
 /// a millisecond counts as a whole one.
-pub(super) fn duration(text: &str) -> Result<Duration, Wrong> {
+pub(super) fn duration(text: &str) -> Result<Duration, Fault> {
     let malformed = || {
-        Wrong::new("invalid_duration", format!("`{text}` is no length of time"))
+        Fault::new("invalid_duration", format!("`{text}` is no length of time"))
             .hint("write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`")
     };
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -146,15 +148,15 @@ fn scaled(number: &str, each: u128) -> Option<u128> {
     Some(whole.saturating_mul(each).saturating_add(part * each / scale))
 }
 
-fn map(text: &str) -> Result<String, Wrong> {
+fn map(text: &str) -> Result<String, Fault> {
     let pair = |part: &str| part.contains(':') || part.contains('=');
     if text.split(',').all(pair) {
         return Ok(text.to_owned());
     }
-    Err(Wrong::new("invalid_map", format!("`{text}` is no list of pairs")).hint("write `k:v,k:v`"))
+    Err(Fault::new("invalid_map", format!("`{text}` is no list of pairs")).hint("write `k:v,k:v`"))
 }
 
-fn level(text: &str) -> Result<String, Wrong> {
+fn level(text: &str) -> Result<String, Fault> {
     let level = match text.to_ascii_lowercase().as_str() {
         "panic" | "fatal" | "error" => "error",
         "warn" | "warning" => "warn",
@@ -162,7 +164,7 @@ fn level(text: &str) -> Result<String, Wrong> {
         "debug" => "debug",
         "trace" => "trace",
         _ => {
-            return Err(Wrong::new("invalid_level", format!("`{text}` is no log level"))
+            return Err(Fault::new("invalid_level", format!("`{text}` is no log level"))
                 .hint("it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`"));
         }
     };

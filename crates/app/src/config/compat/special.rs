@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
-use crate::config::kinds::Wrong;
 use crate::config::layers::VariableText;
+use tidegate_document::Fault;
 
 /// Where upstream listens when it is not told where.
 const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -38,12 +38,12 @@ impl<'s> Environment<'_, 's, '_> {
                 self.set(path, SocketAddr::new(address, number).to_string(), &named);
             }
             (address, number) => {
-                if let (Err(wrong), Some(host)) = (address, host) {
-                    self.wrong(&host, wrong);
+                if let (Err(fault), Some(host)) = (address, host) {
+                    self.refuse(&host, fault);
                 }
                 // What is no number at all is told already.
-                if let (Err(Some(wrong)), Some(port)) = (number, port) {
-                    self.wrong(&port, wrong);
+                if let (Err(Some(fault)), Some(port)) = (number, port) {
+                    self.refuse(&port, fault);
                 }
             }
         }
@@ -84,7 +84,10 @@ impl<'s> Environment<'_, 's, '_> {
         for needed in ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"] {
             if let (None, Some(switch)) = (self.get(needed), self.get("GRPC_SERVER_USE_TLS")) {
                 let message = format!("TLS is on, but {needed} is not set");
-                self.wrong(&switch, Wrong::new("incomplete_tls", message).hint("set it to a path"));
+                self.refuse(
+                    &switch,
+                    Fault::new("incomplete_tls", message).hint("set it to a path"),
+                );
             }
         }
         for (variable, path) in given {
@@ -97,18 +100,18 @@ impl<'s> Environment<'_, 's, '_> {
             let wrong = match kind.text {
                 "FILE" => None,
                 "GRPC_XDS_SOTW" => {
-                    Some(Wrong::new("unsupported", "rules over xDS are not supported").hint(
+                    Some(Fault::new("unsupported", "rules over xDS are not supported").hint(
                         "write the rules to files: set CONFIG_TYPE=FILE and RUNTIME_ROOT, or \
                          `rules.paths`",
                     ))
                 }
                 other => Some(
-                    Wrong::new("unknown_choice", format!("`{other}` is no source of rules"))
+                    Fault::new("unknown_choice", format!("`{other}` is no source of rules"))
                         .hint("it can be `FILE`"),
                 ),
             };
             if let Some(wrong) = wrong {
-                self.wrong(&kind, wrong);
+                self.refuse(&kind, wrong);
             }
         }
         if let (Some(true), Some(forced)) = (
@@ -135,9 +138,9 @@ impl<'s> Environment<'_, 's, '_> {
             }
             other => {
                 let wrong =
-                    Wrong::new("unknown_choice", format!("`{other}` is no store of counters"))
+                    Fault::new("unknown_choice", format!("`{other}` is no store of counters"))
                         .hint("it can be `redis` or `memcache`");
-                self.wrong(&backend, wrong);
+                self.refuse(&backend, wrong);
             }
         }
     }
@@ -180,15 +183,15 @@ impl<'s> Environment<'_, 's, '_> {
                 Some((master, sentinels)) => {
                     Ok(format!("{scheme}-sentinel://{sentinels}/{master}"))
                 }
-                None => Err(Wrong::new("invalid_url", "sentinels are missing after the master")
+                None => Err(Fault::new("invalid_url", "sentinels are missing after the master")
                     .hint("write `MASTER,HOST:PORT,HOST:PORT`")),
             },
-            other => Err(Wrong::new("unknown_choice", format!("`{other}` is no kind of Redis"))
+            other => Err(Fault::new("unknown_choice", format!("`{other}` is no kind of Redis"))
                 .hint("it can be `SINGLE`, `SENTINEL` or `CLUSTER`")),
         };
         match url {
             Ok(url) => self.set(path, url, &place),
-            Err(wrong) => self.wrong(&get("TYPE").unwrap_or(place), wrong),
+            Err(wrong) => self.refuse(&get("TYPE").unwrap_or(place), wrong),
         }
     }
 
@@ -226,22 +229,22 @@ impl<'s> Environment<'_, 's, '_> {
     }
 }
 
-fn ip(text: &str) -> Result<IpAddr, Wrong> {
+fn ip(text: &str) -> Result<IpAddr, Fault> {
     if text.eq_ignore_ascii_case("localhost") {
         return Ok(HERE);
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     bare.parse().map_err(|_| {
-        Wrong::new("invalid_address", format!("`{text}` is no IP address"))
+        Fault::new("invalid_address", format!("`{text}` is no IP address"))
             .hint("names are not looked up: write an IP address, or `0.0.0.0` for everyone")
     })
 }
 
 /// None in the error when the text is no number, which is told elsewhere.
-fn port_number(text: &str) -> Result<u16, Option<Wrong>> {
+fn port_number(text: &str) -> Result<u16, Option<Fault>> {
     let number: i64 = text.parse().map_err(|_| None)?;
     u16::try_from(number).map_err(|_| {
-        let wrong = Wrong::new("out_of_range", format!("{number} is no port"));
+        let wrong = Fault::new("out_of_range", format!("{number} is no port"));
         Some(wrong.hint("a port is a number from 0 to 65535"))
     })
 }

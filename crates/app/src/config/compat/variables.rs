@@ -1,7 +1,9 @@
 //! Every variable of envoyproxy/ratelimit, once: how it is read and what it does.
 
 use super::GoKind;
-use super::GoKind::{Age, Bool, Duration, Float, Int, Level, Map, NotBool, Rate, Text, Word};
+use super::GoKind::{
+    Age, Bool, Duration, Float, Int, Level, Map, NotBool, Rate, Secret, Text, Word,
+};
 
 /// One environment variable of envoyproxy/ratelimit.
 #[derive(Debug)]
@@ -170,8 +172,8 @@ pub static VARIABLES: &[Variable] = &[
     special(REDIS, "REDIS_TYPE", "SINGLE", Text, "`SINGLE`, `SENTINEL` or `CLUSTER`: how REDIS_URL is read"),
     special(REDIS, "REDIS_URL", "/var/run/nutcracker/ratelimit.sock", Text, "`store.redis.url`; while it is not set, counters are kept in memory"),
     none(REDIS, "REDIS_POOL_SIZE", "10", Int, ONE_CALL),
-    special(REDIS, "REDIS_AUTH", "", Text, "`store.redis.password`, or with `USER:` before it also `store.redis.user`"),
-    special(REDIS, "REDIS_SENTINEL_AUTH", "", Text, "the same for `store.redis.sentinel`"),
+    special(REDIS, "REDIS_AUTH", "", Secret, "`store.redis.password`, or with `USER:` before it also `store.redis.user`"),
+    special(REDIS, "REDIS_SENTINEL_AUTH", "", Secret, "the same for `store.redis.sentinel`"),
     special(REDIS, "REDIS_TLS", "false", Bool, "`true` makes the URL one with TLS"),
     sets(REDIS, "REDIS_TLS_CLIENT_CERT", "", Text, "store.redis.tls.cert"),
     sets(REDIS, "REDIS_TLS_CLIENT_KEY", "", Text, "store.redis.tls.key"),
@@ -191,8 +193,8 @@ pub static VARIABLES: &[Variable] = &[
     special(PER_SECOND, "REDIS_PERSECOND_TYPE", "SINGLE", Text, "how REDIS_PERSECOND_URL is read"),
     special(PER_SECOND, "REDIS_PERSECOND_URL", "/var/run/nutcracker/ratelimitpersecond.sock", Text, "`store.redis.upstream.per_second_url`, with REDIS_PERSECOND"),
     none(PER_SECOND, "REDIS_PERSECOND_POOL_SIZE", "10", Int, ONE_CALL),
-    special(PER_SECOND, "REDIS_PERSECOND_AUTH", "", Text, "`store.redis.upstream.per_second_password`, and `per_second_user` before a colon"),
-    none(PER_SECOND, "REDIS_PERSECOND_SENTINEL_AUTH", "", Text, "write it into `store.redis.upstream.per_second_url` as `?sentinel_password=`"),
+    special(PER_SECOND, "REDIS_PERSECOND_AUTH", "", Secret, "`store.redis.upstream.per_second_password`, and `per_second_user` before a colon"),
+    none(PER_SECOND, "REDIS_PERSECOND_SENTINEL_AUTH", "", Secret, "write it into `store.redis.upstream.per_second_url` as `?sentinel_password=`"),
     special(PER_SECOND, "REDIS_PERSECOND_TLS", "false", Bool, "`true` makes that URL one with TLS"),
     none(PER_SECOND, "REDIS_PERSECOND_PIPELINE_WINDOW", "0", Duration, ONE_CALL),
     none(PER_SECOND, "REDIS_PERSECOND_PIPELINE_LIMIT", "0", Int, ONE_CALL),

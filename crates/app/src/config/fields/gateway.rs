@@ -1,64 +1,65 @@
-//! The fields of the gateway, of what protects its node, and of what switches limiters.
+//! The fields of the gateway, of overload protection, and of the switches.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_admin::{LimiterMode, LimiterName};
+use tidegate_admin::LimiterName;
+use tidegate_document::{Network, section};
+use tidegate_engine::Mode;
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
-use crate::config::kinds::{AccessLogFormat, Address, LogTo, Network, Percent};
-use crate::config::section::section;
+use crate::config::kinds::{AccessLogFormat, Address, LogTo, Percent, SwitchMode};
 
 section! {
     /// A reverse proxy with every limiter.
     Gateway {
-        /// The document with its routes and upstreams; see docs/gateway.md. Setting it turns
-        /// the gateway on.
+        /// The document with its routes and upstreams; see docs/gateway.md. Setting it enables
+        /// the gateway.
         file: Option<PathBuf> = "off",
         /// Whether changes of the document, and of the files that it names, take effect while the
-        /// service runs. How they are noticed is said by `rules.debounce` and `rules.poll`.
+        /// service runs; with `rules.debounce` and `rules.poll`.
         watch: bool = "true",
         /// Where to listen: `ADDRESS:PORT` or `unix:PATH`.
         listen: Vec<Address> = "0.0.0.0:8000",
         /// TLS; off without a certificate.
         tls: Tls,
-        /// Networks that begin each connection with a PROXY header, which is then demanded.
+        /// Networks whose connections must begin with a PROXY protocol header.
         proxy_protocol_from: Vec<Network> = "",
-        /// The most connections.
+        /// The maximum of connections.
         connections_max: u32 = "10000" in 1..=MANY,
-        /// The most requests at once on one HTTP/2 connection.
+        /// The maximum of concurrent requests on one HTTP/2 connection.
         streams_max: u32 = "1000" in 1..=MANY,
         /// How long a client may take to send its header.
         header_timeout: Duration = "10s" in SECOND..=HOUR,
         /// How long a connection may be idle.
         idle_timeout: Duration = "75s" in SECOND..=DAY,
-        /// What is written of each request.
+        /// The access log.
         access_log: AccessLog,
-        /// How many refusals are written to the log as examples, in ten seconds; 0 for none.
+        /// How many refusals are logged as examples, per ten seconds; 0 for none.
         refusal_samples: u32 = "10" in 0..=1_000,
     }
 }
 
 section! {
-    /// What is written of each request.
+    /// The access log.
     AccessLog {
-        /// Where it goes: `stdout`, `stderr` or a file, at its end.
+        /// Where to write it: `stdout`, `stderr` or a file.
         to: Option<LogTo> = "off",
         /// One JSON object a line, or the common format of web servers.
         format: AccessLogFormat = "json",
-        /// One of so many requests is written.
+        /// One of this many requests is logged.
         one_of: u32 = "1" in 1..=MANY,
-        /// Lines that may wait to be written; more are dropped and counted.
+        /// The maximum of lines that wait to be written; more are dropped and counted.
         waiting_max: u32 = "8192" in 1..=MANY,
     }
 }
 
 section! {
-    /// What protects the node behind the gateway from more than it can work on.
+    /// Overload protection for the node behind the gateway.
     Overload {
-        /// How many requests are worked on at once. Setting it turns protection on.
+        /// The maximum of requests in flight. Setting it enables protection.
         capacity: Option<u32> = "off" in 1..=MANY,
-        /// The gate: who comes in, who waits.
+        /// The gate: the bounded queue in front of the work.
         gate: Gate,
         /// The worker utilization shedder.
         worker: Worker,
@@ -68,22 +69,22 @@ section! {
 }
 
 section! {
-    /// The gate: who comes in, who waits.
+    /// The gate: the bounded queue in front of the work.
     Gate {
-        /// How many may wait, in percent of the capacity.
+        /// How many requests may wait, in percent of the capacity.
         queue: Percent = "50",
-        /// The part of the capacity that only critical requests may hold.
+        /// The percentage of the capacity that is reserved for critical requests.
         reserved: Percent = "5",
         /// How long a request may wait in a burst.
         burst_wait: Duration = "100ms" in 0..=HOUR,
-        /// How long a request may wait while the queue does not empty, or a tenth of the service time
+        /// How long a request may wait while the queue stays full, or a tenth of the service time
         /// if that is longer.
         standing_wait: Duration = "5ms" in 0..=HOUR,
-        /// For how long the queue must not have been empty for that.
+        /// After which time without an empty queue that applies.
         standing_after: Duration = "100ms" in 1..=HOUR,
-        /// A slot that is held for longer is taken back.
+        /// A slot that is held for longer is reclaimed.
         hold_max: Duration = "15m" in SECOND..=DAY,
-        /// Whether the limit is searched below the capacity instead of kept.
+        /// Whether the gate tunes itself to a limit below the capacity.
         adaptive: bool = "false",
     }
 }
@@ -99,12 +100,12 @@ section! {
 section! {
     /// The fleet usage shedder.
     Fleet {
-        /// Which nodes are one fleet: those of this name that share a Redis. Without one a node is
-        /// alone.
+        /// The name of the fleet: nodes with the same name and Redis belong together. Without Redis
+        /// a node is on its own.
         name: String = "gateway",
-        /// The part of the fleet's capacity that is kept for critical requests.
+        /// The percentage of the fleet's capacity that is reserved for critical requests.
         reserved: Percent = "20",
-        /// How long a grant of the fleet holds without being renewed.
+        /// How long a share of the fleet's capacity is valid without renewal.
         lease: Duration = "2s" in 100..=HOUR,
         /// How often it is renewed.
         beat: Duration = "200ms" in 10..=HOUR,
@@ -112,35 +113,35 @@ section! {
 }
 
 section! {
-    /// What each limiter does, and what stops them all.
+    /// The mode of each limiter, and the kill switch.
     LimiterSwitches {
         /// Whether everything is switched off: every request passes.
         kill: bool = "false",
         /// Limits of requests over time.
-        rate: LimiterMode = "enforce",
+        rate: SwitchMode = "enforce",
         /// Limits of requests in flight.
-        concurrency: LimiterMode = "enforce",
+        concurrency: SwitchMode = "enforce",
         /// The worker utilization shedder.
-        worker: LimiterMode = "enforce",
+        worker: SwitchMode = "enforce",
         /// The fleet usage shedder. Enforce it where nodes share a Redis.
-        fleet: LimiterMode = "dark",
+        fleet: SwitchMode = "shadow",
         /// The gate.
-        gate: LimiterMode = "enforce",
-        /// A file with any of these keys that is looked at each second. What it says wins over
-        /// the rest of this section while it says so.
+        gate: SwitchMode = "enforce",
+        /// A file with any of these keys, read every second. It wins over this section while it
+        /// exists.
         file: Option<PathBuf> = "off",
     }
 }
 
 impl LimiterSwitches {
     /// What a limiter does.
-    pub const fn mode(&self, limiter: LimiterName) -> LimiterMode {
+    pub const fn mode(&self, limiter: LimiterName) -> Mode {
         match limiter {
-            LimiterName::Rate => self.rate,
-            LimiterName::Concurrency => self.concurrency,
-            LimiterName::Worker => self.worker,
-            LimiterName::Fleet => self.fleet,
-            LimiterName::Gate => self.gate,
+            LimiterName::Rate => self.rate.0,
+            LimiterName::Concurrency => self.concurrency.0,
+            LimiterName::Worker => self.worker.0,
+            LimiterName::Fleet => self.fleet.0,
+            LimiterName::Gate => self.gate.0,
         }
     }
 }

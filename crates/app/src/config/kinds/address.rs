@@ -4,11 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde_json::Value;
-use tidegate_rules::reading::Scalar;
-
-use super::text::filled;
-use super::{Bounds, Shape, Single, Wrong};
+use serde_json::{Value, json};
+use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind};
 
 /// The longest path of a Unix socket that every system takes.
 const SOCKET_PATH_BYTES_MAX: usize = 103;
@@ -23,7 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only this machine can reach it.
+    /// Whether only this machine can connect to it.
     pub const fn is_local(&self) -> bool {
         match self {
             Address::Tcp(address) => address.ip().is_loopback(),
@@ -31,7 +28,7 @@ impl Address {
         }
     }
 
-    /// Whether both cannot be listened on at once.
+    /// Whether a process cannot listen on both.
     pub fn collides(&self, other: &Address) -> bool {
         match (self, other) {
             (Address::Unix(one), Address::Unix(other)) => one == other,
@@ -46,7 +43,7 @@ impl Address {
     }
 
     /// Reads `ADDRESS:PORT` or `unix:PATH`.
-    pub(in crate::config) fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(in crate::config) fn from_text(text: &str) -> Result<Self, Fault> {
         if let Some(path) = text.strip_prefix("unix:") {
             return unix(path.strip_prefix("//").unwrap_or(path));
         }
@@ -65,16 +62,16 @@ impl Address {
     }
 }
 
-fn unix(path: &str) -> Result<Address, Wrong> {
+fn unix(path: &str) -> Result<Address, Fault> {
     let wrong = |message: String| {
-        Wrong::new("invalid_address", message).hint("such as `unix:/run/tidegate.sock`")
+        Fault::new("invalid_address", message).hint("such as `unix:/run/tidegate.sock`")
     };
     if path.is_empty() {
         return Err(wrong("the socket has no path".to_owned()));
     }
     if path.len() > SOCKET_PATH_BYTES_MAX {
         return Err(wrong(format!(
-            "the path of a socket has at most {SOCKET_PATH_BYTES_MAX} bytes, not {}",
+            "the path of a socket has {} bytes; the maximum is {SOCKET_PATH_BYTES_MAX}",
             path.len()
         )));
     }
@@ -82,23 +79,23 @@ fn unix(path: &str) -> Result<Address, Wrong> {
 }
 
 /// What is wrong with an address that cannot be read.
-fn malformed(text: &str, host: &str, port: Option<&str>, number: Option<u16>) -> Wrong {
-    let wrong = |message: String| Wrong::new("invalid_address", message);
+fn malformed(text: &str, host: &str, port: Option<&str>, number: Option<u16>) -> Fault {
+    let wrong = |message: String| Fault::new("invalid_address", message);
     let bare_port = text.parse::<u16>().ok();
     if text.starts_with('/') {
         return wrong(format!("`{text}` has no port")).hint(format!("did you mean `unix:{text}`?"));
     }
     if text.contains("://") {
         return wrong(format!("`{text}` is a URL, not an address to listen on"))
-            .hint("write `ADDRESS:PORT`; TLS is set apart, under `tls`");
+            .hint("write `ADDRESS:PORT`; TLS is set under `tls`");
     }
     if let Some(port) = bare_port {
         return wrong(format!("`{text}` has no address before its port"))
-            .hint(format!("write `0.0.0.0:{port}` for everyone, or `127.0.0.1:{port}`"));
+            .hint(format!("write `0.0.0.0:{port}` for all addresses, or `127.0.0.1:{port}`"));
     }
     if let (true, Some(number)) = (host.is_empty(), number) {
         return wrong(format!("`{text}` has no address before its port"))
-            .hint(format!("write `0.0.0.0:{number}` for everyone, or `127.0.0.1:{number}`"));
+            .hint(format!("write `0.0.0.0:{number}` for all addresses, or `127.0.0.1:{number}`"));
     }
     // Several colons and no brackets: an IPv6 address.
     if let Ok(IpAddr::V6(address)) = text.parse::<IpAddr>() {
@@ -114,10 +111,10 @@ fn malformed(text: &str, host: &str, port: Option<&str>, number: Option<u16>) ->
             wrong(format!("`{text}` has no port")).hint("write `ADDRESS:PORT` or `unix:PATH`")
         }
         (Some(port), None) => {
-            wrong(format!("`{port}` is no port")).hint("a port is a number from 0 to 65535")
+            wrong(format!("`{port}` is not a port")).hint("a port is a number from 0 to 65535")
         }
-        (Some(_), Some(_)) => wrong(format!("`{host}` is no IP address"))
-            .hint("names are not looked up: write an IP address, or `0.0.0.0` for everyone"),
+        (Some(_), Some(_)) => wrong(format!("`{host}` is not an IP address"))
+            .hint("names are not looked up: write an IP address, or `0.0.0.0` for all"),
     }
 }
 
@@ -130,14 +127,22 @@ impl fmt::Display for Address {
     }
 }
 
-impl Single for Address {
-    const SHAPE: Shape = Shape::Address;
-
-    fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
-        Address::parse(filled(written, Self::SHAPE)?)
+impl Kind for Address {
+    fn words() -> String {
+        "`ADDRESS:PORT` or `unix:PATH`".to_owned()
     }
 
-    fn shown(&self) -> Value {
+    fn schema(_: &Bounds) -> Value {
+        json!({"type": "string", "pattern": "^(unix:.+|.+:[0-9]{1,5})$"})
+    }
+
+    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        Address::from_text(&String::parse(scalar, bounds)?)
+    }
+}
+
+impl SettingKind for Address {
+    fn show(&self) -> Value {
         Value::from(self.to_string())
     }
 }

@@ -1,62 +1,15 @@
 //! The closed sets of words that a configuration can choose from.
 
-use serde_json::Value;
-use tidegate_rules::reading::{Scalar, closest, one_of};
+use std::path::PathBuf;
 
-use super::{Bounds, Shape, Single, Wrong};
+use serde_json::{Value, json};
+use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind, choices};
+use tidegate_engine::Mode;
 
-macro_rules! choice {
-    (
-        $(#[$about:meta])*
-        $name:ident { $($(#[$variant_about:meta])* $variant:ident = $word:literal,)+ }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$variant_about])* $variant,)+
-        }
-
-        impl $name {
-            /// The words, in the order in which they are explained.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The word for it.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)+
-                }
-            }
-        }
-
-        impl Single for $name {
-            const SHAPE: Shape = Shape::Choice($name::WORDS);
-
-            fn read(written: &Scalar<'_>, _: &Bounds) -> Result<Self, Wrong> {
-                // `on` and `off` are booleans to YAML and words to everyone else.
-                match &*written.text {
-                    $($word => Ok($name::$variant),)+
-                    other => Err(no_choice(other, $name::WORDS)),
-                }
-            }
-
-            fn shown(&self) -> Value {
-                Value::from(self.as_str())
-            }
-        }
-    };
-}
-
-fn no_choice(written: &str, words: &[&str]) -> Wrong {
-    let hint = match closest(written, words.iter().copied()) {
-        Some(word) => format!("did you mean `{word}`? It can be {}", one_of(words)),
-        None => format!("it can be {}", one_of(words)),
-    };
-    Wrong::new("unknown_choice", format!("`{written}` is not possible here")).hint(hint)
-}
-
-choice! {
+choices! {
     /// How counters are kept in Redis.
-    KeyLayout {
+    #[derive(Default)]
+    pub enum KeyLayout {
         /// Our own way: every algorithm, one round trip, short keys.
         #[default]
         Tidegate = "tidegate",
@@ -65,9 +18,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// Whose semantics and environment variables apply.
-    Compat {
+    #[derive(Default)]
+    pub enum Compat {
         /// Only ours.
         #[default]
         None = "none",
@@ -76,9 +30,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// Whether rules can be switched at run time.
-    Switches {
+    #[derive(Default)]
+    pub enum Switches {
         /// Where only this machine can ask, or a token is set.
         #[default]
         Auto = "auto",
@@ -89,9 +44,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// What happens to new keys when the memory for counters is used up.
-    WhenFull {
+    #[derive(Default)]
+    pub enum WhenFull {
         /// They share counters.
         #[default]
         Approximate = "approximate",
@@ -102,9 +58,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// What happens to a request that cannot be decided.
-    FailureMode {
+    #[derive(Default)]
+    pub enum FailureMode {
         /// It passes.
         #[default]
         Admit = "admit",
@@ -113,9 +70,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// Which gRPC codes errors have.
-    ErrorCodes {
+    #[derive(Default)]
+    pub enum ErrorCodes {
         /// The one that says what is wrong.
         #[default]
         Precise = "precise",
@@ -124,9 +82,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// The least important messages that are logged.
-    LogLevel {
+    #[derive(Default)]
+    pub enum LogLevel {
         /// Something is broken.
         Error = "error",
         /// Something is odd.
@@ -141,9 +100,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// How messages are logged.
-    LogFormat {
+    #[derive(Default)]
+    pub enum LogFormat {
         /// Text on a terminal, JSON otherwise.
         #[default]
         Auto = "auto",
@@ -154,9 +114,10 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// The form of the access log.
-    AccessLogFormat {
+    #[derive(Default)]
+    pub enum AccessLogFormat {
         /// One JSON object in each line.
         #[default]
         Json = "json",
@@ -165,13 +126,92 @@ choice! {
     }
 }
 
-choice! {
+choices! {
     /// How traces are sent.
-    TraceProtocol {
+    #[derive(Default)]
+    pub enum TraceProtocol {
         /// OTLP over gRPC.
         #[default]
         Grpc = "grpc",
         /// OTLP over HTTP.
         Http = "http",
+    }
+}
+
+/// What a limiter does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchMode(pub Mode);
+
+impl From<SwitchMode> for Mode {
+    fn from(mode: SwitchMode) -> Mode {
+        mode.0
+    }
+}
+
+impl Kind for SwitchMode {
+    fn words() -> String {
+        Mode::SYNTAX.to_owned()
+    }
+
+    fn schema(_: &Bounds) -> Value {
+        // To YAML 1.1 an unquoted `off` is a boolean.
+        json!({"anyOf": [
+            {"const": false},
+            {"type": "string", "pattern": "^(off|shadow|dark|enforce([ \\t]+[0-9]{1,3}%)?)$"},
+        ]})
+    }
+
+    fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
+        let text = &*scalar.text;
+        Mode::parse(text).map(SwitchMode).ok_or_else(|| {
+            Fault::new("unknown_choice", format!("`{text}` is not a mode"))
+                .hint(format!("it can be {}", Mode::SYNTAX))
+        })
+    }
+}
+
+impl SettingKind for SwitchMode {
+    fn show(&self) -> Value {
+        Value::from(self.0.to_string())
+    }
+}
+
+/// Where a log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogTo {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The end of a file.
+    File(PathBuf),
+}
+
+impl Kind for LogTo {
+    fn words() -> String {
+        PathBuf::words()
+    }
+
+    fn schema(bounds: &Bounds) -> Value {
+        PathBuf::schema(bounds)
+    }
+
+    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        Ok(match String::parse(scalar, bounds)?.as_str() {
+            "stdout" => LogTo::Stdout,
+            "stderr" => LogTo::Stderr,
+            path => LogTo::File(path.into()),
+        })
+    }
+}
+
+impl SettingKind for LogTo {
+    fn show(&self) -> Value {
+        Value::from(match self {
+            LogTo::Stdout => "stdout".to_owned(),
+            LogTo::Stderr => "stderr".to_owned(),
+            LogTo::File(path) => path.to_string_lossy().into_owned(),
+        })
     }
 }

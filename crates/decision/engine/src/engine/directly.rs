@@ -16,7 +16,7 @@ use tidegate_stores::{
 };
 
 use super::Engine;
-use crate::gather::{MetLimit, charge_of, fingerprint};
+use crate::gather::{MetLimit, fingerprint};
 use crate::loaded::{BriefLimit, BriefRule};
 use crate::permit::{Taking, keep_taken, list_slots};
 use crate::request::Request;
@@ -63,14 +63,14 @@ impl<C: Clock> Engine<MemoryStore, C> {
         let found = domain.find_id(descriptor.entries, values);
         let rule = found.and_then(|found| loaded.rule(found));
         let Some(rule) = rule.filter(|rule| rule.is_plain) else { return Directly::Met(found) };
-        if !rule.limits.iter().all(|limit| limit.switch.is_full()) {
+        if !rule.limits.iter().all(|limit| limit.mode.is_enforced()) {
             return Directly::Met(found);
         }
         let asked = PlainRule {
             rule,
             fingerprint: fingerprint(&self.fingerprinter, rule.identity, values),
             asked: descriptor.cost.unwrap_or(request.cost),
-            charge: charge_of(domain),
+            charge: domain.charge(),
             now: self.clock.now(),
         };
         if self.take_units(&asked, rulings).is_none()

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_algorithms::Clock;
-use tidegate_rules::{Rule, RuleLimit, Snapshot};
+use tidegate_rules::{Mode, Rule, RuleLimit, Snapshot};
 
 use super::Engine;
-use crate::switch::{LimiterKind, Switch, Switches};
+use crate::switch::{LimiterKind, Switches};
 
 /// Which limits a run-time switch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,9 @@ impl<S, C: Clock> Engine<S, C> {
     ///
     /// # Errors
     /// When no limit is called that.
-    pub fn set_switch(&self, target: Target<'_>, switch: Switch) -> Result<usize, UnknownTarget> {
-        let switch = Switch { enforce_percent: switch.enforce_percent.min(100), ..switch };
+    pub fn set_switch(&self, target: Target<'_>, mode: Mode) -> Result<usize, UnknownTarget> {
         self.switch_each(target, |set, limit| {
-            set.limits.insert(limit.identity, switch);
+            set.limits.insert(limit.identity, mode);
         })
     }
 
@@ -53,9 +52,9 @@ impl<S, C: Clock> Engine<S, C> {
 
     /// Switches a whole limiter at run time: no limit of its kind does more than this, whatever
     /// its rule says. Limits that requests bring along are not switched.
-    pub fn set_limiter(&self, kind: LimiterKind, switch: Switch) {
+    pub fn set_limiter(&self, kind: LimiterKind, mode: Mode) {
         let mut set = self.set.lock();
-        *set.most_mut(kind) = Switch { enforce_percent: switch.enforce_percent.min(100), ..switch };
+        *set.most_mut(kind) = mode;
         let loaded = self.loaded.load();
         for limit in loaded.snapshot().limits() {
             loaded.set_switch(limit, set.of(limit));
@@ -63,7 +62,7 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     /// The most that limits of a kind do.
-    pub fn limiter(&self, kind: LimiterKind) -> Switch {
+    pub fn limiter(&self, kind: LimiterKind) -> Mode {
         self.set.lock().most(kind)
     }
 
@@ -80,13 +79,13 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     /// Tells every limit that is switched at run time, and to what.
-    pub fn for_each_switch(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Switch)) {
+    pub fn for_each_switch(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Mode)) {
         let set = self.set.lock();
         let loaded = self.loaded.load();
         for limit in loaded.snapshot().limits() {
-            let Some(switch) = set.limits.get(&limit.identity) else { continue };
+            let Some(mode) = set.limits.get(&limit.identity) else { continue };
             let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
-            tell(loaded.snapshot(), rule, limit, *switch);
+            tell(loaded.snapshot(), rule, limit, *mode);
         }
     }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tidegate_engine::{
     Clock, ConfigError, CounterStore, Descriptor, Engine, Entry, FailureMode, LimiterKind,
-    ManualClock, MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Request, Retry,
-    Snapshot, Source, StoreError, Switch, Target, Timestamp, Undecided, Verb, Verdict, compile,
+    ManualClock, MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Percent, Request,
+    Retry, Snapshot, Source, StoreError, Target, Timestamp, Undecided, Verb, Verdict, compile,
 };
 use tidegate_stores::{Answers, Batch};
 

@@ -8,7 +8,7 @@ fn a_mode_is_switched_at_run_time_and_stays_over_a_reload() {
     let target = Target { domain: "api", path: "user", limit: None };
     assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
 
-    let shadow = Switch { mode: Mode::Shadow, enforce_percent: 100 };
+    let shadow = Mode::Shadow;
     assert_eq!(engine.set_switch(target, shadow), Ok(2));
     let verdict = check(&engine, &[("user", "ada")]);
     assert!(verdict.is_admitted() && verdict.refused_in_shadow());
@@ -16,7 +16,7 @@ fn a_mode_is_switched_at_run_time_and_stays_over_a_reload() {
     engine.install(rules(LAYERED));
     assert!(check(&engine, &[("user", "ada")]).is_admitted());
 
-    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    let off = Mode::Off;
     assert_eq!(engine.set_switch(target, off), Ok(2));
     assert!(check(&engine, &[("user", "ada")]).rulings().is_empty());
 
@@ -46,23 +46,22 @@ descriptors:
     };
     assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("a")), (1, 1));
 
-    let mode = |mode| Switch { mode, enforce_percent: 100 };
-    engine.set_limiter(LimiterKind::Rate, mode(Mode::Shadow));
+    engine.set_limiter(LimiterKind::Rate, Mode::Shadow);
     assert!(check(&engine, &[("user", "ada")]).refused_in_shadow());
     assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("b")), (3, 1));
 
-    engine.set_limiter(LimiterKind::Concurrency, mode(Mode::Off));
+    engine.set_limiter(LimiterKind::Concurrency, Mode::Off);
     engine.install(rules(text));
     assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("c")), (3, 3));
-    assert_eq!(engine.limiter(LimiterKind::Concurrency).mode, Mode::Off);
+    assert_eq!(engine.limiter(LimiterKind::Concurrency), Mode::Off);
 
     let target = Target { domain: "api", path: "user", limit: Some("rate") };
-    engine.set_switch(target, Switch::FULL).expect("a limit");
+    engine.set_switch(target, Mode::ENFORCE).expect("a limit");
     assert_eq!(admitted(&engine, 3, &[("user", "ada")]), 3, "the limiter is still dark");
-    engine.set_limiter(LimiterKind::Rate, Switch::FULL);
+    engine.set_limiter(LimiterKind::Rate, Mode::ENFORCE);
     let verdict = check(&engine, &[("user", "ada")]);
     assert!(!verdict.is_admitted());
-    engine.set_limiter(LimiterKind::Rate, Switch { mode: Mode::Enforce, enforce_percent: 0 });
+    engine.set_limiter(LimiterKind::Rate, Mode::Enforce(Percent::new(0)));
     assert!(check(&engine, &[("user", "ada")]).refused_in_shadow());
 }
 
@@ -70,7 +69,7 @@ descriptors:
 fn one_limit_is_switched_by_its_name_and_an_unknown_one_is_an_error() {
     let (engine, _clock) = engine(LAYERED);
     let target = Target { domain: "api", path: "user", limit: Some("per_second") };
-    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    let off = Mode::Off;
     assert_eq!(engine.set_switch(target, off), Ok(1));
     assert_eq!(admitted(&engine, 9, &[("user", "ada")]), 5);
     let unknown = Target { limit: Some("per_year"), ..target };
@@ -90,7 +89,7 @@ descriptors:
       - {requests_per_unit: 4, unit: hour}
 ",
     );
-    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    let off = Mode::Off;
     let first = Target { domain: "api", path: "user", limit: Some("1") };
     assert_eq!(engine.set_switch(first, off), Ok(1));
     assert_eq!(admitted(&engine, 9, &[("user", "ada")]), 4);
@@ -135,7 +134,7 @@ fn the_kill_switch_admits_everything_at_once() {
 fn a_limit_that_was_gone_for_a_while_comes_back_as_it_was_switched() {
     let (engine, _clock) = engine(LAYERED);
     let target = Target { domain: "api", path: "user", limit: None };
-    let off = Switch { mode: Mode::Off, enforce_percent: 100 };
+    let off = Mode::Off;
     assert_eq!(engine.set_switch(target, off), Ok(2));
     engine.install(Snapshot::default());
     engine.install(rules(LAYERED));

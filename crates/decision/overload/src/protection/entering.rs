@@ -3,7 +3,7 @@
 //! Where nobody has to wait it is one call and no future, since that is so for nearly all
 //! requests: a future is made, moved and polled, and costs as much as a limiter does.
 
-use tidegate_algorithms::{Clock, Timestamp};
+use tidegate_algorithms::{CallerMode, Clock, Timestamp};
 
 use super::{Admission, Pass, Protection, Request, Screened, contain};
 use crate::category::Category;
@@ -11,7 +11,6 @@ use crate::cause::Cause;
 use crate::decisions::Answer;
 use crate::gate::{Arrived, Outcome, Place, SlotId};
 use crate::mode::Limiter;
-use crate::worker_shedder::Acting;
 
 /// What [`Protection::try_enter`] came to.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ impl<C: Clock> Protection<C> {
         let Some(request) = screened.0 else { return free() };
         let category = request.level.category();
         let Some(now) = contain(|| self.clock.now()) else {
-            let acting = Acting::Enforcing;
+            let acting = CallerMode::Enforce;
             self.decisions.count(Limiter::Gate, acting, category, Answer::ErrorOpen);
             return free();
         };
@@ -68,7 +67,7 @@ impl<C: Clock> Protection<C> {
             Ok(false) => {}
             Err(cause) => return self.refused(cause, category),
         }
-        if self.acting(Limiter::Gate, now, request.caller) != Some(Acting::Enforcing) {
+        if self.acting(Limiter::Gate, now, request.caller) != Some(CallerMode::Enforce) {
             if let Some(slot) = self.slot_anyway(now, &request) {
                 pass.hold_slot(slot);
             }
@@ -95,7 +94,7 @@ impl<C: Clock> Protection<C> {
         outcome: Option<Outcome>,
     ) -> Admission<C> {
         let refuses = outcome.map(|outcome| matches!(outcome, Outcome::Refuse(_)));
-        self.decide(Limiter::Gate, Some(Acting::Enforcing), category, refuses);
+        self.decide(Limiter::Gate, Some(CallerMode::Enforce), category, refuses);
         match outcome {
             None => {}
             Some(Outcome::Enter(slot)) => pass.hold_slot(slot),

@@ -1,11 +1,10 @@
 //! What each limiter may do, changed while the node runs.
 
-use tidegate_algorithms::{Clock, Timestamp};
+use tidegate_algorithms::{CallerMode, Clock, Mode, Timestamp};
 
 use super::Protection;
 use crate::category::Caller;
-use crate::mode::{Limiter, Mode};
-use crate::worker_shedder::Acting;
+use crate::mode::Limiter;
 
 impl<C: Clock> Protection<C> {
     /// Changes what a limiter does. A worker shedder that begins to enforce, or to watch,
@@ -60,11 +59,11 @@ impl<C: Clock> Protection<C> {
         limiter: Limiter,
         now: Timestamp,
         caller: Caller,
-    ) -> Option<Acting> {
+    ) -> Option<CallerMode> {
         if self.kills[limiter.index()].is_killed(now) {
             return None;
         }
-        self.modes[limiter.index()].acting(caller)
+        self.modes[limiter.index()].for_caller(|percent| caller.is_among(percent.get()))
     }
 
     pub(super) fn is_active(&self, limiter: Limiter, now: Timestamp) -> bool {
@@ -76,6 +75,6 @@ impl<C: Clock> Protection<C> {
     /// to know what is in progress, to leave those out.
     #[inline]
     pub(super) fn watched(&self) -> bool {
-        self.modes[Limiter::Worker.index()].spares_some()
+        self.modes[Limiter::Worker.index()].is_shadow_for_some()
     }
 }

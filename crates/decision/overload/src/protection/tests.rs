@@ -1,12 +1,11 @@
 use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
-use tidegate_algorithms::{ManualClock, Nanos};
+use tidegate_algorithms::{ManualClock, Nanos, Percent};
 
 use super::entering::contain_future;
 use super::*;
 use crate::gate::Ending;
-use crate::mode::Percent;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -174,7 +173,7 @@ async fn exempt_requests_are_never_refused_and_never_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn the_worker_shedder_refuses_before_anything_is_held() {
-    let bench = Bench::in_modes(10, Mode::ENFORCE, Mode::ENFORCE, Mode::Dark);
+    let bench = Bench::in_modes(10, Mode::ENFORCE, Mode::ENFORCE, Mode::Shadow);
     bench.overload(400).await;
     let gauges = bench.protection.gauges();
     assert!(gauges.worker.admitted < 0.5, "{:?}", gauges.worker);
@@ -277,7 +276,7 @@ async fn a_worker_shedder_that_comes_back_begins_with_everything_admitted() {
 
 #[tokio::test(start_paused = true)]
 async fn dark_limiters_refuse_nobody_and_say_whom_they_would_have() {
-    let bench = Bench::in_modes(10, Mode::Dark, Mode::Dark, Mode::Dark);
+    let bench = Bench::in_modes(10, Mode::Shadow, Mode::Shadow, Mode::Shadow);
     let mut held = Vec::new();
     for _ in 0..40 {
         held.push(bench.admits(Category::Post).await);
@@ -291,7 +290,7 @@ async fn dark_limiters_refuse_nobody_and_say_whom_they_would_have() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dark_worker_shedder_does_not_wind_up() {
-    let bench = Bench::in_modes(100, Mode::Dark, Mode::Off, Mode::Off);
+    let bench = Bench::in_modes(100, Mode::Shadow, Mode::Off, Mode::Off);
     bench.overload(1_000).await;
     let worker = bench.protection.gauges().worker;
     assert_eq!(worker.utilization, 1.5, "everything runs");
@@ -432,7 +431,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let bench = Bench::in_modes(2, Mode::Dark, Mode::Dark, Mode::Dark);
+            let bench = Bench::in_modes(2, Mode::Shadow, Mode::Shadow, Mode::Shadow);
             let asked = steps.iter().filter(|step| matches!(step, Step::Ask { .. })).count();
             run(&bench, &steps).await;
             let rejected: u64 =

@@ -17,14 +17,14 @@ impl Bench {
 
     /// Offers the same of every level, `times` what the server can do, for so
     /// many ticks.
-    fn run(&mut self, times: f64, acting: Acting, ticks: u32) -> WorkerView {
+    fn run(&mut self, times: f64, acting: CallerMode, ticks: u32) -> WorkerView {
         let mut view = self.shedder.view();
         for _ in 0..ticks {
             let mut admitted = 0;
             for level in levels() {
                 let sequence = self.shedder.offer(level);
                 let judged = self.shedder.judge(level, sequence);
-                admitted += u32::from(judged || acting == Acting::Watching);
+                admitted += u32::from(judged || acting == CallerMode::Shadow);
             }
             let load = times * f64::from(admitted) / 512.0;
             let signals = Signals { in_flight: load * 64.0, limit: 64, ..Signals::default() };
@@ -44,14 +44,14 @@ fn levels() -> impl Iterator<Item = Level> {
 #[test]
 fn a_healthy_process_sheds_nobody() {
     let mut bench = Bench::new();
-    let view = bench.run(0.95, Acting::Enforcing, 4 * 300);
+    let view = bench.run(0.95, CallerMode::Enforce, 4 * 300);
     assert_eq!((view.admitted, view.shed_level), (1.0, 0));
 }
 
 #[test]
 fn overload_sheds_the_lowest_levels_until_the_load_fits() {
     let mut bench = Bench::new();
-    let view = bench.run(2.0, Acting::Enforcing, 4 * 60);
+    let view = bench.run(2.0, CallerMode::Enforce, 4 * 60);
     let load = 2.0 * view.admitted;
     assert!((0.95..=1.2).contains(&load), "{view:?}");
     assert!(view.shed_level > 128 && view.shed_level < 384);
@@ -62,7 +62,7 @@ fn overload_sheds_the_lowest_levels_until_the_load_fits() {
 #[test]
 fn critical_requests_are_kept_however_deep_the_overload_is() {
     let mut bench = Bench::new();
-    let view = bench.run(20.0, Acting::Enforcing, 4 * 300);
+    let view = bench.run(20.0, CallerMode::Enforce, 4 * 300);
     assert!(view.shed_level <= 384);
     assert!((view.admitted - 0.25).abs() < 0.01, "the share of critical traffic: {view:?}");
     assert!(levels().skip(384).all(|level| bench.shedder.judge(level, 9)));
@@ -71,10 +71,10 @@ fn critical_requests_are_kept_however_deep_the_overload_is() {
 #[test]
 fn too_few_arrivals_hold_the_level() {
     let mut bench = Bench::new();
-    let shed = bench.run(2.0, Acting::Enforcing, 4 * 60).admitted;
+    let shed = bench.run(2.0, CallerMode::Enforce, 4 * 60).admitted;
     for _ in 0..400 {
         bench.now = bench.now.after(TICK);
-        let view = bench.shedder.tick(bench.now, &Signals::default(), Acting::Enforcing);
+        let view = bench.shedder.tick(bench.now, &Signals::default(), CallerMode::Enforce);
         assert_eq!(view.admitted, shed);
     }
 }
@@ -82,11 +82,11 @@ fn too_few_arrivals_hold_the_level() {
 #[test]
 fn a_watching_shedder_finds_the_level_that_an_enforcing_one_would() {
     let mut enforcing = Bench::new();
-    let enforced = enforcing.run(3.0, Acting::Enforcing, 4 * 120);
+    let enforced = enforcing.run(3.0, CallerMode::Enforce, 4 * 120);
     let mut watching = Bench::new();
     levels().for_each(|level| watching.shedder.begin(level));
     // Everything runs, so the measured load stays at its stop.
-    let watched = watching.run(3.0, Acting::Watching, 4 * 120);
+    let watched = watching.run(3.0, CallerMode::Shadow, 4 * 120);
     assert_eq!(watched.utilization, 1.5);
     assert!(watched.predicted_utilization < 1.2, "{watched:?}");
     assert!((watched.admitted - enforced.admitted).abs() < 0.02, "{watched:?} {enforced:?}");
@@ -104,18 +104,18 @@ fn ending_what_never_began_counts_nothing() {
 #[test]
 fn a_reset_admits_everything_and_overload_has_to_last_anew() {
     let mut bench = Bench::new();
-    bench.run(10.0, Acting::Enforcing, 4 * 60);
+    bench.run(10.0, CallerMode::Enforce, 4 * 60);
     bench.shedder.reset();
     assert!(levels().all(|level| bench.shedder.judge(level, 3)));
-    assert_eq!(bench.run(10.0, Acting::Enforcing, 8).admitted, 1.0, "the hold is armed");
-    assert!(bench.run(10.0, Acting::Enforcing, 20).admitted < 1.0);
+    assert_eq!(bench.run(10.0, CallerMode::Enforce, 8).admitted, 1.0, "the hold is armed");
+    assert!(bench.run(10.0, CallerMode::Enforce, 20).admitted < 1.0);
 }
 
 #[test]
 fn the_same_traffic_is_judged_the_same_again() {
     let run = || {
         let mut bench = Bench::new();
-        let view = bench.run(3.7, Acting::Enforcing, 500);
+        let view = bench.run(3.7, CallerMode::Enforce, 500);
         (view, bench.shedder.threshold())
     };
     assert_eq!(run(), run());
@@ -124,8 +124,8 @@ fn the_same_traffic_is_judged_the_same_again() {
 #[test]
 fn a_late_tick_is_told() {
     let mut bench = Bench::new();
-    bench.run(0.5, Acting::Enforcing, 1);
+    bench.run(0.5, CallerMode::Enforce, 1);
     bench.now = bench.now.after(Nanos::from_millis(400));
-    let view = bench.shedder.tick(bench.now, &Signals::default(), Acting::Enforcing);
+    let view = bench.shedder.tick(bench.now, &Signals::default(), CallerMode::Enforce);
     assert_eq!(view.tick_lag, Nanos::from_millis(150));
 }

@@ -5,21 +5,20 @@ use std::sync::Arc;
 use compact_str::{CompactString, format_compact};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use tidegate_algorithms::Period;
+use tidegate_algorithms::{Charge, Period};
 
 use super::limits::{LimitsBuild, RuleContext, refuse_equal_names};
-use crate::choices::Charge;
-use crate::diagnostics::{Fault, Problems, Spot, closest};
-use crate::document::{Counting, Descriptor, LimitText, Limits, Placed, RuleFile, Values};
+use crate::document::{Counting, Descriptor, LimitText, Limits, RuleFile, Values};
 use crate::matching::{CountBy, End, NodeId, Taken, TreeBuilder};
+use crate::options::Options;
 use crate::rule::Rule;
 use crate::snapshot::{Domain, PlanChoice};
-use crate::source::Options;
+use tidegate_document::{Fault, Located, Location, Problems, closest};
 
 /// A plan and where it is.
 #[derive(Debug)]
 struct PlanBuild {
-    spot: Spot,
+    location: Location,
     limits: Vec<LimitText>,
 }
 
@@ -28,15 +27,15 @@ struct PlanBuild {
 pub(super) struct DomainBuild {
     name: Arc<str>,
     number: usize,
-    charge: Option<Placed<Charge>>,
-    store_deadline: Option<Placed<Period>>,
+    charge: Option<Located<Charge>>,
+    store_deadline: Option<Located<Period>>,
     plans: IndexMap<Arc<str>, PlanBuild, FixedState>,
     tree: TreeBuilder,
     /// By node.
     ends: Vec<End>,
     choices: Vec<PlanChoice>,
     labels: Vec<CompactString>,
-    spots: Vec<Spot>,
+    locations: Vec<Location>,
 }
 
 /// The descriptors from the top down to the one being added.
@@ -54,7 +53,7 @@ impl DomainBuild {
             ends: vec![End::Nothing],
             choices: Vec::new(),
             labels: vec![CompactString::default()],
-            spots: vec![Spot::default()],
+            locations: vec![Location::default()],
         }
     }
 
@@ -72,16 +71,16 @@ impl DomainBuild {
     fn take_plans(&mut self, file: &RuleFile, problems: &mut Problems<'_>) {
         for plan in &file.plans {
             refuse_equal_names(&plan.limits, problems);
-            if let Some(first) = self.plans.get(plan.name.what.as_str()) {
-                let message = format!("plan `{}` is given twice", plan.name.what);
+            if let Some(first) = self.plans.get(plan.name.value.as_str()) {
+                let message = format!("plan `{}` is given twice", plan.name.value);
                 let fault = Fault::new("duplicate_plan", message)
-                    .related(first.spot, "first given here")
+                    .related(first.location, "first given here")
                     .hint("keep one of the two");
-                problems.error(plan.name.spot, fault);
+                problems.error(plan.name.location, fault);
                 continue;
             }
-            let build = PlanBuild { spot: plan.name.spot, limits: plan.limits.clone() };
-            self.plans.insert(plan.name.what.as_str().into(), build);
+            let build = PlanBuild { location: plan.name.location, limits: plan.limits.clone() };
+            self.plans.insert(plan.name.value.as_str().into(), build);
         }
     }
 
@@ -108,20 +107,20 @@ impl DomainBuild {
         problems: &mut Problems<'_>,
     ) {
         trail.push(descriptor);
-        if let Some(spot) = descriptor.misused_share {
-            problems.error(spot, self.misused_share(trail));
+        if let Some(location) = descriptor.misused_share {
+            problems.error(location, self.misused_share(trail));
         }
         match self.declare(parent, descriptor) {
             Ok(node) => {
                 let end = self.end(node, trail, limits, problems);
                 self.ends.push(end);
                 self.labels.push(label(descriptor));
-                self.spots.push(descriptor.spot);
+                self.locations.push(descriptor.location);
                 for child in &descriptor.children {
                     self.descriptor(child, node, trail, limits, problems);
                 }
             }
-            Err(taken) => problems.error(descriptor.spot, self.duplicate(taken, trail)),
+            Err(taken) => problems.error(descriptor.location, self.duplicate(taken, trail)),
         }
         trail.pop();
     }
@@ -145,7 +144,7 @@ impl DomainBuild {
         let fault = Fault::new("duplicate_descriptor", format!("`{path}` is declared twice"))
             .hint("put everything about it into one descriptor")
             .compat(format!("duplicate descriptor composite key '{}.{path}'", self.name));
-        match self.spots.get(taken.0.index()) {
+        match self.locations.get(taken.0.index()) {
             Some(first) => fault.related(*first, "first declared here"),
             None => fault,
         }
@@ -206,7 +205,7 @@ impl DomainBuild {
                 let Some(first) = first else {
                     let fault = Fault::new("unknown_plan", "the domain has no plans")
                         .hint("add `plans` at the top level of the file");
-                    problems.error(descriptor.spot, fault);
+                    problems.error(descriptor.location, fault);
                     return End::Nothing;
                 };
                 let default = default.flatten().map(|(at, ..)| at);
@@ -219,19 +218,19 @@ impl DomainBuild {
 
     fn plan(
         &self,
-        name: &Placed<String>,
+        name: &Located<String>,
         problems: &mut Problems<'_>,
     ) -> Option<(usize, &Arc<str>, &PlanBuild)> {
-        let found = self.plans.get_full(name.what.as_str());
+        let found = self.plans.get_full(name.value.as_str());
         if found.is_none() {
             let names = self.plans.keys().map(|name| &**name);
-            let hint = match closest(&name.what, names.clone()) {
+            let hint = match closest(&name.value, names.clone()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if self.plans.is_empty() => "add `plans` at the top level of the file".into(),
                 None => format!("the domain has {}", names.collect::<Vec<_>>().join(", ")),
             };
-            let message = format!("no plan is called `{}`", name.what);
-            problems.error(name.spot, Fault::new("unknown_plan", message).hint(hint));
+            let message = format!("no plan is called `{}`", name.value);
+            problems.error(name.location, Fault::new("unknown_plan", message).hint(hint));
         }
         found
     }
@@ -241,8 +240,8 @@ impl DomainBuild {
         let unsaid = if options.compat { Charge::Always } else { Charge::AllOrNothing };
         Domain {
             name: self.name,
-            charge: self.charge.map_or(unsaid, |charge| charge.what),
-            store_deadline: self.store_deadline.map(|deadline| deadline.what),
+            charge: self.charge.map_or(unsaid, |charge| charge.value),
+            store_deadline: self.store_deadline.map(|deadline| deadline.value),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
             labels: self.labels,
@@ -254,18 +253,18 @@ impl DomainBuild {
 
 /// Takes what a file says of the whole domain; files may repeat it, not contradict it.
 fn say_once<T: Clone + PartialEq>(
-    known: &mut Option<Placed<T>>,
-    said: &Option<Placed<T>>,
+    known: &mut Option<Located<T>>,
+    said: &Option<Located<T>>,
     key: &str,
     problems: &mut Problems<'_>,
 ) {
     let Some(said) = said else { return };
     match known {
-        Some(first) if first.what != said.what => {
+        Some(first) if first.value != said.value => {
             let fault = Fault::new("contradicting_files", "another file says otherwise")
-                .related(first.spot, "the other is here")
+                .related(first.location, "the other is here")
                 .hint(format!("a domain has one `{key}`"));
-            problems.error(said.spot, fault);
+            problems.error(said.location, fault);
         }
         Some(_) => {}
         None => *known = Some(said.clone()),

@@ -7,16 +7,16 @@ use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 use jiff::tz::TimeZone;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Window};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Percent, Window};
 
 use super::domain::{path, written};
-use crate::choices::{Mode, Unit};
-use crate::diagnostics::{Fault, Problems, Spot};
+use crate::choices::Unit;
 use crate::document::{Counting, Descriptor, LimitText, Terms, Values};
 use crate::identity::Identity;
 use crate::matching::NodeId;
+use crate::options::Options;
 use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
-use crate::source::Options;
+use tidegate_document::{Fault, Location, Problems};
 
 /// Parameters that are looked through for equal ones: files use few, and
 /// looking through more would show when a hundred thousand rules are compiled.
@@ -76,7 +76,7 @@ struct Owner {
     home: (usize, NodeId),
     rule: RuleId,
     name: Option<NameId>,
-    spot: Spot,
+    location: Location,
 }
 
 /// All rules and limits so far.
@@ -91,7 +91,7 @@ pub(super) struct LimitsBuild {
     shared: Vec<Arc<Limit>>,
     /// Names that limits have, and names that `replaces` speaks of.
     given: HashSet<NameId, FixedState>,
-    replaced: Vec<(Spot, NameId)>,
+    replaced: Vec<(Location, NameId)>,
 }
 
 impl LimitsBuild {
@@ -154,7 +154,7 @@ impl LimitsBuild {
         let algorithm = terms.limit.algorithm();
         let identity = context.identity.of_limit(text.name.as_deref(), ordinal, algorithm);
         let name = self.name(text);
-        let owner = Owner { home: context.home, rule, name, spot: text.spot };
+        let owner = Owner { home: context.home, rule, name, location: text.location };
         self.own(identity, owner, problems);
         let descriptor = context.descriptor;
         let limit = RuleLimit {
@@ -163,8 +163,12 @@ impl LimitsBuild {
             name,
             limit: self.shared(&meant(terms, self.options)),
             unit: terms.unit,
-            mode: terms.mode.or(descriptor.mode).unwrap_or(Mode::Enforce),
-            enforce_percent: terms.enforce_percent.or(descriptor.enforce_percent).unwrap_or(100),
+            mode: terms.mode.or(descriptor.mode).unwrap_or_default().with_percent(
+                terms
+                    .enforce_percent
+                    .or(descriptor.enforce_percent)
+                    .map_or(Percent::ALL, Percent::new),
+            ),
             quota: descriptor.quota,
             replaces: self.replaces(text),
             identity,
@@ -203,8 +207,8 @@ impl LimitsBuild {
     fn replaces(&mut self, text: &LimitText) -> Box<[NameId]> {
         let mut replaced = Vec::new();
         for name in &text.replaces {
-            let id = self.intern(&name.what);
-            self.replaced.push((name.spot, id));
+            let id = self.intern(&name.value);
+            self.replaced.push((name.location, id));
             replaced.push(id);
         }
         replaced.into()
@@ -230,14 +234,14 @@ impl LimitsBuild {
             return;
         }
         let fault = Fault::new("identity_collision", "two limits would share their counters")
-            .related(other.spot, "the other is here")
+            .related(other.location, "the other is here")
             .hint("give one of them another `name`");
-        problems.error(owner.spot, fault);
+        problems.error(owner.location, fault);
     }
 
     /// Says which `replaces` can never replace anything.
     pub(super) fn warn_unknown_replaced(&self, problems: &mut Problems<'_>) {
-        for (spot, name) in &self.replaced {
+        for (location, name) in &self.replaced {
             if self.given.contains(name) {
                 continue;
             }
@@ -245,7 +249,7 @@ impl LimitsBuild {
             let message = format!("no limit is called `{text}`, so nothing is replaced");
             let fault = Fault::new("unknown_replaced", message)
                 .hint("check the `name` of the limit that should not apply");
-            problems.warn(*spot, fault);
+            problems.warn(*location, fault);
         }
     }
 }
@@ -278,9 +282,9 @@ pub(super) fn refuse_equal_names(limits: &[LimitText], problems: &mut Problems<'
         if let Some(first) = first {
             let message = format!("two limits of one rule are called `{name}`");
             let fault = Fault::new("duplicate_limit_name", message)
-                .related(first.spot, "the other is here")
+                .related(first.location, "the other is here")
                 .hint("give one of them another `name`");
-            problems.error(limit.spot, fault);
+            problems.error(limit.location, fault);
         }
     }
 }

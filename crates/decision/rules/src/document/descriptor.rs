@@ -1,266 +1,243 @@
 //! Descriptors: the nodes of the rule tree, as written.
 
 use ipnet::IpNet;
+use serde_json::json;
+use tidegate_algorithms::Mode;
+use tidegate_document::{
+    Bounds, Fault, Given, Item, Located, Location, NodeKind, Reader, ScalarOr, Shape,
+};
 
-use super::reader::{Field, Fields, Reader};
-use super::{Counting, Descriptor, Limits, Values, limit, metadata};
+use super::{Counting, Descriptor, Limits, Values};
 use crate::address::{Grouping, parse_cidr};
-use crate::choices::Mode;
-use crate::diagnostics::{Fault, Spot};
-use crate::vocabulary::Place;
-use crate::yaml::{Kind, NodeId, Plain, Scalar};
+use crate::kinds::{PlanName, RuleText};
+use crate::table::{DescriptorKeys, PlanChoiceKeys};
 
-/// The descriptors of a mapping that can have some.
-pub(crate) fn read_all(reader: &mut Reader<'_, '_>, fields: &Fields) -> Vec<Descriptor> {
-    let Some(field) = fields.get("descriptors") else {
-        return Vec::new();
-    };
-    reader.items(field).into_iter().filter_map(|item| read(reader, item)).collect()
-}
+impl Item for Descriptor {
+    const IS_SCALAR: bool = false;
 
-// Recursion ends with the tree, which is never deeper than its maximum.
-fn read(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<Descriptor> {
-    let fields = reader.fields(id, Place::Descriptor);
-    let key = key(reader, &fields);
-    let values = values(reader, &fields);
-    let grouping = grouping(reader, &fields, &values);
-    let share = fields.get("share_threshold").filter(|_| reader.flag(&fields, "share_threshold"));
-    let shareable = matches!(values, Values::Like(_) | Values::Within(_));
-    let counting = match (&values, grouping) {
-        (Values::Exactly(_), _) => Counting::Together,
-        _ if share.is_some() && shareable => Counting::Together,
-        (_, Some(grouping)) => Counting::ByNetwork(grouping),
-        _ => Counting::Apart,
-    };
-    let limits = limits(reader, &fields, &values, grouping);
-    let mode = mode(reader, &fields);
-    let enforce_percent =
-        reader.count(&fields, "enforce_percent").and_then(|percent| u8::try_from(percent).ok());
-    let quota = reader.flag(&fields, "quota_mode");
-    let detailed_metric = reader.flag(&fields, "detailed_metric");
-    let value_to_metric = reader.flag(&fields, "value_to_metric");
-    let metadata = fields.get("metadata").and_then(|field| metadata::read(reader, field.value));
-    if matches!(limits, Limits::None) {
-        warn_without_limit(reader, &fields);
+    fn shape(bounds: &Bounds) -> Shape {
+        <DescriptorKeys as Item>::shape(bounds)
     }
-    let children = read_all(reader, &fields);
-    Some(Descriptor {
-        spot: head(&fields, reader),
-        key: key?,
-        values,
-        counting,
-        misused_share: share.filter(|_| !shareable).map(|field| reader.yaml.spot(field.key_id)),
-        limits,
-        mode,
-        enforce_percent,
-        quota,
-        detailed_metric,
-        value_to_metric,
-        metadata,
-        children,
-    })
+
+    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+        let mut keys = DescriptorKeys::read(reader, given)?;
+        let key = key(reader, &keys);
+        let values = values(reader, &mut keys);
+        let grouping = grouping(reader, &keys, &values);
+        let share = keys.share_threshold.as_ref().filter(|share| share.value);
+        let is_shareable = matches!(values, Values::Like(_) | Values::Within(_));
+        let counting = match (&values, grouping) {
+            (Values::Exactly(_), _) => Counting::Together,
+            _ if share.is_some() && is_shareable => Counting::Together,
+            (_, Some(grouping)) => Counting::ByNetwork(grouping),
+            _ => Counting::Apart,
+        };
+        let misused_share = share.filter(|_| !is_shareable).map(|share| share.key);
+        let limits = limits(reader, &mut keys, &values, grouping);
+        if matches!(limits, Limits::None) {
+            warn_without_limit(reader, &keys);
+        }
+        Some(Descriptor {
+            location: head(&keys),
+            key: key?,
+            values,
+            counting,
+            misused_share,
+            limits,
+            mode: mode(reader, &keys),
+            enforce_percent: keys.enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
+            quota: keys.quota_mode.unwrap_or_default(),
+            detailed_metric: keys.detailed_metric.unwrap_or_default(),
+            value_to_metric: keys.value_to_metric.unwrap_or_default(),
+            metadata: keys.metadata.map(|metadata| metadata.0),
+            children: keys.descriptors,
+        })
+    }
 }
 
 /// The part of a descriptor to point at when the whole is meant.
-fn head(fields: &Fields, reader: &Reader<'_, '_>) -> Spot {
-    let named = fields.get("value").or_else(|| fields.get("cidr"));
-    match named.or_else(|| fields.get("key")) {
-        Some(field) => reader.yaml.spot(field.value),
-        None => fields.spot,
-    }
+fn head(keys: &DescriptorKeys) -> Location {
+    let name = ["value", "cidr", "key"].into_iter().find(|name| keys.keys.has(name));
+    name.map_or(keys.keys.location, |name| keys.keys.value_location(name))
 }
 
-fn key(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<String> {
-    let (written, spot) = match fields.get("key") {
-        Some(field) => (reader.text(field)?.what, reader.yaml.spot(field.value)),
-        None => (String::new(), fields.spot),
+fn key(reader: &mut Reader<'_, '_>, keys: &DescriptorKeys) -> Option<String> {
+    let key = match &keys.key {
+        Some(key) => key.value.0.clone(),
+        None if keys.keys.has("key") => return None,
+        None => String::new(),
     };
-    if written.is_empty() {
+    if key.is_empty() {
         let fault = Fault::new("no_key", "a descriptor has no key")
             .hint("add `key: NAME`")
             .compat("descriptor has empty key");
-        reader.error_at(spot, fault);
+        reader.error_at(keys.keys.value_location("key"), fault);
         return None;
     }
-    Some(written)
+    Some(key)
 }
 
-fn values(reader: &mut Reader<'_, '_>, fields: &Fields) -> Values {
-    let value = fields
-        .get("value")
-        .and_then(|field| reader.text(field))
-        .map(|value| value.what)
-        .filter(|value| !value.is_empty());
-    let cidr = fields.get("cidr").map(|field| (field, cidrs(reader, field)));
-    match (value, cidr) {
-        (Some(_), Some((field, _))) => {
-            let fault = Fault::new("value_and_cidr", "`value` and `cidr` both say what matches")
-                .hint("keep one of the two");
-            reader.error(field.key_id, fault);
+fn values(reader: &mut Reader<'_, '_>, keys: &mut DescriptorKeys) -> Values {
+    let value = keys.value.take().map(|value| value.0).filter(|value| !value.is_empty());
+    match (value, keys.keys.get("cidr")) {
+        (Some(_), Some(cidr)) => {
+            let fault = Fault::new("value_and_cidr", "`value` and `cidr` exclude each other")
+                .hint("remove one of them");
+            reader.error_at(cidr.key_location, fault);
             Values::Any
         }
         (Some(value), None) if value.contains('*') => Values::Like(value),
         (Some(value), None) => Values::Exactly(value),
-        (None, Some((_, ranges))) => Values::Within(ranges),
+        (None, Some(_)) => Values::Within(keys.cidr.take().map(|cidr| cidr.0).unwrap_or_default()),
         (None, None) => Values::Any,
     }
 }
 
-fn cidrs(reader: &mut Reader<'_, '_>, field: Field) -> Vec<IpNet> {
-    let yaml = reader.yaml;
-    let alone = [field.value];
-    let items: &[NodeId] = match &yaml.node(field.value).kind {
-        Kind::Sequence(items) => yaml.items(*items),
-        Kind::Scalar(_) | Kind::Mapping(_) => &alone,
-    };
-    if items.is_empty() {
-        let fault = Fault::new("invalid_cidr", "`cidr` holds no address range")
-            .hint("write it as `10.0.0.0/8` or `2001:db8::/32`");
-        reader.error(field.value, fault);
+/// The ranges of `cidr`: one, or a list.
+#[derive(Debug)]
+pub(crate) struct AddressRanges(Vec<IpNet>);
+
+impl Item for AddressRanges {
+    const IS_SCALAR: bool = false;
+
+    fn shape(_: &Bounds) -> Shape {
+        let range = json!({"type": "string", "minLength": 1});
+        let list = json!({"type": "array", "items": range, "minItems": 1});
+        Shape::Other("an address range or a list of them", json!({"anyOf": [range, list]}))
     }
-    let mut ranges = Vec::new();
-    for item in items {
-        let Some(written) = reader.text_of(*item, "cidr") else {
-            continue;
-        };
-        match parse_cidr(&written.what) {
-            Ok(range) if ranges.contains(&range) => {
-                let fault = Fault::new("invalid_cidr", format!("`{range}` is given twice"))
-                    .hint("keep one of the two");
-                reader.error_at(written.spot, fault);
-            }
-            Ok(range) => ranges.push(range),
-            Err((message, hint)) => {
-                reader.error_at(written.spot, Fault::new("invalid_cidr", message).hint(hint));
+
+    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+        let texts: Vec<Located<RuleText>> = Item::read(reader, given)?;
+        let yaml = reader.yaml();
+        if matches!(yaml.node(given.node).kind, NodeKind::Sequence(items) if yaml.items(items).is_empty())
+        {
+            let fault = Fault::new("invalid_cidr", "`cidr` has no address range")
+                .hint("write it as `10.0.0.0/8` or `2001:db8::/32`");
+            reader.error_at(given.location, fault);
+        }
+        let mut ranges = Vec::new();
+        for text in texts {
+            match parse_cidr(&text.value.0) {
+                Ok(range) if ranges.contains(&range) => {
+                    let fault = Fault::new("invalid_cidr", format!("`{range}` is given twice"))
+                        .hint("remove one of them");
+                    reader.error_at(text.location, fault);
+                }
+                Ok(range) => ranges.push(range),
+                Err((message, hint)) => {
+                    reader.error_at(text.location, Fault::new("invalid_cidr", message).hint(hint));
+                }
             }
         }
+        Some(AddressRanges(ranges))
     }
-    ranges
 }
 
 /// How addresses are grouped, if values are addresses.
-fn grouping(reader: &mut Reader<'_, '_>, fields: &Fields, values: &Values) -> Option<Grouping> {
+fn grouping(
+    reader: &mut Reader<'_, '_>,
+    keys: &DescriptorKeys,
+    values: &Values,
+) -> Option<Grouping> {
     let implied = matches!(values, Values::Within(_)).then_some(Grouping::DEFAULT);
-    let Some(field) = fields.get("address") else {
-        return implied;
-    };
-    let yaml = reader.yaml;
-    let grouping = match yaml.scalar(field.value).map(Scalar::plain) {
-        Some(Plain::Bool(true)) => Some(Grouping::DEFAULT),
-        Some(Plain::Bool(false)) => None,
-        Some(_) => {
-            reader.wrong_kind(field.value, "address", "`true` or a mapping with `v4` and `v6`");
-            return implied;
-        }
-        None => {
-            let parts = reader.mapping(field, Place::Address)?;
-            let mut length = |name| {
-                let length = reader.count(&parts, name);
-                length.and_then(|length| u8::try_from(length).ok())
-            };
-            let (v4, v6) = (length("v4"), length("v6"));
+    let Some(address) = &keys.address else { return implied };
+    let grouping = match address {
+        ScalarOr::Scalar(true) => Some(Grouping::DEFAULT),
+        ScalarOr::Scalar(false) => None,
+        ScalarOr::Mapping(lengths) => {
+            let length = |length: Option<u64>| length.and_then(|length| u8::try_from(length).ok());
+            let (v4, v6) = (length(lengths.v4), length(lengths.v6));
             Some(Grouping::new(v4.unwrap_or(32), v6.unwrap_or(64)))
         }
     };
-    if grouping.is_some() && matches!(values, Values::Exactly(_) | Values::Like(_)) {
-        let fault = Fault::new("address_and_value", "`address` has no meaning beside `value`")
-            .hint("leave `value` out to take every address, or use `cidr`");
-        reader.error(field.key_id, fault);
+    if grouping.is_some()
+        && matches!(values, Values::Exactly(_) | Values::Like(_))
+        && let Some(address) = keys.keys.get("address")
+    {
+        let fault =
+            Fault::new("address_and_value", "`address` has no meaning together with `value`")
+                .hint("remove `value` to match every address, or use `cidr`");
+        reader.error_at(address.key_location, fault);
     }
     grouping.or(implied)
 }
 
 fn limits(
     reader: &mut Reader<'_, '_>,
-    fields: &Fields,
+    keys: &mut DescriptorKeys,
     values: &Values,
     grouping: Option<Grouping>,
 ) -> Limits {
-    let given: Vec<Field> =
-        ["rate_limit", "limits", "plan"].iter().filter_map(|name| fields.get(name)).collect();
+    let names = ["rate_limit", "limits", "plan"];
+    let given: Vec<&Given> = names.iter().filter_map(|name| keys.keys.get(name)).collect();
     if let [first, second, ..] = given.as_slice() {
-        let (one, other) = (first.key.name, second.key.name);
-        let message = format!("`{one}` and `{other}` cannot stand together");
+        let message = format!("`{}` and `{}` exclude each other", first.key.name, second.key.name);
         let fault = Fault::new("several_limit_keys", message)
-            .related(reader.yaml.spot(first.key_id), "the other is here")
+            .related(first.key_location, "the other is here")
             .hint("put all limits into `limits`, or into a plan");
-        reader.error(second.key_id, fault);
+        reader.error_at(second.key_location, fault);
     }
-    let mut found = Limits::None;
-    for field in given.iter().rev() {
-        found = match field.key.name {
-            "rate_limit" if matches!(reader.yaml.node(field.value).kind, Kind::Mapping(_)) => {
-                Limits::Own(limit::read(reader, field.value).into_iter().collect())
-            }
-            "rate_limit" => {
-                reader.wrong_kind(field.value, "rate_limit", "a mapping");
-                Limits::Own(Vec::new())
-            }
-            "limits" => Limits::Own(limit::read_list(reader, *field)),
-            _ => plan(reader, *field, values, grouping),
-        };
-    }
-    found
+    let Some(first) = given.first().map(|given| given.key.name) else { return Limits::None };
+    // Read and checked even when another key comes first.
+    let plan = keys.plan.take().map(|located| plan(reader, located, values, grouping));
+    let limits = match first {
+        "rate_limit" => keys.rate_limit.take().into_iter().collect(),
+        "limits" => keys.limits.take().map(|limits| limits.0).unwrap_or_default(),
+        _ => return plan.unwrap_or(Limits::Own(Vec::new())),
+    };
+    Limits::Own(limits)
 }
 
 fn plan(
     reader: &mut Reader<'_, '_>,
-    field: Field,
+    plan: Located<ScalarOr<PlanName, PlanChoiceKeys>>,
     values: &Values,
     grouping: Option<Grouping>,
 ) -> Limits {
-    if reader.yaml.scalar(field.value).is_some() {
-        return match reader.text(field) {
-            Some(name) => Limits::Plan(name),
-            None => Limits::Own(Vec::new()),
-        };
-    }
-    let Some(fields) = reader.mapping(field, Place::PlanChoice) else {
-        return Limits::Own(Vec::new());
+    let choice = match plan.value {
+        ScalarOr::Scalar(PlanName(value)) => {
+            return Limits::Plan(Located { value, location: plan.location, key: plan.key });
+        }
+        ScalarOr::Mapping(choice) => choice,
     };
-    let from = reader.choice(&fields, "from", &["value"], |word| (word == "value").then_some(()));
-    if from.is_none() && fields.get("from").is_none() {
+    if choice.from.is_none() && !choice.keys.has("from") {
         let fault = Fault::new("incomplete_plan", "`plan` does not say where its name is")
             .hint("write `plan: {from: value}`, or `plan: NAME`");
-        reader.error(field.key_id, fault);
+        reader.error_at(plan.key, fault);
     }
     if *values != Values::Any || grouping.is_some() {
-        let fault = Fault::new(
-            "plan_needs_any_value",
-            "a plan named by the value needs a descriptor that takes every value",
-        )
-        .hint("remove `value`, `cidr` and `address`");
-        reader.error(field.key_id, fault);
+        let message = "a plan named by the value needs a descriptor that matches every value";
+        let fault = Fault::new("plan_needs_any_value", message)
+            .hint("remove `value`, `cidr` and `address`");
+        reader.error_at(plan.key, fault);
     }
-    let default = fields.get("default").and_then(|field| reader.text(field));
-    Limits::PlanNamedByValue { default }
+    Limits::PlanNamedByValue { default: choice.default.map(|default| default.map(|name| name.0)) }
 }
 
-fn mode(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Mode> {
-    let mode = reader.choice(fields, "mode", Mode::WORDS, Mode::from_word);
-    let shadow = reader.flag(fields, "shadow_mode");
-    match (mode, shadow) {
-        (Some(mode), true) if mode.what != Mode::Shadow => {
-            let message = format!("`shadow_mode: true` contradicts `mode: {}`", mode.what.as_str());
-            let fault = Fault::new("contradicting_modes", message).hint("keep one of the two");
-            reader.error_at(mode.spot, fault);
+fn mode(reader: &mut Reader<'_, '_>, keys: &DescriptorKeys) -> Option<Mode> {
+    let mode = keys.mode.as_ref().map(|mode| (mode.value.0, mode.location));
+    match (mode, keys.shadow_mode.unwrap_or_default()) {
+        (Some((mode, location)), true) if mode != Mode::Shadow => {
+            let message = format!("`shadow_mode: true` contradicts `mode: {}`", mode.as_str());
+            let fault = Fault::new("contradicting_modes", message).hint("remove one of them");
+            reader.error_at(location, fault);
             Some(Mode::Shadow)
         }
         (_, true) => Some(Mode::Shadow),
-        (mode, false) => mode.map(|mode| mode.what),
+        (mode, false) => mode.map(|(mode, _)| mode),
     }
 }
 
-/// Keys that only say something about limits, where there are none.
-fn warn_without_limit(reader: &mut Reader<'_, '_>, fields: &Fields) {
+/// Warns of keys that only say something about limits, where there are none.
+fn warn_without_limit(reader: &mut Reader<'_, '_>, keys: &DescriptorKeys) {
     for name in
         ["mode", "enforce_percent", "shadow_mode", "quota_mode", "detailed_metric", "metadata"]
     {
-        if let Some(field) = fields.get(name) {
+        if let Some(given) = keys.keys.get(name) {
             let message = format!("`{name}` has no effect on a descriptor without a limit");
             let fault = Fault::new("no_effect", message)
-                .hint("move it to the descriptors that have limits, or add a limit here");
-            reader.warn(field.key_id, fault);
+                .hint("move it to the descriptors that have limits, or add a limit");
+            reader.warn_at(given.key_location, fault);
         }
     }
 }

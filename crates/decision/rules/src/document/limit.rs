@@ -5,195 +5,179 @@ use tidegate_algorithms::{
     Algorithm, Concurrency, FixedWindow, LeakyBucket, Limit, Period, SlidingLog, SlidingWindow,
     Soft, TokenBucket, Window,
 };
+use tidegate_document::{
+    Bounds, Fault, Given, Item, Located, NodeKind, Reader, Shape, closest, did_you_mean, one_of,
+};
 
-use super::reader::{Field, Fields, Reader};
-use super::{LimitText, Placed, Terms};
-use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, Unit, WhenOver};
-use crate::diagnostics::{Fault, Spot, closest, one_of};
-use crate::vocabulary::Place;
-use crate::yaml::NodeId;
-
-/// The most that a soft limit can be exceeded by, in percent.
-const SOFT_PERCENT_MAX: u32 = 1000;
+use super::{LimitText, Terms};
+use crate::choices::{AlgorithmName, Unit, WhenOver};
+use crate::table::{LimitKeys, ReplacedKeys, SoftKeys, algorithms_of};
 
 /// How long a slot is held at most when the rule does not say.
 const TIME_TO_LIVE: Period = Period::MINUTE;
 
 /// The limits of a `limits` list.
-pub(crate) fn read_list(reader: &mut Reader<'_, '_>, list: Field) -> Vec<LimitText> {
-    let items = reader.items(list);
-    if items.is_empty() {
-        let fault = Fault::new("no_limits", "`limits` holds no limit")
-            .hint("leave it out, or give a limit such as `{unit: second, requests_per_unit: 10}`");
-        reader.error(list.key_id, fault);
+#[derive(Debug)]
+pub(crate) struct LimitList(pub(crate) Vec<LimitText>);
+
+impl Item for LimitList {
+    const IS_SCALAR: bool = false;
+
+    fn shape(bounds: &Bounds) -> Shape {
+        <Vec<LimitText> as Item>::shape(bounds)
     }
-    let limits: Vec<LimitText> = items.iter().filter_map(|item| read(reader, *item)).collect();
-    if limits.len() > 1 {
-        for unlimited in limits.iter().filter(|limit| limit.terms.is_none()) {
-            let fault = Fault::new("unlimited_among_limits", "`unlimited` stands beside limits")
-                .hint("an unlimited rule has no other limits: remove one or the other");
-            reader.error_at(unlimited.spot, fault);
+
+    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+        let limits: Vec<LimitText> = Item::read(reader, given)?;
+        let yaml = reader.yaml();
+        if matches!(yaml.node(given.node).kind, NodeKind::Sequence(items) if yaml.items(items).is_empty())
+        {
+            let fault = Fault::new("no_limits", "`limits` has no limit")
+                .hint("remove it, or add a limit such as `{unit: second, requests_per_unit: 10}`");
+            reader.error_at(given.key_location, fault);
         }
+        if limits.len() > 1 {
+            for unlimited in limits.iter().filter(|limit| limit.terms.is_none()) {
+                let fault = Fault::new("unlimited_among_limits", "`unlimited` beside other limits")
+                    .hint("an unlimited rule has no other limits: remove one or the other");
+                reader.error_at(unlimited.location, fault);
+            }
+        }
+        Some(LimitList(limits))
     }
-    limits
 }
 
-/// One limit.
-pub(crate) fn read(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<LimitText> {
-    let fields = reader.fields(id, Place::Limit);
-    let name = fields
-        .get("name")
-        .and_then(|field| reader.text(field))
-        .map(|name| name.what)
-        .filter(|name| !name.is_empty());
-    let replaces = replaces(reader, &fields, name.as_deref());
-    let unlimited = reader.flag(&fields, "unlimited");
-    let terms = if unlimited {
-        refuse_terms(reader, &fields);
-        None
-    } else {
-        Some(terms(reader, &fields)?)
-    };
-    Some(LimitText { spot: fields.spot, name, replaces, terms })
+impl Item for LimitText {
+    const IS_SCALAR: bool = false;
+
+    fn shape(bounds: &Bounds) -> Shape {
+        <LimitKeys as Item>::shape(bounds)
+    }
+
+    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+        let mut keys = LimitKeys::read(reader, given)?;
+        let name = keys.name.take().map(|name| name.0).filter(|name| !name.is_empty());
+        let replaces = replaces(reader, std::mem::take(&mut keys.replaces), name.as_deref());
+        let terms = if keys.unlimited.unwrap_or_default() {
+            refuse_terms(reader, &keys);
+            None
+        } else {
+            Some(terms(reader, &keys)?)
+        };
+        Some(LimitText { location: keys.keys.location, name, replaces, terms })
+    }
 }
 
 fn replaces(
     reader: &mut Reader<'_, '_>,
-    fields: &Fields,
+    items: Vec<Located<ReplacedKeys>>,
     own: Option<&str>,
-) -> Vec<Placed<String>> {
-    let Some(list) = fields.get("replaces") else {
-        return Vec::new();
-    };
+) -> Vec<Located<String>> {
     let mut names = Vec::new();
-    for item in reader.items(list) {
-        let fields = reader.fields(item, Place::Replaced);
-        let name = match fields.get("name") {
-            Some(field) => match reader.text(field) {
-                Some(name) => name.what,
-                None => continue,
-            },
+    for item in items {
+        let name = match item.value.name {
+            Some(name) => name.0,
+            None if item.value.keys.has("name") => continue,
             None => String::new(),
         };
         if name.is_empty() {
             let fault = Fault::new("empty_name", "an item of `replaces` names no limit")
                 .hint("write `replaces: [{name: NAME}]`")
                 .compat("should not have an empty replaces entry");
-            reader.error(item, fault);
+            reader.error_at(item.location, fault);
         } else if Some(name.as_str()) == own {
             let fault = Fault::new("replaces_itself", format!("limit `{name}` replaces itself"))
                 .hint("name another limit")
                 .compat("replaces should not contain name of same descriptor");
-            reader.error(item, fault);
+            reader.error_at(item.location, fault);
         } else {
-            names.push(Placed { what: name, spot: reader.yaml.spot(item) });
+            names.push(Located { value: name, location: item.location, key: item.key });
         }
     }
     names
 }
 
-/// Says which keys have no meaning beside `unlimited`.
-fn refuse_terms(reader: &mut Reader<'_, '_>, fields: &Fields) {
-    for field in fields.iter() {
-        let name = field.key.name;
+/// Reports the keys that have no meaning together with `unlimited`.
+fn refuse_terms(reader: &mut Reader<'_, '_>, keys: &LimitKeys) {
+    for given in keys.keys.iter() {
+        let name = given.key.name;
         match name {
             "unlimited" | "name" | "replaces" => {}
-            "unit" => {
-                let Some(written) = reader.text(field) else {
-                    continue;
-                };
-                if unit_of(&written.what).is_some() {
-                    let fault = Fault::new("unit_of_unlimited", "`unlimited` has no `unit`")
-                        .hint("remove one of the two")
-                        .compat("should not specify rate limit unit when unlimited");
-                    reader.error(field.key_id, fault);
-                } else {
-                    warn_no_effect(reader, field);
-                }
+            "unit" if keys.unit.as_ref().is_some_and(|unit| unit.value.unit().is_some()) => {
+                let fault = Fault::new("unit_of_unlimited", "`unlimited` has no `unit`")
+                    .hint("remove one of them")
+                    .compat("should not specify rate limit unit when unlimited");
+                reader.error_at(given.key_location, fault);
             }
-            "requests_per_unit" => {
-                reader.count(fields, name);
-                warn_no_effect(reader, field);
+            "unit" | "requests_per_unit" => {
+                let message = format!("`{name}` has no effect together with `unlimited`");
+                let fault = Fault::new("no_effect", message).hint("remove it");
+                reader.warn_at(given.key_location, fault);
             }
             _ => {
-                let message = format!("`{name}` has no meaning beside `unlimited`");
+                let message = format!("`{name}` has no meaning together with `unlimited`");
                 let fault = Fault::new("key_without_meaning", message).hint("remove it");
-                reader.error(field.key_id, fault);
+                reader.error_at(given.key_location, fault);
             }
         }
     }
 }
 
-fn warn_no_effect(reader: &mut Reader<'_, '_>, field: Field) {
-    let message = format!("`{}` has no effect beside `unlimited`", field.key.name);
-    reader.warn(field.key_id, Fault::new("no_effect", message).hint("remove it"));
-}
-
-fn terms(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Terms> {
-    let written =
-        reader.choice(fields, "algorithm", AlgorithmName::WORDS, AlgorithmName::from_word);
-    let misspelt = written.is_none() && fields.get("algorithm").is_some();
-    let name = written.map_or(AlgorithmName::FixedWindow, |written| written.what);
-    if !misspelt {
-        refuse_other_algorithms_keys(reader, fields, name);
+fn terms(reader: &mut Reader<'_, '_>, keys: &LimitKeys) -> Option<Terms> {
+    let is_misspelt = keys.algorithm.is_none() && keys.keys.has("algorithm");
+    let name = keys.algorithm.unwrap_or(AlgorithmName::FixedWindow);
+    if !is_misspelt {
+        refuse_keys_of_other_algorithms(reader, keys, name);
     }
-    // Every part is read before any is missed, so that all faults are told.
-    let amount = amount(reader, fields);
-    let (unit, time) = time(reader, fields, name);
-    let algorithm = algorithm(reader, fields, name, amount, time);
-    let soft = fields.get("soft").map(|field| soft(reader, field));
-    let mode = reader.choice(fields, "mode", Mode::WORDS, Mode::from_word);
-    let enforce_percent = reader.count(fields, "enforce_percent");
-    let on_store_error =
-        reader.choice(fields, "on_store_error", OnStoreError::WORDS, OnStoreError::from_word);
-    let consistency =
-        reader.choice(fields, "consistency", Consistency::WORDS, Consistency::from_word);
-    let when_over = reader.choice(fields, "when_over", WhenOver::WORDS, WhenOver::from_word);
-    let cost = reader.count(fields, "cost").unwrap_or(1);
-
+    // Every part is read before any is missed, so that all problems are reported.
+    let amount = amount(reader, keys);
+    let (unit, time) = time(reader, keys, name);
+    let algorithm = algorithm(reader, keys, name, amount, time);
+    let soft =
+        keys.keys.has("soft").then(|| keys.soft.as_ref().and_then(|keys| soft(reader, keys)));
     let mut limit = Limit::new(algorithm?);
     if let Some(soft) = soft {
         limit = limit.with_soft(soft?);
     }
     Some(Terms {
         limit,
-        says_count_refused: fields.get("count_refused").is_some(),
+        says_count_refused: keys.keys.has("count_refused"),
         unit,
-        mode: mode.map(|mode| mode.what),
-        enforce_percent: enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
-        on_store_error: on_store_error.map_or(OnStoreError::Local, |choice| choice.what),
-        consistency: consistency.map_or(Consistency::Exact, |choice| choice.what),
-        when_over: when_over.map_or(WhenOver::Refuse, |choice| choice.what),
-        cost,
+        mode: keys.mode.map(|mode| mode.0),
+        enforce_percent: keys.enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
+        on_store_error: keys.on_store_error.map(|word| word.0).unwrap_or_default(),
+        consistency: keys.consistency.map(|word| word.0).unwrap_or_default(),
+        when_over: keys.when_over.unwrap_or(WhenOver::Refuse),
+        cost: keys.cost.unwrap_or(1),
     })
 }
 
-fn refuse_other_algorithms_keys(
+fn refuse_keys_of_other_algorithms(
     reader: &mut Reader<'_, '_>,
-    fields: &Fields,
+    keys: &LimitKeys,
     chosen: AlgorithmName,
 ) {
-    for field in fields.iter() {
-        let for_algorithms = field.key.algorithms;
-        if for_algorithms.is_empty() || for_algorithms.contains(&chosen) {
+    for given in keys.keys.iter() {
+        let algorithms = algorithms_of(given.key);
+        if algorithms.is_empty() || algorithms.contains(&chosen) {
             continue;
         }
-        let (name, chosen) = (field.key.name, chosen.as_str());
-        let words: Vec<&str> = for_algorithms.iter().map(|name| name.as_str()).collect();
-        let message = format!("`{name}` has no meaning for `{chosen}`");
+        let words: Vec<&str> = algorithms.iter().map(|name| name.as_str()).collect();
+        let message = format!("`{}` has no meaning for `{}`", given.key.name, chosen.as_str());
         let hint = format!("remove it, or choose `algorithm`: {}", one_of(&words));
-        reader.error(field.key_id, Fault::new("key_without_meaning", message).hint(hint));
+        let fault = Fault::new("key_without_meaning", message).hint(hint);
+        reader.error_at(given.key_location, fault);
     }
 }
 
-fn amount(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<u64> {
-    if fields.get("requests_per_unit").is_some() {
-        return reader.count(fields, "requests_per_unit");
+fn amount(reader: &mut Reader<'_, '_>, keys: &LimitKeys) -> Option<u64> {
+    if keys.keys.has("requests_per_unit") {
+        return keys.requests_per_unit;
     }
     let fault =
         Fault::new("zero_limit", "a limit without `requests_per_unit` refuses every request")
-            .hint("add `requests_per_unit`; write 0 if that is meant");
-    reader.warn_at(fields.spot, fault);
+            .hint("add `requests_per_unit`; write 0 if that is intended");
+    reader.warn_at(keys.keys.location, fault);
     Some(0)
 }
 
@@ -203,129 +187,116 @@ enum Time {
     Calendar(Window),
 }
 
-/// The unit as written, and the time that the limit is per. None when absent
-/// or faulty; the fault is told.
+/// The unit as written, and the time that the limit is per. None when absent or faulty; the fault is reported.
 fn time(
     reader: &mut Reader<'_, '_>,
-    fields: &Fields,
+    keys: &LimitKeys,
     algorithm: AlgorithmName,
 ) -> (Option<Unit>, Option<Time>) {
-    let unit = unit(reader, fields);
-    let per = reader.duration(fields, "per");
-    let calendar = reader.flag(fields, "calendar");
-    let zone = zone(reader, fields, calendar);
-    let (has_unit, has_per) = (fields.get("unit"), fields.get("per"));
+    let unit = unit(reader, keys);
+    let calendar = keys.calendar.unwrap_or_default();
+    let zone = zone(reader, keys, calendar);
     if algorithm == AlgorithmName::Concurrency {
         return (None, None);
     }
-    if let (Some(_), Some(field)) = (has_unit, has_per) {
-        let fault = Fault::new("unit_and_per", "`unit` and `per` both say how long")
-            .hint("keep one of the two");
-        reader.error(field.key_id, fault);
-        return (unit, None);
-    }
-    if has_unit.is_none() && has_per.is_none() {
-        let fault = Fault::new("no_unit", "the limit does not say per what time")
-            .hint(format!("add `unit`: {}; or `per`, such as `5m`", one_of(Unit::WORDS)))
-            .compat("invalid rate limit unit ''");
-        reader.error_at(fields.spot, fault);
-        return (None, None);
-    }
-    if !calendar {
-        let period = unit.map(Unit::period).or_else(|| per.map(|per| per.what));
-        return (unit, period.map(Time::Every));
-    }
-    if let Some(field) = has_per {
-        let fault = Fault::new("calendar_without_unit", "`calendar` goes with `unit`, not `per`")
-            .hint("use `unit`: `day`, `week`, `month` or `year`");
-        reader.error(field.key_id, fault);
-        return (unit, None);
-    }
-    let window = unit.and_then(|unit| match (unit.calendar(), has_unit) {
-        (Some(calendar), _) => zone.map(|zone| Time::Calendar(Window::Calendar(calendar, zone))),
-        (None, Some(field)) => {
-            let message = format!("the calendar does not know `{}`", unit.as_str());
-            let fault = Fault::new("calendar_without_unit", message)
-                .hint("use `unit`: `day`, `week`, `month` or `year`; or remove `calendar`");
-            reader.error(field.value, fault);
-            None
+    match (keys.keys.get("unit"), keys.keys.get("per")) {
+        (Some(_), Some(per)) => {
+            let fault = Fault::new("unit_and_per", "`unit` and `per` exclude each other")
+                .hint("remove one of them");
+            reader.error_at(per.key_location, fault);
+            (unit, None)
         }
-        (None, None) => None,
-    });
-    (unit, window)
+        (None, None) => {
+            let fault = Fault::new("no_unit", "the limit has no unit of time")
+                .hint(format!("add `unit`: {}; or `per`, such as `5m`", one_of(Unit::WORDS)))
+                .compat("invalid rate limit unit ''");
+            reader.error_at(keys.keys.location, fault);
+            (None, None)
+        }
+        (None, Some(per)) if calendar => {
+            let message = "`calendar` needs `unit` instead of `per`";
+            let fault = Fault::new("calendar_without_unit", message)
+                .hint("use `unit`: `day`, `week`, `month` or `year`");
+            reader.error_at(per.key_location, fault);
+            (unit, None)
+        }
+        (Some(given), None) if calendar => {
+            let window = unit.and_then(|unit| {
+                if unit.calendar().is_none() {
+                    let message = format!("the calendar has no `{}`", unit.as_str());
+                    let fault = Fault::new("calendar_without_unit", message)
+                        .hint("use `unit`: `day`, `week`, `month` or `year`; or remove `calendar`");
+                    reader.error_at(given.location, fault);
+                }
+                unit.calendar().zip(zone).map(|(unit, zone)| Window::Calendar(unit, zone))
+            });
+            (unit, window.map(Time::Calendar))
+        }
+        (Some(_), None) | (None, Some(_)) => {
+            let period = unit.map(Unit::period).or_else(|| keys.per.map(|per| per.0));
+            (unit, period.map(Time::Every))
+        }
+    }
 }
 
-fn unit_of(word: &str) -> Option<Unit> {
-    Unit::from_word(&word.to_ascii_lowercase())
-}
-
-fn unit(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Unit> {
-    let field = fields.get("unit")?;
-    let written = reader.text(field)?.what;
-    let unit = unit_of(&written);
+fn unit(reader: &mut Reader<'_, '_>, keys: &LimitKeys) -> Option<Unit> {
+    let text = keys.unit.as_ref()?;
+    let unit = text.value.unit();
     if unit.is_none() {
-        let near = closest(&written, Unit::WORDS.iter().copied());
-        let hint = match near {
-            Some(word) => format!("did you mean `{word}`?"),
-            None => format!(
-                "it can be {}; for other lengths use `per`, such as `5m`",
-                one_of(Unit::WORDS)
-            ),
-        };
-        let fault = Fault::new("unknown_unit", format!("`{written}` is no unit of time"))
+        let word = &text.value.0;
+        let hint = did_you_mean(word, Unit::WORDS.iter().copied()).unwrap_or_else(|| {
+            let words = one_of(Unit::WORDS);
+            format!("it can be {words}; for other lengths use `per`, such as `5m`")
+        });
+        let fault = Fault::new("unknown_unit", format!("`{word}` is not a unit of time"))
             .hint(hint)
-            .compat(format!("invalid rate limit unit '{written}'"));
-        reader.error(field.value, fault);
+            .compat(format!("invalid rate limit unit '{word}'"));
+        reader.error_at(text.location, fault);
     }
     unit
 }
 
 /// The calendar's time zone. None when faulty.
-fn zone(reader: &mut Reader<'_, '_>, fields: &Fields, calendar: bool) -> Option<TimeZone> {
-    let Some(field) = fields.get("time_zone") else {
+fn zone(reader: &mut Reader<'_, '_>, keys: &LimitKeys, calendar: bool) -> Option<TimeZone> {
+    if !keys.keys.has("time_zone") {
         return Some(TimeZone::UTC);
-    };
-    let written = reader.text(field)?.what;
+    }
+    let Located { value: name, location, key } = keys.time_zone.as_ref()?;
     if !calendar {
-        let fault = Fault::new("key_without_meaning", "`time_zone` goes with `calendar: true`")
+        let fault = Fault::new("key_without_meaning", "`time_zone` needs `calendar: true`")
             .hint("add `calendar: true`, or remove `time_zone`");
-        reader.error(field.key_id, fault);
+        reader.error_at(*key, fault);
     }
     // The bundled database only: rules mean the same on every machine.
     let database = TimeZoneDatabase::bundled();
-    if let Ok(zone) = database.get(&written) {
+    if let Ok(zone) = database.get(&name.0) {
         return Some(zone);
     }
     let names: Vec<String> = database.available().map(|name| name.to_string()).collect();
-    let hint = match closest(&written, names.iter().map(String::as_str)) {
+    let hint = match closest(&name.0, names.iter().map(String::as_str)) {
         Some(name) => format!("did you mean `{name}`?"),
         None => "use a name such as `Europe/Berlin`".to_owned(),
     };
-    let fault =
-        Fault::new("unknown_time_zone", format!("no time zone is called `{written}`")).hint(hint);
-    reader.error(field.value, fault);
+    let message = format!("unknown time zone `{}`", name.0);
+    reader.error_at(*location, Fault::new("unknown_time_zone", message).hint(hint));
     None
 }
 
 fn algorithm(
     reader: &mut Reader<'_, '_>,
-    fields: &Fields,
+    keys: &LimitKeys,
     name: AlgorithmName,
     amount: Option<u64>,
     time: Option<Time>,
 ) -> Option<Algorithm> {
-    let count_refused = reader.flag(fields, "count_refused");
-    let burst = reader.count(fields, "burst");
-    let queue = reader.count(fields, "queue");
-    let buckets = reader.count(fields, "buckets");
-    let time_to_live = reader.duration(fields, "time_to_live");
+    let count_refused = keys.count_refused.unwrap_or_default();
     let amount = amount?;
     if name == AlgorithmName::Concurrency {
-        let time_to_live = time_to_live.map_or(TIME_TO_LIVE, |period| period.what);
+        let time_to_live = keys.time_to_live.map_or(TIME_TO_LIVE, |interval| interval.0);
         let slots = Concurrency::new(amount, time_to_live);
         return slots
             .map(Algorithm::from)
-            .map_err(|error| refuse_parameter(reader, fields, &error.to_string()))
+            .map_err(|error| refuse_parameter(reader, keys, &error.to_string()))
             .ok();
     }
     let period = match (name, time?) {
@@ -338,56 +309,39 @@ fn algorithm(
             return Some(window.into());
         }
         (_, Time::Every(period)) => period,
-        // Told already: `calendar` has no meaning for this algorithm.
+        // Reported already: `calendar` has no meaning for this algorithm.
         (_, Time::Calendar(_)) => return None,
     };
     let made = match name {
         AlgorithmName::TokenBucket => {
-            return Some(TokenBucket::new(amount, period, burst.unwrap_or(amount)).into());
+            return Some(TokenBucket::new(amount, period, keys.burst.unwrap_or(amount)).into());
         }
         AlgorithmName::LeakyBucket => {
-            return Some(LeakyBucket::new(amount, period, queue.unwrap_or(amount)).into());
+            return Some(LeakyBucket::new(amount, period, keys.queue.unwrap_or(amount)).into());
         }
         AlgorithmName::SlidingLog => SlidingLog::new(amount, period)
             .map(|log| Algorithm::from(log.counting_refused(count_refused))),
         AlgorithmName::SlidingWindow => {
-            let slices = buckets.and_then(|buckets| u16::try_from(buckets).ok());
+            let slices = keys.buckets.and_then(|buckets| u16::try_from(buckets).ok());
             SlidingWindow::new(amount, period, slices.unwrap_or(1))
                 .map(|window| Algorithm::from(window.counting_refused(count_refused)))
         }
         AlgorithmName::FixedWindow | AlgorithmName::Concurrency => return None,
     };
-    made.map_err(|error| refuse_parameter(reader, fields, &error.to_string())).ok()
+    made.map_err(|error| refuse_parameter(reader, keys, &error.to_string())).ok()
 }
 
-fn refuse_parameter(reader: &mut Reader<'_, '_>, fields: &Fields, message: &str) {
-    let spot: Spot =
-        fields.get("requests_per_unit").map_or(fields.spot, |field| reader.yaml.spot(field.value));
-    reader.error_at(spot, Fault::new("out_of_range", message));
+fn refuse_parameter(reader: &mut Reader<'_, '_>, keys: &LimitKeys, message: &str) {
+    let location = keys.keys.value_location("requests_per_unit");
+    reader.error_at(location, Fault::new("out_of_range", message));
 }
 
-fn soft(reader: &mut Reader<'_, '_>, field: Field) -> Option<Soft> {
-    let fields = reader.mapping(field, Place::Soft)?;
-    let over = fields.get("over").map(|over| percent(reader, over));
-    let lasting = reader.duration(&fields, "for");
-    if over.is_none() || fields.get("for").is_none() {
-        let fault = Fault::new("incomplete_soft", "`soft` needs both `over` and `for`")
+fn soft(reader: &mut Reader<'_, '_>, soft: &Located<SoftKeys>) -> Option<Soft> {
+    let keys = &soft.value;
+    if !keys.keys.has("over") || !keys.keys.has("for") {
+        let fault = Fault::new("incomplete_soft", "`soft` needs `over` and `for`")
             .hint("write `soft: {over: 20%, for: 30s}`");
-        reader.error(field.key_id, fault);
+        reader.error_at(soft.key, fault);
     }
-    Some(Soft { over_percent: over??, lasting: lasting?.what })
-}
-
-fn percent(reader: &mut Reader<'_, '_>, field: Field) -> Option<u32> {
-    let written = reader.text(field)?.what;
-    let percent = written
-        .strip_suffix('%')
-        .and_then(|number| number.parse::<u32>().ok())
-        .filter(|percent| (1..=SOFT_PERCENT_MAX).contains(percent));
-    if percent.is_none() {
-        let message = format!("`{written}` is no share between 1% and {SOFT_PERCENT_MAX}%");
-        let fault = Fault::new("invalid_percent", message).hint("write it as `20%`");
-        reader.error(field.value, fault);
-    }
-    percent
+    Some(Soft { over_percent: keys.over?.0, lasting: keys.lasting?.0 })
 }

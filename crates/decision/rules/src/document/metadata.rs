@@ -1,47 +1,55 @@
 //! The one free part of a rule file.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
+use tidegate_document::{Bounds, Fault, Given, Item, NodeId, NodeKind, PlainValue, Reader, Shape};
 
-use super::reader::Reader;
-use crate::diagnostics::Fault;
-use crate::yaml::{Kind, NodeId, Plain};
+/// The `metadata` of a descriptor, as JSON.
+#[derive(Debug)]
+pub(crate) struct Metadata(pub(crate) Value);
 
-/// A descriptor's `metadata` as JSON.
-pub(crate) fn read(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<Value> {
-    if matches!(reader.yaml.node(id).kind, Kind::Mapping(_)) {
-        return value(reader, id);
+impl Item for Metadata {
+    const IS_SCALAR: bool = false;
+
+    fn shape(_: &Bounds) -> Shape {
+        Shape::Other("a mapping", json!({"type": ["object", "null"]}))
     }
-    reader.wrong_kind(id, "metadata", "a mapping");
-    None
+
+    fn read(reader: &mut Reader<'_, '_>, given: &Given) -> Option<Self> {
+        if matches!(reader.yaml().node(given.node).kind, NodeKind::Mapping(_)) {
+            return value(reader, given.node).map(Metadata);
+        }
+        reader.wrong_type(given, "a mapping");
+        None
+    }
 }
 
-// Recursion ends with the tree, which is never deeper than its maximum.
-fn value(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<Value> {
-    let yaml = reader.yaml;
-    match &yaml.node(id).kind {
-        Kind::Scalar(scalar) => match scalar.plain() {
-            Plain::Null => Some(Value::Null),
-            Plain::Bool(flag) => Some(Value::Bool(flag)),
-            Plain::Text => Some(Value::String(scalar.text.clone().into_owned())),
-            Plain::Integer(number) => Number::from_i128(number).map(Value::Number),
-            Plain::Float(number) => {
+// The depth of the recursion is bounded by that of the tree.
+fn value(reader: &mut Reader<'_, '_>, node: NodeId) -> Option<Value> {
+    let yaml = reader.yaml();
+    match &yaml.node(node).kind {
+        NodeKind::Scalar(scalar) => match scalar.plain() {
+            PlainValue::Null => Some(Value::Null),
+            PlainValue::Bool(flag) => Some(Value::Bool(flag)),
+            PlainValue::Text => Some(Value::String(scalar.text.clone().into_owned())),
+            PlainValue::Integer(number) => Number::from_i128(number).map(Value::Number),
+            PlainValue::Float(number) => {
                 let number = Number::from_f64(number).map(Value::Number);
                 if number.is_none() {
-                    refuse(reader, id, "a number without end");
+                    refuse(reader, node, "infinity or not-a-number");
                 }
                 number
             }
         },
-        Kind::Sequence(items) => yaml
+        NodeKind::Sequence(items) => yaml
             .items(*items)
             .iter()
             .map(|item| value(reader, *item))
             .collect::<Option<Vec<_>>>()
             .map(Value::Array),
-        Kind::Mapping(_) => {
+        NodeKind::Mapping(_) => {
             let mut map = Map::new();
-            for (key, item) in reader.pairs(id) {
-                let text = yaml.scalar(key).filter(|key| key.plain() == Plain::Text);
+            for (key, item) in reader.pairs(node)? {
+                let text = yaml.scalar(key).filter(|key| key.plain() == PlainValue::Text);
                 let Some(text) = text else {
                     refuse(reader, key, "a key that is not text");
                     continue;
@@ -55,9 +63,9 @@ fn value(reader: &mut Reader<'_, '_>, id: NodeId) -> Option<Value> {
     }
 }
 
-fn refuse(reader: &mut Reader<'_, '_>, id: NodeId, what: &str) {
+fn refuse(reader: &mut Reader<'_, '_>, node: NodeId, what: &str) {
     let fault = Fault::new("invalid_metadata", format!("metadata cannot hold {what}"))
-        .hint("quote it")
+        .hint("put quotes around it")
         .compat(format!("error parsing metadata: {what}"));
-    reader.error(id, fault);
+    reader.error_at(reader.yaml().location(node), fault);
 }

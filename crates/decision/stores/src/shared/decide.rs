@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::SharedStore;
 use super::lease::{CLOCK_SLACK, SpendOutcome};
-use super::lease_terms::LeaseTerms;
+use super::lease_terms::{LeaseTerms, consistency_for};
 use super::metrics::count;
 use super::remote::Remote;
 use crate::batch::{
@@ -346,7 +346,7 @@ impl<R: Remote> SharedStore<R> {
 /// The mode in which the check's limit is kept.
 #[inline]
 pub(super) fn consistency_of(check: &Check<'_>) -> Consistency {
-    check.policy.consistency.for_limit(check.limit)
+    consistency_for(check.policy.consistency, check.limit)
 }
 
 /// Whether a request is charged, by the answers to all its checks.

@@ -47,21 +47,20 @@ pub(crate) enum ReturnRule {
     InWindow,
 }
 
-impl Consistency {
-    /// The mode in which a limit can be kept: this one, or [`Consistency::Exact`] if this one is not possible.
-    ///
-    /// A leaky bucket gives turns, a concurrency limit holds slots, a soft limit opens its allowance once, and a limit
-    /// that counts refusals has to see them: all of these are exact. So are limits that are too small or too short for
-    /// slices.
-    #[must_use]
-    pub fn for_limit(self, limit: &Limit) -> Consistency {
-        let fits = match self {
-            Consistency::Exact => false,
-            Consistency::Leased => life(limit).is_some(),
-            Consistency::Eventual => counts_plainly(limit),
-        };
-        if fits { self } else { Consistency::Exact }
-    }
+/// The consistency at which a limit can be kept: `wanted`, or [`Consistency::Exact`] where the limit does not support it.
+///
+/// A leaky bucket gives turns, a concurrency limit holds slots, a soft limit
+/// opens its allowance once, and a limit that counts refusals has to see
+/// them: all of these are asked for each time. So are limits that are too
+/// small, or too short, to be cut into slices.
+#[must_use]
+pub fn consistency_for(wanted: Consistency, limit: &Limit) -> Consistency {
+    let fits = match wanted {
+        Consistency::Exact => false,
+        Consistency::Leased => life(limit).is_some(),
+        Consistency::Eventual => counts_plainly(limit),
+    };
+    if fits { wanted } else { Consistency::Exact }
 }
 
 impl LeaseTerms {
@@ -158,14 +157,14 @@ mod tests {
             Limit::new(window.counting_refused(true)),
         ] {
             for mode in [Consistency::Leased, Consistency::Eventual] {
-                assert_eq!(mode.for_limit(&limit), Consistency::Exact, "{limit:?}");
+                assert_eq!(consistency_for(mode, &limit), Consistency::Exact, "{limit:?}");
             }
         }
-        // Too small, too short, and neither.
-        assert_eq!(Consistency::Leased.for_limit(&bucket(100, 15)), Consistency::Exact);
-        assert_eq!(Consistency::Leased.for_limit(&bucket(1000, 100)), Consistency::Exact);
-        assert_eq!(Consistency::Leased.for_limit(&bucket(100, 100)), Consistency::Leased);
-        assert_eq!(Consistency::Eventual.for_limit(&bucket(1000, 1)), Consistency::Eventual);
+        // Too small, too short, and not too either.
+        assert_eq!(consistency_for(Consistency::Leased, &bucket(100, 15)), Consistency::Exact);
+        assert_eq!(consistency_for(Consistency::Leased, &bucket(1000, 100)), Consistency::Exact);
+        assert_eq!(consistency_for(Consistency::Leased, &bucket(100, 100)), Consistency::Leased);
+        assert_eq!(consistency_for(Consistency::Eventual, &bucket(1000, 1)), Consistency::Eventual);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Subject {
         cost_max: u64,
     ) -> Self {
         let policy = Policy { consistency, on_store_error };
-        assert_eq!(consistency.for_limit(&limit), consistency);
+        assert_eq!(tidegate_stores::consistency_for(consistency, &limit), consistency);
         Subject { name, limit, policy, cost_max, firm: RefCell::default(), all: RefCell::default() }
     }
 }

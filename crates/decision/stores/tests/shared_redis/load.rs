@@ -37,7 +37,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(name: &'static str, limit: Limit, consistency: Consistency) -> Self {
-        assert_eq!(consistency.for_limit(&limit), consistency, "{name}");
+        assert_eq!(tidegate_stores::consistency_for(consistency, &limit), consistency, "{name}");
         Subject { name, limit, policy: Policy { consistency, on_store_error: OnStoreError::Local } }
     }
 

@@ -50,7 +50,7 @@ fn body_for(method: &Method, path: &str) -> &'static str {
         ("PUT", "/switches/kill") => r#"{"off": true}"#,
         ("PUT", "/switches/limit") => r#"{"domain": "api", "path": "user", "mode": "off"}"#,
         ("DELETE", "/switches/limit") => r#"{"domain": "api", "path": "user"}"#,
-        ("PUT", "/switches/limiter") => r#"{"limiter": "rate", "mode": "dark"}"#,
+        ("PUT", "/switches/limiter") => r#"{"limiter": "rate", "mode": "shadow"}"#,
         ("DELETE", "/switches/limiter") => r#"{"limiter": "rate"}"#,
         ("PUT", "/log-level") => r#"{"level": "debug"}"#,
         _ => "",

@@ -187,16 +187,16 @@ async fn a_limiter_is_switched_and_goes_back_to_what_is_configured() {
     assert!(!stage.check("user", "7"));
     let body = r#"{"limiter": "rate", "mode": "dark"}"#;
     let answer = stage.send(Method::PUT, "/switches/limiter", &[], body).await;
-    let now = json!({"limiter": "rate", "mode": "dark"});
+    let now = json!({"limiter": "rate", "mode": "shadow"});
     assert_eq!((answer.status, answer.json()), (200, now));
     assert!(stage.check("user", "7"));
-    assert_eq!(stage.get("/switches").await.json()["limiters"]["rate"], "dark");
+    assert_eq!(stage.get("/switches").await.json()["limiters"]["rate"], "shadow");
     let answer =
         stage.send(Method::DELETE, "/switches/limiter", &[], r#"{"limiter": "rate"}"#).await;
     assert_eq!((answer.status, &answer.json()["mode"]), (200, &json!("enforce")));
     assert!(!stage.check("user", "7"));
     let changes =
-        ["limiter rate was switched to dark", "limiter rate is as configured again: enforce"];
+        ["limiter rate was switched to shadow", "limiter rate is as configured again: enforce"];
     assert_eq!(*said.lock(), changes);
 }
 

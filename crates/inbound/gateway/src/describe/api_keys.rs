@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::request::Parts;
+use tidegate_document::{Fault, Problems, Source, words_of_lines};
 
 use super::credential::credential;
 use crate::settings::{ApiKeySettings, PresentedIn};
@@ -59,10 +60,7 @@ impl ApiKeys {
         let Some(file) = &self.file else { return Ok(false) };
         file.refresh(|text| {
             let mut all = self.inline.clone();
-            for (number, line) in text.lines().enumerate() {
-                let number = number.saturating_add(1);
-                all.extend(parse_line(line).map_err(|error| format!("line {number} {error}"))?);
-            }
+            all.extend(read_keys(text)?);
             self.all.store(Arc::new(all));
             Ok(())
         })
@@ -86,24 +84,42 @@ pub fn api_key_plans(settings: &ApiKeySettings) -> Result<BTreeSet<String>, Stri
     Ok(plans)
 }
 
-/// Parses a line: a hash, a name and a plan. `None` for an empty line or a comment.
-fn parse_line(line: &str) -> Result<Option<(KeyHash, Arc<KeyOwner>)>, String> {
-    let line = line.split('#').next().unwrap_or_default().trim();
-    if line.is_empty() {
-        return Ok(None);
+/// The keys of a file: hash, name and plan in each line. All problems at once, without the text: a key that was
+/// written in place of its hash must not get into a log.
+fn read_keys(text: &str) -> Result<Vec<(KeyHash, Arc<KeyOwner>)>, String> {
+    let hide = |byte| if byte == b'\n' { '\n' } else { ' ' };
+    let hidden: String = text.bytes().map(hide).collect();
+    let sources = [Source::new("API keys", hidden)];
+    let mut problems = Problems::new(&sources);
+    let mut keys = Vec::new();
+    for words in words_of_lines(0, text) {
+        let location = words.first().map(|word| word.location).unwrap_or_default();
+        let [hash, name, plan] = words.as_slice() else {
+            let fault = Fault::new("malformed_line", "expected hash, name and plan");
+            problems.error(location, fault);
+            continue;
+        };
+        match parse_hash(hash.text) {
+            Ok(hash) => {
+                let owner = KeyOwner { name: name.text.into(), plan: plan.text.into() };
+                keys.push((hash, Arc::new(owner)));
+            }
+            Err(message) => problems.error(location, Fault::new("invalid_hash", message)),
+        }
     }
-    let mut words = line.split_whitespace();
-    let (Some(hash), Some(name), Some(plan), None) =
-        (words.next(), words.next(), words.next(), words.next())
-    else {
-        return Err("does not have the form `hash name plan`".to_owned());
-    };
-    let hash = parse_hash(hash).map_err(|error| format!("has an invalid hash: {error}"))?;
-    Ok(Some((hash, Arc::new(KeyOwner { name: name.into(), plan: plan.into() }))))
+    if !problems.has_errors() {
+        return Ok(keys);
+    }
+    let report = problems.into_report();
+    let lines = report
+        .problems()
+        .iter()
+        .map(|problem| format!("line {}: {}", problem.line, problem.message));
+    Err(lines.collect::<Vec<_>>().join("; "))
 }
 
 fn parse_hash(text: &str) -> Result<KeyHash, String> {
-    let wrong = || "a key is stored as its SHA-256, in 64 hexadecimal digits".to_owned();
+    let wrong = || "expected the SHA-256 of a key in 64 hexadecimal digits".to_owned();
     let mut hash = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
@@ -152,8 +168,13 @@ mod tests {
         assert_eq!(keys.refresh(), Ok(false));
 
         fs::write(&path, "letmein acme gold\n").unwrap();
-        assert!(keys.refresh().unwrap_err().contains("line 1"));
+        let error = keys.refresh().unwrap_err();
+        assert!(error.contains("line 1") && !error.contains("letmein"), "{error}");
         assert_eq!(plan(&keys, "letmein").as_deref(), Some("free"));
+
+        fs::write(&path, "\nacme gold\n1234 acme gold\n").unwrap();
+        let error = keys.refresh().unwrap_err();
+        assert!(error.contains("line 2") && error.contains("line 3"), "{error}");
 
         fs::write(&path, format!("{LETMEIN} acme platinum\n")).unwrap();
         assert_eq!(keys.refresh(), Ok(true));

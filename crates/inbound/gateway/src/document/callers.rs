@@ -1,172 +1,200 @@
-//! From the document to who asks: values of requests, tokens, API keys, categories.
+//! From the document to who calls: values of requests, tokens, API keys, categories.
 
 use http::header::HeaderName;
+use tidegate_document::{Fault, GivenKeys, Located, OrOff, Problems, Text};
 use tidegate_overload::Category;
-use tidegate_rules::reading::{Fault, Problems};
 
-use super::routes::{header_value, methods};
-use super::tree::Section;
-use super::{put, size};
+use super::kinds::{CategoryWord, MethodName, SecretSource, ValueSource};
+use super::routes::refuse_key;
+use super::table::{ApiKeysKeys, CallerKeys, CategoriesKeys, CategoryRuleKeys, JwtKeys};
+use super::{header_name, put, size, strings};
 use crate::settings::{
     ApiKeySettings, CategoryRule, CategorySettings, JwtKey, JwtSettings, PresentedIn, ValueFrom,
 };
 
-/// What a value of a request is from.
-pub(super) fn value(section: &Section, problems: &mut Problems<'_>) -> Option<ValueFrom> {
-    let from = section.choice("from").unwrap_or("fixed");
-    let named = matches!(from, "header" | "cookie" | "path_parameter" | "query" | "claim");
-    let address = from == "address";
-    let meanings =
-        [("name", named), ("value", from == "fixed"), ("v4_bits", address), ("v6_bits", address)];
-    for (key, has_meaning) in meanings {
-        if section.has(key) && !has_meaning {
-            let message = format!("`{key}` has no meaning with `from: {from}`");
-            let fault = Fault::new("misplaced_key", message).hint(format!("remove `{key}`"));
-            problems.error(section.spot(key), fault);
+/// The keys that say where a value comes from.
+pub(super) struct ValueKeys<'k> {
+    pub(super) keys: &'k GivenKeys,
+    pub(super) from: Option<ValueSource>,
+    pub(super) value: Option<Text>,
+    pub(super) name: Option<Located<Text>>,
+    pub(super) v4_bits: Option<u64>,
+    pub(super) v6_bits: Option<u64>,
+}
+
+/// Where a value of a request comes from.
+pub(super) fn value(given: ValueKeys<'_>, problems: &mut Problems<'_>) -> Option<ValueFrom> {
+    // A word that is not known is reported already.
+    if given.from.is_none() && given.keys.has("from") {
+        return None;
+    }
+    let from = given.from.unwrap_or(ValueSource::Fixed);
+    let needed: &[&str] = match from {
+        ValueSource::Fixed => &["value"],
+        ValueSource::Header
+        | ValueSource::Cookie
+        | ValueSource::PathParameter
+        | ValueSource::Query
+        | ValueSource::Claim => &["name"],
+        ValueSource::Address
+        | ValueSource::PathTemplate
+        | ValueSource::Path
+        | ValueSource::Method
+        | ValueSource::Host
+        | ValueSource::Plan
+        | ValueSource::ApiKeyName
+        | ValueSource::Route => &[],
+    };
+    let possible: &[&str] =
+        if from == ValueSource::Address { &["v4_bits", "v6_bits"] } else { needed };
+    for key in ["name", "value", "v4_bits", "v6_bits"] {
+        if !possible.contains(&key) {
+            refuse_key(given.keys, key, from.as_str(), problems);
         }
     }
-    let mut need = |key: &str| {
-        let given = section.text(key).map(str::to_owned);
-        if !section.has(key) {
-            let message = format!("`from: {from}` needs `{key}`");
-            problems.error(section.spot, Fault::new("missing_key", message));
-        }
-        given
-    };
+    for key in needed.iter().filter(|key| !given.keys.has(key)) {
+        let message = format!("`from: {}` needs `{key}`", from.as_str());
+        problems.error(given.keys.location, Fault::new("missing_key", message));
+    }
+    let name = given.name;
+    let text = || name.as_ref().map(|name| name.value.0.clone());
     Some(match from {
-        "fixed" => ValueFrom::Fixed(need("value")?),
-        "address" => ValueFrom::Address {
-            v4_bits: bits(section.count("v4_bits"), 32),
-            v6_bits: bits(section.count("v6_bits"), 64),
+        ValueSource::Fixed => ValueFrom::Fixed(given.value?.0),
+        ValueSource::Address => ValueFrom::Address {
+            v4_bits: bits(given.v4_bits, 32),
+            v6_bits: bits(given.v6_bits, 64),
         },
-        "header" => ValueFrom::Header(field(section, &need("name")?, problems)?),
-        "cookie" => ValueFrom::Cookie(need("name")?),
-        "path_template" => ValueFrom::PathTemplate,
-        "path_parameter" => ValueFrom::PathParameter(need("name")?),
-        "path" => ValueFrom::Path,
-        "method" => ValueFrom::Method,
-        "host" => ValueFrom::Host,
-        "query" => ValueFrom::Query(need("name")?),
-        "claim" => ValueFrom::Claim(need("name")?),
-        "plan" => ValueFrom::Plan,
-        "api_key_name" => ValueFrom::ApiKeyName,
-        _ => ValueFrom::Route,
+        ValueSource::Header => ValueFrom::Header(field(name.as_ref()?, problems)?),
+        ValueSource::Cookie => ValueFrom::Cookie(text()?),
+        ValueSource::PathTemplate => ValueFrom::PathTemplate,
+        ValueSource::PathParameter => ValueFrom::PathParameter(text()?),
+        ValueSource::Path => ValueFrom::Path,
+        ValueSource::Method => ValueFrom::Method,
+        ValueSource::Host => ValueFrom::Host,
+        ValueSource::Query => ValueFrom::Query(text()?),
+        ValueSource::Claim => ValueFrom::Claim(text()?),
+        ValueSource::Plan => ValueFrom::Plan,
+        ValueSource::ApiKeyName => ValueFrom::ApiKeyName,
+        ValueSource::Route => ValueFrom::Route,
     })
 }
 
-fn bits(given: Option<u64>, otherwise: u8) -> u8 {
-    given.and_then(|bits| u8::try_from(bits).ok()).unwrap_or(otherwise)
+fn bits(given: Option<u64>, default: u8) -> u8 {
+    given.and_then(|bits| u8::try_from(bits).ok()).unwrap_or(default)
 }
 
-/// The name of a header field that stands at `name`.
-fn field(section: &Section, name: &str, problems: &mut Problems<'_>) -> Option<HeaderName> {
-    let wrong = |_| {
-        let message = format!("`{name}` is no name of a header field");
+/// The name of a header field, where names of other things are possible too.
+fn field(name: &Located<Text>, problems: &mut Problems<'_>) -> Option<HeaderName> {
+    let text = &name.value.0;
+    let invalid = |_| {
+        let message = format!("`{text}` is not the name of a header field");
         let fault = Fault::new("invalid_header", message);
-        problems.error(section.spot("name"), fault.hint("letters, digits and `-`: `X-User`"));
+        problems.error(name.location, fault.hint("use letters, digits and `-`, such as `X-User`"));
     };
-    HeaderName::from_bytes(name.as_bytes()).map_err(wrong).ok()
+    HeaderName::from_bytes(text.as_bytes()).map_err(invalid).ok()
 }
 
-/// Where a secret is presented.
+/// Where a token or an API key is.
 fn presented(
-    section: &Section,
-    otherwise: PresentedIn,
+    from: Option<Located<SecretSource>>,
+    name: Option<Located<Text>>,
+    default: PresentedIn,
     problems: &mut Problems<'_>,
 ) -> Option<PresentedIn> {
-    let name = section.text("name");
-    let Some(from) = section.choice("from") else {
-        // A name alone is one of the usual place.
-        return match (&otherwise, name) {
-            (PresentedIn::Header(_), Some(name)) => {
-                field(section, name, problems).map(PresentedIn::Header)
-            }
-            (_, Some(_)) => {
-                let fault = Fault::new("misplaced_key", "`name` has no meaning after `Bearer`")
-                    .hint("say `from: header`, or remove `name`");
-                problems.error(section.spot("name"), fault);
+    let Some(from) = from else {
+        // Without `from`, a name replaces that of the default.
+        return match (&default, name) {
+            (PresentedIn::Header(_), Some(name)) => field(&name, problems).map(PresentedIn::Header),
+            (_, Some(name)) => {
+                let fault =
+                    Fault::new("misplaced_key", "`name` has no meaning with `from: bearer`")
+                        .hint("add `from: header`, or remove `name`");
+                problems.error(name.location, fault);
                 None
             }
-            (_, None) => Some(otherwise),
+            (_, None) => Some(default),
         };
     };
-    if from == "bearer" {
-        return Some(PresentedIn::Bearer);
-    }
-    let Some(name) = name else {
-        if let ("header", PresentedIn::Header(_)) = (from, &otherwise) {
-            return Some(otherwise);
+    let mut needed = || {
+        if name.is_none() {
+            let message = format!("`from: {}` needs `name`", from.value.as_str());
+            problems.error(from.location, Fault::new("missing_key", message));
         }
-        let message = format!("`from: {from}` needs `name`");
-        problems.error(section.spot("from"), Fault::new("missing_key", message));
-        return None;
+        name.as_ref().map(|name| name.value.0.clone())
     };
-    Some(match from {
-        "header" => PresentedIn::Header(field(section, name, problems)?),
-        "cookie" => PresentedIn::Cookie(name.to_owned()),
-        _ => PresentedIn::Query(name.to_owned()),
-    })
+    match (from.value, &name, &default) {
+        (SecretSource::Bearer, ..) => Some(PresentedIn::Bearer),
+        (SecretSource::Header, None, PresentedIn::Header(_)) => Some(default),
+        (SecretSource::Header, Some(name), _) => field(name, problems).map(PresentedIn::Header),
+        (SecretSource::Header, None, _) => needed().and(None),
+        (SecretSource::Cookie, ..) => needed().map(PresentedIn::Cookie),
+        (SecretSource::Query, ..) => needed().map(PresentedIn::Query),
+    }
 }
 
-pub(super) fn jwt(section: &Section, problems: &mut Problems<'_>) -> Option<JwtSettings> {
-    let key = match (section.text("key_set"), section.text("secret_file")) {
-        (Some(path), None) => JwtKey::KeySet(path.into()),
-        (None, Some(path)) => JwtKey::SecretFile(path.into()),
+pub(super) fn jwt(keys: JwtKeys, problems: &mut Problems<'_>) -> Option<JwtSettings> {
+    let key = match (keys.key_set, keys.secret_file) {
+        (Some(path), None) => JwtKey::KeySet(path.0.into()),
+        (None, Some(path)) => JwtKey::SecretFile(path.0.into()),
         (given, _) => {
             let message = match given {
                 Some(_) => "`key_set` and `secret_file` exclude each other",
                 None => "there is no key to verify tokens with",
             };
             let fault = Fault::new("exclusive", message).hint("give `key_set` or `secret_file`");
-            problems.error(section.spot("secret_file"), fault);
+            problems.error(keys.keys.value_location("secret_file"), fault);
             return None;
         }
     };
     let mut settings = JwtSettings::new(key);
-    settings.presented_in = presented(section, PresentedIn::Bearer, problems)?;
-    settings.issuer = section.text("issuer").map(str::to_owned);
-    settings.audience = section.text("audience").map(str::to_owned);
-    put(&mut settings.leeway_secs, section.duration("leeway").map(|leeway| leeway.as_secs()));
-    put(&mut settings.remembered_max, section.count("remembered_max").map(size));
+    settings.presented_in = presented(keys.from, keys.name, PresentedIn::Bearer, problems)?;
+    settings.issuer = keys.issuer.map(String::from);
+    settings.audience = keys.audience.map(String::from);
+    put(&mut settings.leeway_secs, keys.leeway.map(|leeway| leeway.as_secs()));
+    put(&mut settings.remembered_max, keys.remembered_max.map(size));
     Some(settings)
 }
 
-pub(super) fn api_keys(section: &Section, problems: &mut Problems<'_>) -> ApiKeySettings {
+pub(super) fn api_keys(keys: ApiKeysKeys, problems: &mut Problems<'_>) -> ApiKeySettings {
     let mut settings = ApiKeySettings::default();
-    let usual = settings.presented_in.clone();
-    put(&mut settings.presented_in, presented(section, usual, problems));
-    let text = |key: &Section, name: &str| key.text(name).unwrap_or_default().to_owned();
-    let keys = section.many("keys").iter();
-    settings.keys =
-        keys.map(|key| (text(key, "hash"), text(key, "name"), text(key, "plan"))).collect();
-    settings.file = section.text("file").map(Into::into);
+    let default = settings.presented_in.clone();
+    put(&mut settings.presented_in, presented(keys.from, keys.name, default, problems));
+    let text = |text: Option<Text>| text.map(String::from).unwrap_or_default();
+    let listed = keys.keys_list.into_iter();
+    settings.keys = listed.map(|key| (text(key.hash), text(key.name), text(key.plan))).collect();
+    settings.file = keys.file.map(|path| path.0.into());
     settings
 }
 
-pub(super) fn categories(section: &Section, problems: &mut Problems<'_>) -> CategorySettings {
+pub(super) fn categories(keys: CategoriesKeys, problems: &mut Problems<'_>) -> CategorySettings {
     let mut settings = CategorySettings::default();
-    put(&mut settings.field, section.header("field").map(|name| Some(name.clone())));
-    if section.is_off("field") {
-        settings.field = None;
-    }
-    let rules = section.many("rules").iter();
-    settings.rules = rules.filter_map(|section| category_rule(section, problems)).collect();
-    put(&mut settings.caller, section.one("caller").and_then(|caller| value(caller, problems)));
-    settings.timeout_field = section.header("timeout_field").cloned();
-    put(&mut settings.tell, section.flag("tell"));
+    let header = |field: OrOff<_>| field.into_option().as_ref().and_then(header_name);
+    put(&mut settings.field, keys.field.map(header));
+    settings.rules = keys.rules.into_iter().filter_map(category_rule).collect();
+    put(&mut settings.caller, keys.caller.and_then(|keys| caller(keys, problems)));
+    put(&mut settings.timeout_field, keys.timeout_field.map(header));
+    put(&mut settings.tell, keys.tell);
     settings
 }
 
-fn category_rule(section: &Section, problems: &mut Problems<'_>) -> Option<CategoryRule> {
-    let word = section.choice("category")?;
-    let category = Category::ALL.into_iter().find(|category| category.name() == word)?;
-    let mut rule = CategoryRule::new(category);
-    rule.routes = section.strings("routes");
-    rule.methods = methods(section, problems);
-    rule.plans = section.strings("plans");
-    if let Some(header) = section.one("header") {
-        let value = header.text("value").and_then(|text| header_value(header, text, problems));
-        rule.header = header.header("name").cloned().zip(value);
+fn caller(keys: CallerKeys, problems: &mut Problems<'_>) -> Option<ValueFrom> {
+    let CallerKeys { keys, from, value: fixed, name, v4_bits, v6_bits } = keys;
+    value(ValueKeys { keys: &keys, from, value: fixed, name, v4_bits, v6_bits }, problems)
+}
+
+fn category_rule(keys: CategoryRuleKeys) -> Option<CategoryRule> {
+    let mut rule = CategoryRule::new(match keys.category? {
+        CategoryWord::Critical => Category::Critical,
+        CategoryWord::Post => Category::Post,
+        CategoryWord::Get => Category::Get,
+        CategoryWord::Test => Category::Test,
+    });
+    rule.routes = strings(keys.routes);
+    rule.methods = keys.methods.into_iter().map(|MethodName(method)| method).collect();
+    rule.plans = strings(keys.plans);
+    if let Some(header) = keys.header {
+        let name = header.name.as_ref().and_then(header_name);
+        rule.header = name.zip(header.value.map(|value| value.0));
     }
     Some(rule)
 }

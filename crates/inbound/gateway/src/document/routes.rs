@@ -1,197 +1,168 @@
-//! From the document to routes: what they take, where they lead, what limits them.
+//! From the document to routes: what they match, where they lead, what limits them.
 
-use http::Method;
-use http::header::HeaderValue;
-use tidegate_rules::reading::{Fault, Problems, one_of};
+use tidegate_document::{Fault, GivenKeys, Problems, ScalarOr, one_of};
 
-use super::callers::value;
-use super::put;
-use super::tree::Section;
+use super::callers::{ValueKeys, value};
+use super::kinds::{CostSource, MethodName, WhenMissing};
+use super::table::{CostKeys, DescriptorKeys, EntryKeys, HeaderEditKeys, RouteKeys};
 use super::upstreams::timeouts;
+use super::{header_name, put, strings};
 use crate::settings::{
-    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, HostHeader,
-    Missing, PathMatch, PathRewrite, RouteSettings, UpstreamSettings,
+    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, Missing,
+    PathMatch, PathRewrite, RouteSettings, UpstreamSettings,
 };
 
 pub(super) fn route(
-    section: &Section,
+    keys: RouteKeys,
     groups: &[UpstreamSettings],
     problems: &mut Problems<'_>,
 ) -> RouteSettings {
-    let text = |key: &str| section.text(key).unwrap_or_default();
-    let mut settings = RouteSettings::new(text("name"), text("upstreams"));
-    settings.hosts = section.strings("hosts");
-    exclusive(section, &["path", "template"], problems);
-    put(&mut settings.path, section.text("path").map(|path| PathMatch::Prefix(path.to_owned())));
-    put(
-        &mut settings.path,
-        section.text("template").map(|path| PathMatch::Template(path.to_owned())),
-    );
-    settings.methods = methods(section, problems);
-    settings.rewrite = rewrite(section, problems);
-    if section.choice("host_header") == Some("upstream") {
-        settings.host_header = HostHeader::Upstream;
+    keys.keys.exclude_each_other(&["path", "template"], problems);
+    let rewrite = rewrite(&keys, problems);
+    let name = keys.name.map(String::from).unwrap_or_default();
+    let upstreams = keys.upstreams.map(String::from).unwrap_or_default();
+    let mut settings = RouteSettings::new(name, upstreams);
+    settings.hosts = strings(keys.hosts);
+    put(&mut settings.path, keys.path.map(|path| PathMatch::Prefix(path.0)));
+    put(&mut settings.path, keys.template.map(|path| PathMatch::Template(path.0)));
+    settings.methods = keys.methods.into_iter().map(|MethodName(method)| method).collect();
+    settings.rewrite = rewrite;
+    put(&mut settings.host_header, keys.host_header);
+    settings.request_headers = edits(keys.request_headers, problems);
+    settings.response_headers = edits(keys.response_headers, problems);
+    settings.templates = strings(keys.templates);
+    settings.descriptors =
+        keys.descriptors.into_iter().map(|keys| descriptor(keys, problems)).collect();
+    put(&mut settings.cost, cost(keys.cost, problems));
+    if let Some(answers) = keys.answers {
+        let (json, html) = (answers.json.map(String::from), answers.html.map(String::from));
+        settings.answers = AnswerSettings { json, html };
     }
-    settings.request_headers = edits(section.many("request_headers"), problems);
-    settings.response_headers = edits(section.many("response_headers"), problems);
-    settings.templates = section.strings("templates");
-    let descriptors = section.many("descriptors").iter();
-    settings.descriptors = descriptors.map(|section| descriptor(section, problems)).collect();
-    put(&mut settings.cost, cost(section, problems));
-    if let Some(answers) = section.one("answers") {
-        let text = |key: &str| answers.text(key).map(str::to_owned);
-        settings.answers = AnswerSettings { json: text("json"), html: text("html") };
-    }
-    if let Some(section) = section.one("timeouts") {
+    if let Some(keys) = keys.timeouts {
         let group = groups.iter().find(|group| group.name == settings.upstreams);
-        let otherwise = group.map(|group| group.timeouts).unwrap_or_default();
-        settings.timeouts = Some(timeouts(section, otherwise));
+        let inherited = group.map(|group| group.timeouts).unwrap_or_default();
+        settings.timeouts = Some(timeouts(keys, inherited));
     }
-    put(&mut settings.exempt, section.flag("exempt"));
+    put(&mut settings.exempt, keys.exempt);
     settings
 }
 
-/// Says so when more than one of these is there.
-fn exclusive(section: &Section, keys: &[&str], problems: &mut Problems<'_>) {
-    let given: Vec<&str> = keys.iter().copied().filter(|key| section.has(key)).collect();
-    if let [first, second, ..] = given.as_slice() {
-        let message = format!("`{first}` and `{second}` exclude each other");
-        let fault = Fault::new("exclusive", message).hint("remove one of the two");
-        problems.error(section.spot(second), fault);
+fn rewrite(keys: &RouteKeys, problems: &mut Problems<'_>) -> PathRewrite {
+    let strips = keys.strip_prefix.unwrap_or(false);
+    let replaced = keys.replace_prefix.as_ref();
+    if strips {
+        keys.keys.exclude_each_other(&["strip_prefix", "replace_prefix"], problems);
     }
-}
-
-pub(super) fn methods(section: &Section, problems: &mut Problems<'_>) -> Vec<Method> {
-    let mut methods = Vec::new();
-    for (text, spot) in section.texts("methods") {
-        match Method::from_bytes(text.as_bytes()) {
-            Ok(method) if text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
-                let upper = text.to_ascii_uppercase();
-                let message = format!("`{method}` is not `{upper}`: methods differ by case");
-                let fault = Fault::new("invalid_method", message);
-                problems.error(*spot, fault.hint(format!("write `{upper}`")));
-            }
-            Ok(method) => methods.push(method),
-            Err(_) => {
-                let fault = Fault::new("invalid_method", format!("`{text}` is no method"));
-                problems.error(*spot, fault.hint("such as `GET` or `POST`"));
-            }
-        }
-    }
-    methods
-}
-
-fn rewrite(section: &Section, problems: &mut Problems<'_>) -> PathRewrite {
-    let strips = section.flag("strip_prefix").unwrap_or(false);
-    let replaced = section.text("replace_prefix");
-    if strips && replaced.is_some() {
-        exclusive(section, &["strip_prefix", "replace_prefix"], problems);
-    }
-    if section.has("template") && (strips || replaced.is_some()) {
+    if keys.template.is_some() && (strips || replaced.is_some()) {
         let key = if strips { "strip_prefix" } else { "replace_prefix" };
-        let fault = Fault::new("exclusive", "a template has no prefix to take away")
-            .hint("use `path`, or leave the path as it is");
-        problems.error(section.spot(key), fault);
+        let fault = Fault::new("exclusive", "a template has no prefix to remove")
+            .hint("use `path` instead of `template`, or keep the whole path");
+        problems.error(keys.keys.value_location(key), fault);
         return PathRewrite::Keep;
     }
     match replaced {
-        Some(prefix) => PathRewrite::ReplacePrefix(prefix.to_owned()),
+        Some(prefix) => PathRewrite::ReplacePrefix(prefix.0.clone()),
         None if strips => PathRewrite::StripPrefix,
         None => PathRewrite::Keep,
     }
 }
 
-fn edits(sections: &[Section], problems: &mut Problems<'_>) -> Vec<HeaderEdit> {
-    sections.iter().filter_map(|section| edit(section, problems)).collect()
+fn edits(edits: Vec<HeaderEditKeys>, problems: &mut Problems<'_>) -> Vec<HeaderEdit> {
+    edits.into_iter().filter_map(|keys| edit(keys, problems)).collect()
 }
 
-fn edit(section: &Section, problems: &mut Problems<'_>) -> Option<HeaderEdit> {
-    const WAYS: [&str; 3] = ["set", "add", "remove"];
-    exclusive(section, &WAYS, problems);
-    let value = section.text("value").and_then(|text| header_value(section, text, problems));
-    let mut needs_value = |key: &str| {
-        if !section.has("value") {
-            let message = format!("`{key}` needs a `value`");
-            problems.error(section.spot(key), Fault::new("missing_key", message));
-        }
+fn edit(keys: HeaderEditKeys, problems: &mut Problems<'_>) -> Option<HeaderEdit> {
+    const EDITS: [&str; 3] = ["set", "add", "remove"];
+    keys.keys.exclude_each_other(&EDITS, problems);
+    let Some(edit) = EDITS.into_iter().find(|edit| keys.keys.has(edit)) else {
+        let fault = Fault::new("missing_key", "this changes no header field");
+        problems.error(keys.keys.location, fault.hint(format!("give {}", one_of(&EDITS))));
+        return None;
     };
-    if let Some(name) = section.header("set") {
-        needs_value("set");
-        return Some(HeaderEdit::Set(name.clone(), value?));
-    }
-    if let Some(name) = section.header("add") {
-        needs_value("add");
-        return Some(HeaderEdit::Add(name.clone(), value?));
-    }
-    if let Some(name) = section.header("remove") {
-        if section.has("value") {
-            let fault = Fault::new("exclusive", "what is removed has no value");
-            problems.error(section.spot("value"), fault.hint("remove `value`"));
+    match (edit, keys.keys.has("value")) {
+        ("remove", true) => {
+            let fault = Fault::new("exclusive", "`remove` takes no `value`");
+            problems.error(keys.keys.value_location("value"), fault.hint("remove `value`"));
         }
-        return Some(HeaderEdit::Remove(name.clone()));
+        ("set" | "add", false) => {
+            let fault = Fault::new("missing_key", format!("`{edit}` needs a `value`"));
+            problems.error(keys.keys.value_location(edit), fault);
+        }
+        _ => {}
     }
-    if !WAYS.iter().any(|way| section.has(way)) {
-        let fault = Fault::new("missing_key", "this changes no field");
-        problems.error(section.spot, fault.hint(format!("give {}", one_of(&WAYS))));
+    let value = keys.value.map(|value| value.0);
+    if let Some(name) = keys.set {
+        return Some(HeaderEdit::Set(header_name(&name)?, value?));
     }
-    None
+    if let Some(name) = keys.add {
+        return Some(HeaderEdit::Add(header_name(&name)?, value?));
+    }
+    header_name(&keys.remove?).map(HeaderEdit::Remove)
 }
 
-pub(super) fn header_value(
-    section: &Section,
-    text: &str,
-    problems: &mut Problems<'_>,
-) -> Option<HeaderValue> {
-    let value = HeaderValue::from_str(text);
-    let wrong = |_| {
-        let fault = Fault::new("invalid_header", "this cannot stand in a header field");
-        problems.error(section.spot("value"), fault.hint("use printable characters of ASCII"));
+fn descriptor(keys: DescriptorKeys, problems: &mut Problems<'_>) -> DescriptorSettings {
+    let entries = keys.entries.into_iter().filter_map(|keys| entry(keys, problems)).collect();
+    DescriptorSettings { entries, cost: cost(keys.cost, problems) }
+}
+
+fn entry(keys: EntryKeys, problems: &mut Problems<'_>) -> Option<EntrySettings> {
+    keys.keys.exclude_each_other(&["when_missing", "default"], problems);
+    let value = value(
+        ValueKeys {
+            keys: &keys.keys,
+            from: keys.from,
+            value: keys.value,
+            name: keys.name,
+            v4_bits: keys.v4_bits,
+            v6_bits: keys.v6_bits,
+        },
+        problems,
+    )?;
+    let mut entry = EntrySettings::new(keys.key?.0, value);
+    entry.missing = match (keys.default, keys.when_missing) {
+        (Some(text), _) => Missing::Use(text.0),
+        (None, Some(WhenMissing::SkipEntry)) => Missing::SkipEntry,
+        (None, Some(WhenMissing::SkipDescriptor) | None) => Missing::SkipDescriptor,
     };
-    value.map_err(wrong).ok()
-}
-
-fn descriptor(section: &Section, problems: &mut Problems<'_>) -> DescriptorSettings {
-    let entries = section.many("entries").iter();
-    let entries: Vec<EntrySettings> =
-        entries.filter_map(|section| entry(section, problems)).collect();
-    DescriptorSettings { entries, cost: cost(section, problems) }
-}
-
-fn entry(section: &Section, problems: &mut Problems<'_>) -> Option<EntrySettings> {
-    let from = value(section, problems)?;
-    let mut entry = EntrySettings::new(section.text("key")?, from);
-    exclusive(section, &["when_missing", "default"], problems);
-    if section.choice("when_missing") == Some("skip_entry") {
-        entry.missing = Missing::SkipEntry;
-    }
-    if let Some(text) = section.text("default") {
-        entry.missing = Missing::Use(text.to_owned());
-    }
     Some(entry)
 }
 
-fn cost(section: &Section, problems: &mut Problems<'_>) -> Option<CostSettings> {
-    if let Some(count) = section.count("cost") {
-        return Some(CostSettings::Fixed(count));
-    }
-    let cost = section.one("cost")?;
-    let from = cost.choice("from")?;
-    if from == "body_bytes" {
-        for key in ["name", "max"].into_iter().filter(|key| cost.has(key)) {
-            let message = format!("`{key}` has no meaning with `from: body_bytes`");
-            let fault = Fault::new("misplaced_key", message).hint(format!("remove `{key}`"));
-            problems.error(cost.spot(key), fault);
+fn cost(
+    cost: Option<ScalarOr<u64, CostKeys>>,
+    problems: &mut Problems<'_>,
+) -> Option<CostSettings> {
+    let keys = match cost? {
+        ScalarOr::Scalar(count) => return Some(CostSettings::Fixed(count)),
+        ScalarOr::Mapping(keys) => keys,
+    };
+    let from = keys.from?;
+    let needs_name = match from {
+        CostSource::Header | CostSource::Reported => true,
+        CostSource::BodyBytes => false,
+    };
+    for key in ["name", "max"] {
+        if !needs_name {
+            refuse_key(&keys.keys, key, from.as_str(), problems);
+        } else if !keys.keys.has(key) {
+            let fault =
+                Fault::new("missing_key", format!("`from: {}` needs `{key}`", from.as_str()))
+                    .hint("such as `name: X-Cost` and `max: 100`");
+            problems.error(keys.keys.location, fault);
         }
-        return Some(CostSettings::BodyBytes);
     }
-    for key in ["name", "max"].into_iter().filter(|key| !cost.has(key)) {
-        let message = format!("`from: {from}` needs `{key}`");
-        let fault = Fault::new("missing_key", message);
-        problems.error(cost.spot, fault.hint("such as `name: X-Cost` and `max: 100`"));
+    let named = || Some((header_name(keys.name.as_ref()?)?, keys.max?));
+    match from {
+        CostSource::BodyBytes => Some(CostSettings::BodyBytes),
+        CostSource::Header => named().map(|(name, max)| CostSettings::Header { name, max }),
+        CostSource::Reported => named().map(|(name, max)| CostSettings::Reported { name, max }),
     }
-    let (name, max) = (cost.header("name")?.clone(), cost.count("max")?);
-    Some(match from {
-        "header" => CostSettings::Header { name, max },
-        _ => CostSettings::Reported { name, max },
-    })
+}
+
+/// Reports a key that has no meaning with the chosen `from`.
+pub(super) fn refuse_key(keys: &GivenKeys, key: &str, from: &str, problems: &mut Problems<'_>) {
+    if keys.has(key) {
+        let message = format!("`{key}` has no meaning with `from: {from}`");
+        let fault = Fault::new("misplaced_key", message).hint(format!("remove `{key}`"));
+        problems.error(keys.value_location(key), fault);
+    }
 }

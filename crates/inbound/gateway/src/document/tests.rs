@@ -2,7 +2,9 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::vocabulary::{KEYS, Shape, Without, keys_of};
+use tidegate_document::{Mapping, Presence, Shape};
+
+use super::table::{HealthKeys, JwtKeys, RouteKeys, UpstreamKeys};
 use super::*;
 use crate::{HeaderEdit, JwtKey, Missing, PathMatch, PathRewrite, PresentedIn, ValueFrom};
 
@@ -49,17 +51,17 @@ fn a_route_and_an_upstream_are_enough_and_the_rest_is_as_the_settings_say() {
     assert_eq!(format!("{settings:?}"), format!("{bare:?}"));
 }
 
-/// A mapping with every default of a place written out.
-fn defaults(place: Place, indent: &str) -> String {
+/// A mapping with every default written out.
+fn defaults(mapping: &Mapping, indent: &str) -> String {
     let mut text = String::new();
-    for key in keys_of(place) {
-        if let Without::Default(default) = key.without {
+    for key in mapping.keys {
+        if let Presence::Default(default) = key.presence {
             writeln!(text, "{indent}{}: {default}", key.name).unwrap();
         }
-        if let Shape::One(inner) = key.shape {
+        if let Shape::Mapping(inner) = key.shape() {
             let below = defaults(inner, &format!("{indent}  "));
-            let needs = keys_of(inner).any(|key| key.without == Without::Wrong);
-            if !below.is_empty() && !needs && !matches!(inner, Place::Jwt | Place::Health) {
+            let needs = inner.keys.iter().any(|key| key.presence == Presence::Required);
+            if !below.is_empty() && !needs && !matches!(inner.name, "jwt" | "health") {
                 writeln!(text, "{indent}{}:\n{below}", key.name).unwrap();
             }
         }
@@ -68,14 +70,14 @@ fn defaults(place: Place, indent: &str) -> String {
 }
 
 #[test]
-fn the_defaults_of_the_vocabulary_are_those_of_the_settings() {
+fn the_defaults_of_the_table_are_those_of_the_settings() {
     let routes =
-        format!("routes:\n- name: all\n  upstreams: api\n{}", defaults(Place::Route, "  "));
+        format!("routes:\n- name: all\n  upstreams: api\n{}", defaults(RouteKeys::mapping(), "  "));
     let upstreams = format!(
         "upstreams:\n- name: api\n  hosts: [\"http://127.0.0.1:9000\"]\n{}",
-        defaults(Place::Upstream, "  ")
+        defaults(UpstreamKeys::mapping(), "  ")
     );
-    let written = format!("{routes}{upstreams}{}", defaults(Place::Root, ""));
+    let written = format!("{routes}{upstreams}{}", defaults(DocumentKeys::mapping(), ""));
     let plain = "
 routes: [{name: all, upstreams: api, timeouts: {}}]
 upstreams: [{name: api, hosts: ['http://127.0.0.1:9000']}]
@@ -92,13 +94,13 @@ fn defaults_of_what_needs_more_are_those_of_the_settings_too() {
     let written = read(&route(&format!("{entry}, v4_bits: 32, v6_bits: 64}}]}}]")));
     let plain = read(&route(&format!("{entry}}}]}}]")));
     assert_eq!(format!("{:?}", written.settings()), format!("{:?}", plain.settings()));
-    let health = defaults(Place::Health, "      ");
+    let health = defaults(HealthKeys::mapping(), "      ");
     let health = format!(
         "routes: [{{name: all, upstreams: api}}]\nupstreams:\n- name: api\n  hosts: h\n  health:\n{health}"
     );
     let health = read(&health).settings().upstreams[0].health.clone();
     assert_eq!(health, Some(crate::HealthCheck::default()));
-    let jwt = format!("jwt:\n  key_set: keys.json\n{}", defaults(Place::Jwt, "  "));
+    let jwt = format!("jwt:\n  key_set: keys.json\n{}", defaults(JwtKeys::mapping(), "  "));
     let jwt = read(&with(&jwt)).settings().jwt.clone();
     let usual = crate::JwtSettings::new(JwtKey::KeySet("keys.json".into()));
     assert_eq!(jwt, Some(usual));
@@ -176,7 +178,7 @@ fn every_problem_is_told_at_once_with_its_place_and_a_hint() {
   upstream: api
   cost: {from: header}
   descriptors: [{entries: [{key: a, from: heder}, {key: b, from: cookie}]}]
-  methods: [get, 'a b']
+  methods: [get, 'A B']
   request_headers: [{set: X-A}, {value: x}, {remove: 'a b'}]
   template: /x
   path: /y
@@ -191,24 +193,24 @@ jwt: {issuer: me}
     );
     for part in [
         "gateway.yaml:3:3",
-        "a route has no key `upstream`",
+        "unknown key `upstream` in a route",
         "did you mean `upstreams`?",
         "`from: header` needs `name`",
-        "`heder` is not possible here",
+        "unknown value `heder`",
         "did you mean `header`?",
         "`from: cookie` needs `name`",
         "write `GET`",
-        "`a b` is no method",
+        "`A B` is not a method",
         "`set` needs a `value`",
-        "this changes no field",
-        "is no name of a header field",
+        "this changes no header field",
+        "is not the name of a header field",
         "`path` and `template` exclude each other",
-        "`soon` is no length of time",
-        "a health check is a mapping, not a number",
-        "`everybody` is no network",
-        "`lots` is no size",
+        "`soon` is not a duration",
+        "`health`: expected a mapping, found a number",
+        "`everybody` is not a network",
+        "`lots` is not a size",
         "0 is not between 1 and",
-        "`forwarded` takes `true` or `false`, not text",
+        "`forwarded`: expected `true` or `false`, found text",
         "there is no key to verify tokens with",
         "a key must be text, not a number",
         "a route needs `upstreams`",
@@ -231,8 +233,8 @@ categories:
   rules: [{category: test, routes: [al]}]
 ",
     );
-    let problem = |place: &str, problem: &str| SettingProblem {
-        place: place.to_owned(),
+    let problem = |setting: &str, problem: &str| SettingProblem {
+        setting: setting.to_owned(),
         problem: problem.to_owned(),
     };
     let error = GatewayError {
@@ -276,8 +278,8 @@ fn prefixes_are_taken_away_from_paths_and_not_from_templates() {
 fn empty_huge_and_deep_documents_are_refused() {
     assert!(wrong("").contains("the document is empty"));
     assert!(wrong("# nothing\n").contains("the document is empty"));
-    assert!(wrong("[1]").contains("the document is a mapping, not a list"));
-    assert!(wrong(&" ".repeat(DOCUMENT_BYTES_MAX + 1)).contains("the most is"));
+    assert!(wrong("[1]").contains("expected a mapping, found a list"));
+    assert!(wrong(&" ".repeat(DOCUMENT_BYTES_MAX + 1)).contains("the maximum is"));
     let deep = format!("routes: {}", "[".repeat(10_000));
     assert!(!wrong(&deep).is_empty());
     let deep = format!("routes: {}{}", "{routes: ".repeat(500), "}".repeat(500));
@@ -288,10 +290,12 @@ fn empty_huge_and_deep_documents_are_refused() {
 fn the_schema_knows_every_key_and_the_reference_too() {
     let schema = gateway_schema();
     let reference = gateway_reference();
-    for key in KEYS {
-        let at = format!("/$defs/{}/properties/{}", key.place.name(), key.name);
-        assert!(schema.pointer(&at).is_some(), "{at}");
-        assert!(reference.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+    for mapping in DocumentKeys::mapping().reachable() {
+        for key in mapping.keys {
+            let at = format!("/$defs/{}/properties/{}", mapping.name, key.name);
+            assert!(schema.pointer(&at).is_some(), "{at}");
+            assert!(reference.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+        }
     }
     let validator = jsonschema::validator_for(&schema).unwrap();
     let good = serde_json::json!({

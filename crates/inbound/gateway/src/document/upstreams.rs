@@ -1,87 +1,74 @@
 //! From the document to groups of upstreams.
 
-use tidegate_rules::reading::{Fault, Problems};
+use tidegate_document::{Fault, OrOff, Problems};
 
-use super::tree::Section;
-use super::{put, size};
+use super::table::{EjectionKeys, HealthKeys, PoolKeys, TimeoutsKeys, TlsKeys, UpstreamKeys};
+use super::{put, size, strings};
 use crate::settings::{
-    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls,
+    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamSettings, UpstreamTls,
 };
 
-pub(super) fn group(section: &Section, problems: &mut Problems<'_>) -> UpstreamSettings {
-    let name = section.text("name").unwrap_or_default();
-    let mut settings = UpstreamSettings::new(name, section.strings("hosts"));
-    put(
-        &mut settings.protocol,
-        section.choice("protocol").map(|word| match word {
-            "http1" => UpstreamProtocol::Http1,
-            "http2" => UpstreamProtocol::Http2,
-            _ => UpstreamProtocol::Auto,
-        }),
-    );
-    put(&mut settings.tls, section.one("tls").map(|section| tls(section, problems)));
-    if let Some(section) = section.one("timeouts") {
-        settings.timeouts = timeouts(section, settings.timeouts);
-    }
-    put(&mut settings.pool, section.one("pool").map(pool));
-    settings.health = section.one("health").map(health);
-    put(&mut settings.ejection, section.one("ejection").map(ejection));
+pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> UpstreamSettings {
+    let name = keys.name.map(String::from).unwrap_or_default();
+    let mut settings = UpstreamSettings::new(name, strings(keys.hosts));
+    put(&mut settings.protocol, keys.protocol);
+    put(&mut settings.tls, keys.tls.map(|keys| tls(keys, problems)));
+    put(&mut settings.timeouts, keys.timeouts.map(|keys| timeouts(keys, Timeouts::default())));
+    put(&mut settings.pool, keys.pool.map(pool));
+    settings.health = keys.health.map(health);
+    put(&mut settings.ejection, keys.ejection.map(ejection));
     settings
 }
 
-fn tls(section: &Section, problems: &mut Problems<'_>) -> UpstreamTls {
-    let (cert, key) = (section.text("cert"), section.text("key"));
-    for (given, name, other) in [(cert, "cert", key), (key, "key", cert)] {
-        if given.is_some() && other.is_none() {
-            let message = format!("`{name}` is alone");
+fn tls(keys: TlsKeys, problems: &mut Problems<'_>) -> UpstreamTls {
+    for (name, other) in [("cert", "key"), ("key", "cert")] {
+        if keys.keys.has(name) && !keys.keys.has(other) {
+            let message = format!("`{name}` needs `{other}`");
             let fault = Fault::new("incomplete_tls", message).hint("give `cert` and `key`");
-            problems.error(section.spot(name), fault);
+            problems.error(keys.keys.value_location(name), fault);
         }
     }
     UpstreamTls {
-        authority: section.text("authority").map(Into::into),
-        server_name: section.text("server_name").map(str::to_owned),
-        client: cert.zip(key).map(|(cert, key)| (cert.into(), key.into())),
+        authority: keys.authority.map(|path| path.0.into()),
+        server_name: keys.server_name.map(String::from),
+        client: keys.cert.zip(keys.key).map(|(cert, key)| (cert.0.into(), key.0.into())),
     }
 }
 
-/// Timeouts; what is not said is as `otherwise`.
-pub(super) fn timeouts(section: &Section, otherwise: Timeouts) -> Timeouts {
-    let mut settings = otherwise;
-    put(&mut settings.connect, section.duration("connect"));
-    put(&mut settings.first_byte, section.duration("first_byte"));
-    put(&mut settings.idle, section.duration("idle"));
-    put(&mut settings.total, section.duration("total").map(Some));
-    if section.is_off("total") {
-        settings.total = None;
-    }
+/// Timeouts; `inherited` applies to those that are not there.
+pub(super) fn timeouts(keys: TimeoutsKeys, inherited: Timeouts) -> Timeouts {
+    let mut settings = inherited;
+    put(&mut settings.connect, keys.connect);
+    put(&mut settings.first_byte, keys.first_byte);
+    put(&mut settings.idle, keys.idle);
+    put(&mut settings.total, keys.total.map(OrOff::into_option));
     settings
 }
 
-fn pool(section: &Section) -> PoolSettings {
+fn pool(keys: PoolKeys) -> PoolSettings {
     let mut settings = PoolSettings::default();
-    put(&mut settings.idle_max, section.count("idle_max").map(size));
-    put(&mut settings.idle_timeout, section.duration("idle_timeout"));
-    put(&mut settings.streams_max, section.count("streams_max").map(size));
-    put(&mut settings.shared_max, section.count("shared_max").map(size));
+    put(&mut settings.idle_max, keys.idle_max.map(size));
+    put(&mut settings.idle_timeout, keys.idle_timeout);
+    put(&mut settings.streams_max, keys.streams_max.map(size));
+    put(&mut settings.shared_max, keys.shared_max.map(size));
     settings
 }
 
-fn health(section: &Section) -> HealthCheck {
+fn health(keys: HealthKeys) -> HealthCheck {
     let mut settings = HealthCheck::default();
-    put(&mut settings.path, section.text("path").map(str::to_owned));
-    put(&mut settings.interval, section.duration("interval"));
-    put(&mut settings.timeout, section.duration("timeout"));
-    put(&mut settings.unhealthy_after, section.count("unhealthy_after").map(times));
-    put(&mut settings.healthy_after, section.count("healthy_after").map(times));
+    put(&mut settings.path, keys.path.map(String::from));
+    put(&mut settings.interval, keys.interval);
+    put(&mut settings.timeout, keys.timeout);
+    put(&mut settings.unhealthy_after, keys.unhealthy_after.map(times));
+    put(&mut settings.healthy_after, keys.healthy_after.map(times));
     settings
 }
 
-fn ejection(section: &Section) -> Ejection {
+fn ejection(keys: EjectionKeys) -> Ejection {
     let mut settings = Ejection::default();
-    put(&mut settings.failures, section.count("failures").map(times));
-    put(&mut settings.base, section.duration("base"));
-    put(&mut settings.max, section.duration("max"));
+    put(&mut settings.failures, keys.failures.map(times));
+    put(&mut settings.base, keys.base);
+    put(&mut settings.max, keys.max);
     settings
 }
 

@@ -237,7 +237,7 @@ async fn a_killed_or_dark_limiter_refuses_no_request() {
     let (harness, protection) = guarded(trusting(to(&[upstream.url()])), 1);
     fill(&harness, &upstream, 1).await;
     assert_eq!(harness.get("/").await.status, 503);
-    protection.set_mode(Limiter::Gate, Mode::Dark);
+    protection.set_mode(Limiter::Gate, Mode::Shadow);
     assert_eq!(harness.get("/").await.status, 200);
     protection.set_mode(Limiter::Gate, Mode::ENFORCE);
     protection.kill_all(None);

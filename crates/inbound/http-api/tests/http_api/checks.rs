@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidegate_engine::{
-    CounterStore, Engine, FailureKind, FailureMode, ManualClock, Mode, Nanos, StoreError, Switch,
+    CounterStore, Engine, FailureKind, FailureMode, ManualClock, Mode, Nanos, Percent, StoreError,
     Target,
 };
 use tidegate_http_api::{HttpApiSettings, Verbs};
@@ -254,9 +254,9 @@ async fn the_failure_mode_admits_checks_but_what_was_not_done_is_not_claimed() {
 #[tokio::test]
 async fn an_explanation_says_each_level_and_the_limits_as_they_are_switched() {
     let bench = Bench::new();
-    let switch = Switch { mode: Mode::Shadow, enforce_percent: 50 };
+    let half = Mode::Enforce(Percent::new(50));
     let target = Target { domain: "api", path: "user", limit: None };
-    bench.engine.set_switch(target, switch).unwrap();
+    bench.engine.set_switch(target, half).unwrap();
     let answer = bench.post("/v1/explain", &asking("user", "ada")).await.json();
     let explained = &answer["descriptors"][0];
     assert_eq!(explained["ending"], "rule");
@@ -264,7 +264,7 @@ async fn an_explanation_says_each_level_and_the_limits_as_they_are_switched() {
     assert_eq!(explained["levels"][0]["counted_by"], "ada");
     let expected = json!({
         "name": "burst", "algorithm": "token_bucket", "amount": 2, "period_ms": 60_000, "cost": 1,
-        "mode": "shadow", "enforce_percent": 50, "switched": true, "when_over": "refuse",
+        "mode": "enforce", "enforce_percent": 50, "switched": true, "when_over": "refuse",
         "replaces": [],
     });
     assert_eq!(explained["rule"]["limits"], json!([expected]));

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use serde_json::{Value, json};
 use tidegate_engine::{
-    Engine, FailureMode, ManualClock, MemoryConfig, MemoryStore, Mode, Switch, Target, WhenFull,
+    Engine, FailureMode, ManualClock, MemoryConfig, MemoryStore, Mode, Target, WhenFull,
 };
 use tidegate_http_api::HttpApiSettings;
 
@@ -92,7 +92,7 @@ async fn every_field_of_answers_that_the_document_has_is_served() {
     let failed = Bench::over(engine(), failed_parts());
     seen.get(&failed, "/v1/rules").await;
     let target = Target { domain: "api", path: "user", limit: None };
-    let switch = Switch { mode: Mode::Off, enforce_percent: 1 };
+    let switch = Mode::Off;
     bench.engine.set_switch(target, switch).unwrap();
     bench.engine.switch_off(true);
     seen.post(&bench, "/v1/check", &asking("user", "ada")).await;

@@ -98,8 +98,7 @@ mod tests {
                 soft: None,
             },
             cost: 2,
-            mode: Mode::Enforce,
-            enforce_percent: 100,
+            mode: Mode::ENFORCE,
             quota: false,
         }
     }

@@ -35,16 +35,18 @@ impl Roles {
         }
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
             let enforced = if one.quota { Role::Alternative } else { Role::Required };
-            let right = match (one.mode, one.enforce_percent) {
-                (Mode::Off, _) => false,
-                (Mode::Shadow, _) | (Mode::Enforce, 0) => ruling.role == Role::Observed,
-                (Mode::Enforce, 100..) => ruling.role == enforced,
-                (Mode::Enforce, _) => ruling.role == enforced || ruling.role == Role::Observed,
+            let right = match one.mode {
+                Mode::Off => false,
+                Mode::ENFORCE => ruling.role == enforced,
+                Mode::Enforce(percent) if percent.get() > 0 => {
+                    ruling.role == enforced || ruling.role == Role::Observed
+                }
+                Mode::Shadow | Mode::Enforce(_) => ruling.role == Role::Observed,
             };
             if !right {
                 return Err(format!(
-                    "`{}` is {:?} at {} %, but its role is {:?}",
-                    ruling.limit, one.mode, one.enforce_percent, ruling.role
+                    "`{}` is in mode `{}`, but its role is {:?}",
+                    ruling.limit, one.mode, ruling.role
                 ));
             }
         }
@@ -60,7 +62,7 @@ impl Steadfast {
     /// Compares with what the key got before.
     pub(crate) fn check(&mut self, one: &Expected, role: Role) -> Finding {
         let enforced = role != Role::Observed;
-        let key = (one.subject.clone(), one.enforce_percent);
+        let key = (one.subject.clone(), one.mode.enforce_percent());
         let before = *self.0.entry(key).or_insert(enforced);
         if before != enforced {
             return Err(format!("enforced for {:?}: first {before}, now {enforced}", one.subject));
@@ -184,13 +186,13 @@ impl NeededRefusal {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_engine::Basis;
+    use tidegate_engine::{Basis, Percent};
 
     use super::*;
     use crate::time::SECOND;
     use crate::written::{LimitName, Terms, Window};
 
-    fn expected(mode: Mode, enforce_percent: u8) -> Expected {
+    fn expected(mode: Mode) -> Expected {
         let limit = LimitName {
             path: "user".to_owned(),
             name: "one".to_owned(),
@@ -202,7 +204,6 @@ mod tests {
             terms: terms(),
             cost: 1,
             mode,
-            enforce_percent,
             quota: false,
         }
     }
@@ -244,23 +245,23 @@ mod tests {
     #[test]
     fn a_limit_that_is_not_met_or_has_the_wrong_role_is_caught() {
         let check = |expected: &[Expected], rulings| Roles::check(expected, &seen(true, rulings));
-        let enforced = expected(Mode::Enforce, 100);
+        let enforced = expected(Mode::ENFORCE);
         let required = || vec![ruling(Role::Required, true)];
         let observed = || vec![ruling(Role::Observed, true)];
         assert_eq!(check(std::slice::from_ref(&enforced), required()), Ok(()));
         assert!(check(&[], required()).is_err());
         assert!(check(std::slice::from_ref(&enforced), vec![]).is_err());
         assert!(check(&[enforced], observed()).is_err());
-        assert_eq!(check(&[expected(Mode::Shadow, 100)], observed()), Ok(()));
-        assert!(check(&[expected(Mode::Shadow, 100)], required()).is_err());
-        assert!(check(&[expected(Mode::Enforce, 0)], required()).is_err());
-        assert_eq!(check(&[expected(Mode::Enforce, 50)], required()), Ok(()));
+        assert_eq!(check(&[expected(Mode::Shadow)], observed()), Ok(()));
+        assert!(check(&[expected(Mode::Shadow)], required()).is_err());
+        assert!(check(&[expected(Mode::Enforce(Percent::new(0)))], required()).is_err());
+        assert_eq!(check(&[expected(Mode::Enforce(Percent::new(50)))], required()), Ok(()));
     }
 
     #[test]
     fn a_key_that_is_enforced_only_sometimes_is_caught() {
         let mut steadfast = Steadfast::default();
-        let half = expected(Mode::Enforce, 50);
+        let half = expected(Mode::Enforce(Percent::new(50)));
         assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
         assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
         assert!(steadfast.check(&half, Role::Observed).is_err());
@@ -291,7 +292,7 @@ mod tests {
     fn a_wrong_never_is_caught() {
         let never = SeenRuling { retry: Retry::Never, ..ruling(Role::Required, false) };
         let later = SeenRuling { retry: Retry::After(SECOND_SPAN), ..never.clone() };
-        let fits = expected(Mode::Enforce, 100);
+        let fits = expected(Mode::ENFORCE);
         let huge = Expected { cost: 3, ..fits.clone() };
         assert_eq!(NeverFits::check(&fits, &later), Ok(()));
         assert_eq!(NeverFits::check(&huge, &never), Ok(()));

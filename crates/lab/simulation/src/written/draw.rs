@@ -155,7 +155,7 @@ fn draw_limit(chance: &mut Chance, name: String) -> WrittenLimit {
 }
 
 pub(crate) fn draw_mode(chance: &mut Chance) -> Mode {
-    *chance.pick(&[Mode::Enforce, Mode::Shadow, Mode::Off])
+    *chance.pick(&[Mode::ENFORCE, Mode::Shadow, Mode::Off])
 }
 
 pub(crate) fn draw_percent(chance: &mut Chance) -> u8 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_engine::{Mode, Switch};
+use tidegate_engine::{Mode, Percent};
 
 use super::address::counted_under;
 use super::{Kind, Level, Limits, Terms, Values, WrittenLimit, WrittenRule, WrittenRules};
@@ -33,7 +33,7 @@ pub(crate) struct LimitName {
 }
 
 /// Switches set at run time.
-pub(crate) type Switches = BTreeMap<LimitName, Switch>;
+pub(crate) type Switches = BTreeMap<LimitName, Mode>;
 
 /// One limit that a request should meet.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,6 @@ pub(crate) struct Expected {
     pub(crate) cost: u64,
     /// Never off: such a limit is not met.
     pub(crate) mode: Mode,
-    pub(crate) enforce_percent: u8,
     pub(crate) quota: bool,
 }
 
@@ -61,8 +60,8 @@ impl WrittenRules {
             let last = entries.last().map_or("", |(_, value)| value);
             for limit in self.limits(rule, last) {
                 let name = limit_name(rule.path(), limit);
-                let switch = switches.get(&name).copied().unwrap_or_else(|| written(rule, limit));
-                if switch.mode == Mode::Off {
+                let mode = switches.get(&name).copied().unwrap_or_else(|| written(rule, limit));
+                if mode == Mode::Off {
                     continue;
                 }
                 replaced.extend(limit.replaces.as_deref());
@@ -76,8 +75,7 @@ impl WrittenRules {
                     subject: Subject { limit: name, values: values.clone() },
                     terms: limit.terms,
                     cost,
-                    mode: switch.mode,
-                    enforce_percent: switch.enforce_percent,
+                    mode,
                     quota: rule.quota,
                 };
                 expected.push((one, limit));
@@ -109,11 +107,9 @@ pub(crate) fn limit_name(path: String, limit: &WrittenLimit) -> LimitName {
     LimitName { path, name: limit.name.clone(), algorithm: limit.terms.algorithm() }
 }
 
-fn written(rule: &WrittenRule, limit: &WrittenLimit) -> Switch {
-    Switch {
-        mode: limit.mode.or(rule.mode).unwrap_or(Mode::Enforce),
-        enforce_percent: limit.enforce_percent.or(rule.enforce_percent).unwrap_or(100),
-    }
+fn written(rule: &WrittenRule, limit: &WrittenLimit) -> Mode {
+    let percent = limit.enforce_percent.or(rule.enforce_percent).unwrap_or(100);
+    limit.mode.or(rule.mode).unwrap_or(Mode::ENFORCE).with_percent(Percent::new(percent))
 }
 
 fn takes(level: &Level, value: &str) -> bool {

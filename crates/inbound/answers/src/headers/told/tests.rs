@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Mode, Nanos, Options,
-    Request, Source, Switch, Target, Timestamp, Verdict, compile,
+    Request, Source, Target, Timestamp, Verdict, compile,
 };
 
 use super::super::{HeaderFormat, HeaderSet, ResetAs};
@@ -95,7 +95,7 @@ fn a_limit_that_is_put_into_shadow_is_told_no_more() {
     let both = told_thrice(HeaderSet::default(), &check(&engine, "7", 1));
     assert!(both.contains(&r#"ratelimit: "\"a\";r=8;t=3600, \"b\";r=98;t=86400""#.to_owned()));
     let target = Target { domain: "api", path: "user", limit: Some("a") };
-    let shadow = Switch { mode: Mode::Shadow, enforce_percent: 100 };
+    let shadow = Mode::Shadow;
     assert_eq!(engine.set_switch(target, shadow), Ok(1));
     let one = told_thrice(HeaderSet::default(), &check(&engine, "8", 1));
     assert!(one.contains(&r#"ratelimit: "\"b\";r=98;t=86400""#.to_owned()), "{one:?}");

@@ -92,7 +92,7 @@ impl Tidegate {
                 service_time: window.service_time,
                 scheduler_delay: Nanos::ZERO,
             };
-            shedder.tick(now, &signals, tidegate_overload::Acting::Enforcing);
+            shedder.tick(now, &signals, tidegate_overload::CallerMode::Enforce);
         }
     }
 

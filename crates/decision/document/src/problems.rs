@@ -1,15 +1,15 @@
-//! Collecting problems while the files are read.
+//! Collecting problems while documents are read.
 
-use super::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
+use crate::report::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet};
 use crate::source::Source;
 
 /// The most characters of a source line that a snippet shows.
 const SNIPPET_CHARS_MAX: usize = 120;
 
-/// A stretch of one source, in bytes.
+/// A range of bytes of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
-    /// Which source, counted from zero.
+pub struct Location {
+    /// The index of the source.
     pub file: u32,
     /// The first byte.
     pub start: u32,
@@ -17,14 +17,14 @@ pub struct Spot {
     pub end: u32,
 }
 
-/// A problem without its place.
-#[derive(Debug)]
+/// A problem without its location.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     code: &'static str,
     message: String,
     hint: Option<String>,
     compat: Option<String>,
-    related: Option<(Spot, &'static str)>,
+    related: Option<(Location, &'static str)>,
 }
 
 impl Fault {
@@ -33,35 +33,60 @@ impl Fault {
         Fault { code, message: message.into(), hint: None, compat: None, related: None }
     }
 
-    /// What would be right.
+    /// Adds what would be right.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Fault { hint: Some(hint.into()), ..self }
     }
 
-    /// What would be right, if anything can be said.
+    /// Adds what would be right, if that is known.
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
         Fault { hint, ..self }
     }
 
-    /// What envoyproxy/ratelimit says here.
+    /// Adds what envoyproxy/ratelimit says in this case.
     pub fn compat(self, text: impl Into<String>) -> Self {
         Fault { compat: Some(text.into()), ..self }
     }
 
-    /// Another place that has to do with it.
-    pub fn related(self, spot: Spot, what: &'static str) -> Self {
-        Fault { related: Some((spot, what)), ..self }
+    /// Adds what envoyproxy/ratelimit says in this case, if that is known.
+    pub fn maybe_compat(self, text: Option<String>) -> Self {
+        Fault { compat: text.or(self.compat), ..self }
+    }
+
+    /// Adds another location that has to do with it.
+    pub fn related(self, location: Location, what: &'static str) -> Self {
+        Fault { related: Some((location, what)), ..self }
+    }
+
+    /// Begins the message with the key whose value is wrong.
+    pub fn of(self, key: &str) -> Self {
+        Fault { message: format!("`{key}`: {}", self.message), ..self }
+    }
+
+    /// A stable word for its kind.
+    pub const fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What would be right.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 }
 
-/// All problems found so far, with what is needed to show them.
+/// The problems found so far, with the sources to show them in.
 #[derive(Debug)]
 pub struct Problems<'a> {
     sources: &'a [Source],
-    /// Where the lines of each source start; made when first needed.
+    /// Where the lines of each source start; computed when first needed.
     lines: Vec<Option<Vec<u32>>>,
-    /// With the spot, to sort by.
-    kept: Vec<(Spot, Problem)>,
+    /// With the location to sort by.
+    kept: Vec<(Location, Problem)>,
     errors: usize,
     warnings: usize,
 }
@@ -78,48 +103,49 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// Adds one that makes the files unusable.
-    pub fn error(&mut self, spot: Spot, fault: Fault) {
+    /// Adds a problem that makes the documents unusable.
+    pub fn error(&mut self, location: Location, fault: Fault) {
         self.errors += 1;
         if self.errors <= PROBLEMS_MAX {
-            self.keep(spot, Severity::Error, fault);
+            self.keep(location, Severity::Error, fault);
         }
     }
 
-    /// Adds one that leaves the files usable.
-    pub fn warn(&mut self, spot: Spot, fault: Fault) {
+    /// Adds a problem that leaves the documents usable.
+    pub fn warn(&mut self, location: Location, fault: Fault) {
         self.warnings += 1;
         if self.warnings <= PROBLEMS_MAX {
-            self.keep(spot, Severity::Warning, fault);
+            self.keep(location, Severity::Warning, fault);
         }
     }
 
-    /// Whether further errors are only counted, so that their hints need not be found.
+    /// Whether further errors are only counted, so that computing their hints is wasted work.
     pub const fn is_full(&self) -> bool {
         self.errors >= PROBLEMS_MAX
     }
 
-    /// Whether the files are unusable.
+    /// Whether the documents are unusable.
     pub const fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
     /// All problems, in the order of the sources.
     pub fn into_report(mut self) -> Report {
-        self.kept.sort_by_key(|(spot, problem)| (spot.file, spot.start, problem.severity));
+        self.kept
+            .sort_by_key(|(location, problem)| (location.file, location.start, problem.severity));
         let omitted = self.errors + self.warnings - self.kept.len();
         let problems = self.kept.into_iter().map(|(_, problem)| problem).collect();
         Report::new(problems, omitted)
     }
 
-    fn keep(&mut self, spot: Spot, severity: Severity, fault: Fault) {
-        let (line, column, snippet) = self.show(spot);
+    fn keep(&mut self, location: Location, severity: Severity, fault: Fault) {
+        let (line, column, snippet) = self.show(location);
         let related = fault.related.map(|(other, what)| {
             let (line, column, _) = self.show(other);
             Related { file: self.name(other), line, column, message: what.to_owned() }
         });
         let problem = Problem {
-            file: self.name(spot),
+            file: self.name(location),
             line,
             column,
             severity,
@@ -130,22 +156,24 @@ impl<'a> Problems<'a> {
             related,
             compat_message: fault.compat,
         };
-        self.kept.push((spot, problem));
+        self.kept.push((location, problem));
     }
 
-    fn name(&self, spot: Spot) -> String {
-        self.sources.get(spot.file as usize).map_or_else(String::new, |source| source.name.clone())
+    fn name(&self, location: Location) -> String {
+        self.sources
+            .get(location.file as usize)
+            .map_or_else(String::new, |source| source.name.clone())
     }
 
-    /// The line and column of a spot, and the line itself.
-    fn show(&mut self, spot: Spot) -> (usize, usize, Snippet) {
-        let file = spot.file as usize;
+    /// The line and column of a location, and the line itself.
+    fn show(&mut self, location: Location) -> (usize, usize, Snippet) {
+        let file = location.file as usize;
         let (Some(source), Some(lines)) = (self.sources.get(file), self.lines.get_mut(file)) else {
             return (1, 1, Snippet::default());
         };
         let text = source.text.as_str();
         let starts = lines.get_or_insert_with(|| line_starts(text));
-        let line = starts.partition_point(|start| *start <= spot.start).saturating_sub(1);
+        let line = starts.partition_point(|start| *start <= location.start).saturating_sub(1);
         let start = starts.get(line).map_or(0, |start| *start as usize);
         let rest = text.get(start..).unwrap_or_default();
         let shown = rest.split('\n').next().unwrap_or_default();
@@ -155,8 +183,9 @@ impl<'a> Problems<'a> {
             Some(shown) => (shown, start + '\u{feff}'.len_utf8()),
             None => (shown, start),
         };
-        let (before, rest) = split(shown, (spot.start as usize).saturating_sub(start));
-        let (meant, _) = split(rest, (spot.end as usize).saturating_sub(spot.start as usize));
+        let (before, rest) = split(shown, (location.start as usize).saturating_sub(start));
+        let (meant, _) =
+            split(rest, (location.end as usize).saturating_sub(location.start as usize));
         let column = before.chars().count() + 1;
         (line + 1, column, cut(before, rest, meant))
     }
@@ -164,20 +193,19 @@ impl<'a> Problems<'a> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "sources over 16 MiB are refused before their lines are counted"
+    reason = "sources of more than 4 GiB are refused before their lines are counted"
 )]
 fn line_starts(text: &str) -> Vec<u32> {
     let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
     std::iter::once(0).chain(breaks.map(|(at, _)| at as u32 + 1)).collect()
 }
 
-/// The text up to a byte, and from there on; the whole when it ends before.
+/// The text before and after a byte; the whole text when it ends before.
 fn split(text: &str, byte: usize) -> (&str, &str) {
     text.split_at_checked(byte).unwrap_or((text, ""))
 }
 
-/// A window of the line in which the part that is meant can be seen. Looks only
-/// at the window: a line may have megabytes.
+/// A window of the line around the part that is meant. Scans only the window: a line may have megabytes.
 fn cut(before: &str, rest: &str, meant: &str) -> Snippet {
     let last_chars = |count: usize| {
         let start = before.char_indices().rev().nth(count.saturating_sub(1));

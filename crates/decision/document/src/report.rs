@@ -1,34 +1,27 @@
-//! What is wrong with rule files, said so that it can be mended.
+//! Reports of what is wrong with documents.
 //!
-//! A [`Report`] holds every problem of every file at once: where it is, the line
-//! itself, what is wrong and what would be right. It renders as plain text and
-//! serializes for tools. Colours are the caller's business.
-
-mod problems;
-mod suggest;
+//! A [`Report`] holds every problem of every document: its location, the line itself, what is wrong and what would be
+//! right. It renders as plain text and serializes for tools. Colors are the caller's business.
 
 use std::fmt;
 
 use serde::Serialize;
 
-pub use problems::{Fault, Problems, Spot};
-pub use suggest::{closest, one_of};
-
-/// The most errors, and the most warnings, that one report lists. A file with
-/// more has one cause, and the first hundred show it.
+/// The maximum of errors, and of warnings, that one report lists. A document with more of them has one cause, and the
+/// first hundred show it.
 pub const PROBLEMS_MAX: usize = 100;
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The rules cannot be used.
+    /// The document cannot be used.
     Error,
-    /// The rules work, but probably not as meant.
+    /// The document works, but probably not as intended.
     Warning,
 }
 
-/// One thing that is wrong, and where.
+/// One problem and its location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The name of the source.
@@ -37,17 +30,17 @@ pub struct Problem {
     pub line: usize,
     /// The column in characters, from one.
     pub column: usize,
-    /// Whether the rules can still be used.
+    /// Whether the document can still be used.
     pub severity: Severity,
     /// A stable word for this kind of problem.
     pub code: &'static str,
     /// What is wrong.
     pub message: String,
-    /// What would be right, where that can be said.
+    /// What would be right, if that is known.
     pub hint: Option<String>,
     /// The line itself.
     pub snippet: Snippet,
-    /// Another place that has to do with it, such as the first of two duplicates.
+    /// Another location that has to do with it, such as the first of two duplicates.
     pub related: Option<Related>,
     /// What envoyproxy/ratelimit says in this case, without the file name.
     pub compat_message: Option<String>,
@@ -56,15 +49,15 @@ pub struct Problem {
 /// A source line with the part that is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Snippet {
-    /// The line, shortened when very long; tabs and control characters are spaces.
+    /// The line, shortened when very long; tabs and control characters are shown as spaces.
     pub text: String,
-    /// How many characters stand before the part that is meant.
+    /// The number of characters before the part that is meant.
     pub indent: usize,
-    /// How many characters are meant; at least one.
+    /// The number of characters that are meant; at least one.
     pub width: usize,
 }
 
-/// Another place that has to do with a problem.
+/// Another location that has to do with a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Related {
     /// The name of the source.
@@ -77,7 +70,7 @@ pub struct Related {
     pub message: String,
 }
 
-/// All problems of all files.
+/// All problems of all documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     problems: Vec<Problem>,
@@ -90,16 +83,17 @@ impl Report {
         Report { problems, omitted }
     }
 
-    /// The problems, in the order of the files and of their lines.
+    /// The problems, in the order of the documents and of their lines.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
+    /// The problems themselves.
+    pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 
-    /// How many more were found than are listed.
+    /// The number of problems that were found but are not listed.
     pub const fn omitted(&self) -> usize {
         self.omitted
     }

@@ -1,13 +1,12 @@
-//! What an unquoted scalar means.
+//! The values of unquoted scalars.
 //!
-//! The rules of the YAML library that envoyproxy/ratelimit uses, so that a file
-//! means the same here: `yes` and `on` are booleans, `010` is eight, `1_000` is a
-//! thousand.
+//! Follows the YAML library that envoyproxy/ratelimit uses, so that a rule file means the same: `yes` and `on` are
+//! booleans, `010` is eight, `1_000` is a thousand.
 
-/// The meaning of an unquoted scalar.
+/// The value of an unquoted scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Plain {
-    /// Nothing.
+pub enum PlainValue {
+    /// Null.
     Null,
     /// A truth value.
     Bool(bool),
@@ -19,35 +18,46 @@ pub enum Plain {
     Text,
 }
 
-impl Plain {
-    /// What this text means where it is not quoted.
+impl PlainValue {
+    /// What it is, for messages.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            PlainValue::Null => "nothing",
+            PlainValue::Bool(_) => "a boolean",
+            PlainValue::Integer(_) => "a number",
+            PlainValue::Float(_) => "a number with a fraction",
+            PlainValue::Text => "text",
+        }
+    }
+
+    /// The value of this text when it is not quoted.
     pub fn of(text: &str) -> Self {
         match text {
-            "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
+            "" | "~" | "null" | "Null" | "NULL" => return PlainValue::Null,
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-                return Plain::Bool(true);
+                return PlainValue::Bool(true);
             }
             "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off"
-            | "OFF" => return Plain::Bool(false),
-            ".nan" | ".NaN" | ".NAN" => return Plain::Float(f64::NAN),
+            | "OFF" => return PlainValue::Bool(false),
+            ".nan" | ".NaN" | ".NAN" => return PlainValue::Float(f64::NAN),
             ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
-                return Plain::Float(f64::INFINITY);
+                return PlainValue::Float(f64::INFINITY);
             }
-            "-.inf" | "-.Inf" | "-.INF" => return Plain::Float(f64::NEG_INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => return PlainValue::Float(f64::NEG_INFINITY),
             _ => {}
         }
-        // Most scalars are words; spare them the attempts at a number.
+        // Most scalars are words: skip the attempts to read a number.
         let number_like = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.');
         if !text.as_bytes().first().is_some_and(number_like) {
-            return Plain::Text;
+            return PlainValue::Text;
         }
         let digits = text.replace('_', "");
         if let Some(integer) = integer(&digits) {
-            return Plain::Integer(integer);
+            return PlainValue::Integer(integer);
         }
         match float(&digits) {
-            Some(float) => Plain::Float(float),
-            None => Plain::Text,
+            Some(float) => PlainValue::Float(float),
+            None => PlainValue::Text,
         }
     }
 }
@@ -89,35 +99,38 @@ mod tests {
 
     #[test]
     fn reads_the_booleans_of_older_yaml() {
-        assert_eq!(Plain::of("yes"), Plain::Bool(true));
-        assert_eq!(Plain::of("on"), Plain::Bool(true));
-        assert_eq!(Plain::of("Off"), Plain::Bool(false));
-        assert_eq!(Plain::of("yEs"), Plain::Text);
+        assert_eq!(PlainValue::of("yes"), PlainValue::Bool(true));
+        assert_eq!(PlainValue::of("on"), PlainValue::Bool(true));
+        assert_eq!(PlainValue::of("Off"), PlainValue::Bool(false));
+        assert_eq!(PlainValue::of("yEs"), PlainValue::Text);
     }
 
     #[test]
     fn reads_numbers_in_every_base() {
-        assert_eq!(Plain::of("10"), Plain::Integer(10));
-        assert_eq!(Plain::of("010"), Plain::Integer(8));
-        assert_eq!(Plain::of("0o10"), Plain::Integer(8));
-        assert_eq!(Plain::of("0x10"), Plain::Integer(16));
-        assert_eq!(Plain::of("-0b11"), Plain::Integer(-3));
-        assert_eq!(Plain::of("1_000"), Plain::Integer(1000));
-        assert_eq!(Plain::of("18446744073709551615"), Plain::Integer(i128::from(u64::MAX)));
+        assert_eq!(PlainValue::of("10"), PlainValue::Integer(10));
+        assert_eq!(PlainValue::of("010"), PlainValue::Integer(8));
+        assert_eq!(PlainValue::of("0o10"), PlainValue::Integer(8));
+        assert_eq!(PlainValue::of("0x10"), PlainValue::Integer(16));
+        assert_eq!(PlainValue::of("-0b11"), PlainValue::Integer(-3));
+        assert_eq!(PlainValue::of("1_000"), PlainValue::Integer(1000));
+        assert_eq!(
+            PlainValue::of("18446744073709551615"),
+            PlainValue::Integer(i128::from(u64::MAX))
+        );
     }
 
     #[test]
     fn reads_fractions_as_floats_and_not_as_text() {
-        assert_eq!(Plain::of("1.5"), Plain::Float(1.5));
-        assert_eq!(Plain::of(".5"), Plain::Float(0.5));
-        assert_eq!(Plain::of("1e3"), Plain::Float(1000.0));
-        assert_eq!(Plain::of("09"), Plain::Float(9.0));
+        assert_eq!(PlainValue::of("1.5"), PlainValue::Float(1.5));
+        assert_eq!(PlainValue::of(".5"), PlainValue::Float(0.5));
+        assert_eq!(PlainValue::of("1e3"), PlainValue::Float(1000.0));
+        assert_eq!(PlainValue::of("09"), PlainValue::Float(9.0));
     }
 
     #[test]
     fn leaves_addresses_durations_and_words_as_text() {
         for text in ["10.0.0.1", "5m", "-", "+", ".", "1:30", "0x", "2020-01-01", "e3", "*"] {
-            assert_eq!(Plain::of(text), Plain::Text, "{text}");
+            assert_eq!(PlainValue::of(text), PlainValue::Text, "{text}");
         }
     }
 }

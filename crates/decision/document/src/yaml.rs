@@ -1,9 +1,8 @@
-//! YAML as a tree in which every node knows its place.
+//! YAML as a tree in which every node has its location.
 //!
-//! Built from parser events without recursion, so that hostile nesting ends in
-//! a message and not in a stack overflow. An alias is a second way to the same
-//! node, never a copy; what the copies would weigh is counted and bounded, so
-//! that walking the tree is bounded too. Knows nothing of rules.
+//! Built from parser events without recursion, so that hostile nesting ends in a message and not in a stack overflow.
+//! An alias is a second reference to the same node, never a copy; the nodes that copies would have are counted and
+//! bounded, so that walking the tree is bounded too.
 
 mod build;
 mod scalar;
@@ -13,43 +12,43 @@ use std::borrow::Cow;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
-use crate::diagnostics::Spot;
+use crate::problems::Location;
 
 pub use build::parse;
-pub use scalar::Plain;
+pub use scalar::PlainValue;
 
-/// The deepest nesting of a rule file. Each level of descriptors takes two.
+/// The deepest nesting. Each level of descriptors in a rule file takes two.
 pub(crate) const DEPTH_MAX: usize = 64;
 
-/// The most nodes of one file, counting an aliased node each time it is used.
-/// 100,000 rules take about 1.2 million.
+/// The maximum of nodes in one document; an aliased node counts each time it is used. 100,000 rules take about 1.2
+/// million.
 pub(crate) const NODES_MAX: usize = 4_000_000;
 
 /// A node's index in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
-/// One file's YAML.
+/// The YAML of one document.
 #[derive(Debug)]
 pub struct Yaml<'s> {
     nodes: Vec<Node<'s>>,
-    /// The children of every collection, those of one side by side.
+    /// The children of every collection; those of one collection are adjacent.
     children: Vec<NodeId>,
     root: Option<NodeId>,
 }
 
-/// A node and where it is.
+/// A node and its location.
 #[derive(Debug)]
 pub struct Node<'s> {
-    /// Where it is.
-    pub spot: Spot,
+    /// Its location.
+    pub location: Location,
     /// What it is.
-    pub kind: Kind<'s>,
+    pub kind: NodeKind<'s>,
 }
 
 /// The three kinds of node.
 #[derive(Debug)]
-pub enum Kind<'s> {
+pub enum NodeKind<'s> {
     /// A single value.
     Scalar(Scalar<'s>),
     /// Values in order.
@@ -58,7 +57,7 @@ pub enum Kind<'s> {
     Mapping(Children),
 }
 
-/// Where a collection's children are.
+/// The range of the children of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Children {
     start: u32,
@@ -70,30 +69,30 @@ pub struct Children {
 pub struct MergedPairs {
     /// Keys and values.
     pub pairs: Vec<(NodeId, NodeId)>,
-    /// What merge keys name although it is no mapping.
+    /// Values of merge keys that are not mappings.
     pub strays: Vec<NodeId>,
 }
 
-/// A scalar's text, and how it was written.
+/// The text of a scalar, and how it was written.
 #[derive(Debug)]
 pub struct Scalar<'s> {
     /// The text without its quotes.
     pub text: Cow<'s, str>,
-    /// How its type is told.
-    pub style: Style,
+    /// Whether its text has a type.
+    pub style: ScalarStyle,
 }
 
-/// How the type of a scalar is told.
+/// How the type of a scalar follows from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// By its text.
+pub enum ScalarStyle {
+    /// Unquoted: a number, a boolean or text, by its form.
     Plain,
-    /// It is text, because it is quoted or tagged so.
+    /// Text, because it is quoted or tagged as text.
     Text,
 }
 
 impl<'s> Yaml<'s> {
-    /// The document's node; none when the file is empty.
+    /// The root; none when the document is empty.
     pub const fn root(&self) -> Option<NodeId> {
         self.root
     }
@@ -116,36 +115,36 @@ impl<'s> Yaml<'s> {
         pairs.map(|pair| (pair[0], pair[1]))
     }
 
-    /// Where a node is.
-    pub fn spot(&self, id: NodeId) -> Spot {
-        self.node(id).spot
+    /// The location of a node.
+    pub fn location(&self, id: NodeId) -> Location {
+        self.node(id).location
     }
 
     /// The node as a single value, if it is one.
     pub fn scalar(&self, id: NodeId) -> Option<&Scalar<'s>> {
         match &self.node(id).kind {
-            Kind::Scalar(scalar) => Some(scalar),
-            Kind::Sequence(_) | Kind::Mapping(_) => None,
+            NodeKind::Scalar(scalar) => Some(scalar),
+            NodeKind::Sequence(_) | NodeKind::Mapping(_) => None,
         }
     }
 
-    /// Whether the node says "nothing here".
+    /// Whether the node is null.
     pub fn is_null(&self, id: NodeId) -> bool {
-        self.scalar(id).is_some_and(|scalar| scalar.plain() == Plain::Null)
+        self.scalar(id).is_some_and(|scalar| scalar.plain() == PlainValue::Null)
     }
 
-    /// Whether the key of a pair asks for the other mapping's pairs.
+    /// Whether the key of a pair is the merge key `<<`.
     pub fn is_merge(&self, key: NodeId) -> bool {
-        self.scalar(key).is_some_and(|scalar| scalar.style == Style::Plain && scalar.text == "<<")
+        self.scalar(key)
+            .is_some_and(|scalar| scalar.style == ScalarStyle::Plain && scalar.text == "<<")
     }
 
-    /// A mapping's pairs, those of its merge keys included, and what its merge
-    /// keys name that is no mapping.
+    /// The pairs of a mapping, including those of its merge keys.
     ///
     /// Own pairs come first and win; of several merged mappings the first wins.
     pub fn merged_pairs(&self, id: NodeId) -> MergedPairs {
         let mut merged = MergedPairs::default();
-        let Kind::Mapping(own) = self.node(id).kind else {
+        let NodeKind::Mapping(own) = self.node(id).kind else {
             return merged;
         };
         merged.pairs.extend(self.pairs(own).filter(|(key, _)| !self.is_merge(*key)));
@@ -158,7 +157,7 @@ impl<'s> Yaml<'s> {
     }
 
     /// Adds the pairs that the merge keys of a mapping bring.
-    // Recursion ends with the tree, which is never deeper than its maximum.
+    // The depth of the recursion is bounded by that of the tree.
     fn merge<'y>(
         &'y self,
         own: Children,
@@ -166,13 +165,13 @@ impl<'s> Yaml<'s> {
         seen: &mut HashSet<&'y str, FixedState>,
     ) {
         for (_, value) in self.pairs(own).filter(|(key, _)| self.is_merge(*key)) {
-            let alone = [value];
+            let single = [value];
             let sources: &[NodeId] = match self.node(value).kind {
-                Kind::Sequence(items) => self.items(items),
-                Kind::Scalar(_) | Kind::Mapping(_) => &alone,
+                NodeKind::Sequence(items) => self.items(items),
+                NodeKind::Scalar(_) | NodeKind::Mapping(_) => &single,
             };
             for source in sources {
-                let Kind::Mapping(other) = self.node(*source).kind else {
+                let NodeKind::Mapping(other) = self.node(*source).kind else {
                     merged.strays.push(*source);
                     continue;
                 };
@@ -190,25 +189,19 @@ impl<'s> Yaml<'s> {
     /// What a node is, for messages.
     pub fn describe(&self, id: NodeId) -> &'static str {
         match &self.node(id).kind {
-            Kind::Scalar(scalar) => match scalar.plain() {
-                Plain::Null => "nothing",
-                Plain::Bool(_) => "a boolean",
-                Plain::Integer(_) => "a number",
-                Plain::Float(_) => "a number with a fraction",
-                Plain::Text => "text",
-            },
-            Kind::Sequence(_) => "a list",
-            Kind::Mapping(_) => "a mapping",
+            NodeKind::Scalar(scalar) => scalar.plain().describe(),
+            NodeKind::Sequence(_) => "a list",
+            NodeKind::Mapping(_) => "a mapping",
         }
     }
 }
 
 impl Scalar<'_> {
-    /// What the scalar is, read as envoyproxy/ratelimit reads it.
-    pub fn plain(&self) -> Plain {
+    /// The value of the scalar, read as envoyproxy/ratelimit reads it.
+    pub fn plain(&self) -> PlainValue {
         match self.style {
-            Style::Plain => Plain::of(&self.text),
-            Style::Text => Plain::Text,
+            ScalarStyle::Plain => PlainValue::of(&self.text),
+            ScalarStyle::Text => PlainValue::Text,
         }
     }
 }

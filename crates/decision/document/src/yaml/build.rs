@@ -3,21 +3,20 @@
 use std::borrow::Cow;
 
 use foldhash::fast::FixedState;
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, Tag};
 
-use super::{Children, DEPTH_MAX, Kind, NODES_MAX, Node, NodeId, Scalar, Style, Yaml};
-use crate::diagnostics::{Fault, Problems, Spot};
+use super::{Children, DEPTH_MAX, NODES_MAX, Node, NodeId, NodeKind, Scalar, ScalarStyle, Yaml};
+use crate::problems::{Fault, Location, Problems};
 
-/// The parser may nest a little deeper than we allow, so that the message is ours.
+/// The parser accepts deeper nesting than we do, so that the message is ours.
 const PARSER_DEPTH_MAX: usize = DEPTH_MAX * 2;
 
-/// Up to this many pairs are compared with one another to find duplicates.
+/// Mappings with up to this many pairs are searched for duplicates by comparing all pairs.
 const SMALL_MAPPING_MAX: u32 = 16;
 
 /// Reads the first document of a text.
 ///
-/// Problems are reported; what comes back is the tree, unless the text is not
-/// YAML or breaks a maximum.
+/// Reports problems. Returns no tree when the text is not YAML or exceeds a maximum.
 pub fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Option<Yaml<'s>> {
     let mut build = Build::new(file, text);
     let options = granit_parser::options! {
@@ -26,15 +25,15 @@ pub fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Optio
         block_nesting_limit: PARSER_DEPTH_MAX,
     };
     for next in Parser::new_from_str_with_options(text, options) {
-        let taken = match next {
+        let step = match next {
             Ok((event, span)) => build.take(event, span, problems),
-            Err(error) => Err(Stop::new(build.error_spot(&error), syntax(&error))),
+            Err(error) => Err(Stop::new(build.error_location(&error), syntax(&error))),
         };
-        match taken {
+        match step {
             Ok(Flow::More) => {}
             Ok(Flow::Done) => break,
             Err(stop) => {
-                problems.error(stop.spot, *stop.fault);
+                problems.error(stop.location, *stop.fault);
                 return None;
             }
         }
@@ -47,27 +46,27 @@ enum Flow {
     Done,
 }
 
-/// A fault after which there is nothing to read.
+/// A fault that ends the reading.
 struct Stop {
-    spot: Spot,
+    location: Location,
     fault: Box<Fault>,
 }
 
 impl Stop {
-    fn new(spot: Spot, fault: Fault) -> Self {
-        Stop { spot, fault: Box::new(fault) }
+    fn new(location: Location, fault: Fault) -> Self {
+        Stop { location, fault: Box::new(fault) }
     }
 }
 
-/// A collection whose end has not come.
-struct Open {
+/// A collection whose end has not been read.
+struct OpenCollection {
     id: NodeId,
     is_mapping: bool,
-    /// Where its children begin among those not yet kept.
+    /// The index of its first child in `pending`.
     start: usize,
 }
 
-/// What walking a node would take, aliases included.
+/// The size of a subtree, with aliases counted as copies.
 #[derive(Clone, Copy)]
 struct Size {
     nodes: u32,
@@ -80,12 +79,12 @@ struct Build<'s> {
     yaml: Yaml<'s>,
     /// By node.
     sizes: Vec<Size>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     /// Children of open collections.
     pending: Vec<NodeId>,
     /// Node by anchor; the parser numbers anchors from one.
     anchors: Vec<Option<NodeId>>,
-    /// Nodes so far, aliases counted as what they stand for.
+    /// The number of nodes so far, with aliases counted as copies.
     total: usize,
     ended: bool,
 }
@@ -117,23 +116,23 @@ impl<'s> Build<'s> {
         span: Span,
         problems: &mut Problems<'_>,
     ) -> Result<Flow, Stop> {
-        let spot = self.spot(span);
+        let location = self.location(span);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let style = scalar_style(style, tag.as_deref());
-                let id = self.add(spot, Kind::Scalar(Scalar { text, style }))?;
+                let id = self.add(location, NodeKind::Scalar(Scalar { text, style }))?;
                 self.name(anchor, id);
                 self.attach(id);
             }
-            Event::SequenceStart(_, anchor, _) => self.start(spot, anchor, false)?,
-            Event::MappingStart(_, anchor, _) => self.start(spot, anchor, true)?,
-            Event::SequenceEnd | Event::MappingEnd => self.end(spot, problems),
-            Event::Alias(anchor) => self.alias(spot, anchor)?,
+            Event::SequenceStart(_, anchor, _) => self.start(location, anchor, false)?,
+            Event::MappingStart(_, anchor, _) => self.start(location, anchor, true)?,
+            Event::SequenceEnd | Event::MappingEnd => self.end(location, problems),
+            Event::Alias(anchor) => self.alias(location, anchor)?,
             Event::DocumentEnd => self.ended = true,
             Event::DocumentStart(..) if self.ended => {
                 let fault = Fault::new("several_documents", "only the first document is read")
                     .hint("put the others into files of their own");
-                problems.warn(spot, fault);
+                problems.warn(location, fault);
                 return Ok(Flow::Done);
             }
             _ => {}
@@ -141,17 +140,17 @@ impl<'s> Build<'s> {
         Ok(Flow::More)
     }
 
-    fn start(&mut self, spot: Spot, anchor: usize, is_mapping: bool) -> Result<(), Stop> {
+    fn start(&mut self, location: Location, anchor: usize, is_mapping: bool) -> Result<(), Stop> {
         if self.open.len() >= DEPTH_MAX {
-            return Err(Stop::new(spot, too_deep()));
+            return Err(Stop::new(location, too_deep()));
         }
-        let id = self.add(spot, Kind::Sequence(Children::default()))?;
+        let id = self.add(location, NodeKind::Sequence(Children::default()))?;
         self.name(anchor, id);
-        self.open.push(Open { id, is_mapping, start: self.pending.len() });
+        self.open.push(OpenCollection { id, is_mapping, start: self.pending.len() });
         Ok(())
     }
 
-    fn end(&mut self, spot: Spot, problems: &mut Problems<'_>) {
+    fn end(&mut self, location: Location, problems: &mut Problems<'_>) {
         let Some(open) = self.open.pop() else { return };
         let mut size = Size { nodes: 1, depth: 1 };
         for child in self.pending.get(open.start..).unwrap_or_default() {
@@ -168,54 +167,57 @@ impl<'s> Build<'s> {
             count: u32::try_from(self.yaml.children.len() - before).unwrap_or(u32::MAX),
         };
         let node = &mut self.yaml.nodes[open.id.0 as usize];
-        node.kind =
-            if open.is_mapping { Kind::Mapping(children) } else { Kind::Sequence(children) };
-        node.spot.end = spot.end.max(node.spot.end);
+        node.kind = if open.is_mapping {
+            NodeKind::Mapping(children)
+        } else {
+            NodeKind::Sequence(children)
+        };
+        node.location.end = location.end.max(node.location.end);
         if open.is_mapping {
             self.report_duplicates(children, problems);
         }
         self.attach(open.id);
     }
 
-    fn alias(&mut self, spot: Spot, anchor: usize) -> Result<(), Stop> {
+    fn alias(&mut self, location: Location, anchor: usize) -> Result<(), Stop> {
         let target = self.anchors.get(anchor).copied().flatten();
         let Some(target) = target else {
-            let fault = Fault::new("yaml_syntax", "an alias to nothing");
-            return Err(Stop::new(spot, fault));
+            let fault = Fault::new("yaml_syntax", "this alias has no anchor");
+            return Err(Stop::new(location, fault));
         };
         if self.open.iter().any(|open| open.id == target) {
-            let fault = Fault::new("recursive_alias", "this alias is part of what it stands for")
-                .hint("an alias can only stand for something that is complete");
-            return Err(Stop::new(spot, fault));
+            let fault = Fault::new("recursive_alias", "this alias is part of its own anchor")
+                .hint("an alias must come after the end of its anchor");
+            return Err(Stop::new(location, fault));
         }
         let size = self.sizes[target.0 as usize];
         if self.open.len() + size.depth as usize > DEPTH_MAX {
-            return Err(Stop::new(spot, too_deep()));
+            return Err(Stop::new(location, too_deep()));
         }
-        self.count(spot, size.nodes)?;
+        self.count(location, size.nodes)?;
         self.attach(target);
         Ok(())
     }
 
-    fn add(&mut self, spot: Spot, kind: Kind<'s>) -> Result<NodeId, Stop> {
-        self.count(spot, 1)?;
+    fn add(&mut self, location: Location, kind: NodeKind<'s>) -> Result<NodeId, Stop> {
+        self.count(location, 1)?;
         let Ok(index) = u32::try_from(self.yaml.nodes.len()) else {
-            return Err(Stop::new(spot, too_large()));
+            return Err(Stop::new(location, too_large()));
         };
-        self.yaml.nodes.push(Node { spot, kind });
+        self.yaml.nodes.push(Node { location, kind });
         self.sizes.push(Size { nodes: 1, depth: 0 });
         Ok(NodeId(index))
     }
 
-    fn count(&mut self, spot: Spot, nodes: u32) -> Result<(), Stop> {
+    fn count(&mut self, location: Location, nodes: u32) -> Result<(), Stop> {
         self.total = self.total.saturating_add(nodes as usize);
         if self.total > NODES_MAX {
-            return Err(Stop::new(spot, too_large()));
+            return Err(Stop::new(location, too_large()));
         }
         Ok(())
     }
 
-    /// Remembers what an anchor stands for; zero is no anchor.
+    /// Stores the node of an anchor; zero is no anchor.
     fn name(&mut self, anchor: usize, id: NodeId) {
         if anchor == 0 {
             return;
@@ -241,33 +243,33 @@ impl<'s> Build<'s> {
             Some(&*scalar.text)
         };
         let keys = || yaml.pairs(children).map(|(key, _)| key);
-        // Almost every mapping is small: comparing beats a table there.
+        // Almost every mapping is small: comparing pairs is faster than a hash table.
         let small = children.count <= SMALL_MAPPING_MAX * 2;
         let mut table: hashbrown::HashMap<&str, NodeId, FixedState> = hashbrown::HashMap::default();
         for (at, key) in keys().enumerate() {
-            let Some(written) = text(key) else { continue };
+            let Some(name) = text(key) else { continue };
             let first = if small {
-                keys().take(at).find(|other| text(*other) == Some(written))
+                keys().take(at).find(|other| text(*other) == Some(name))
             } else {
-                table.insert(written, key)
+                table.insert(name, key)
             };
             if let Some(first) = first {
-                let fault = Fault::new("duplicate_key", format!("key `{written}` is given twice"))
-                    .related(yaml.spot(first), "first given here")
+                let fault = Fault::new("duplicate_key", format!("key `{name}` is given twice"))
+                    .related(yaml.location(first), "first given here")
                     .hint("keep one of the two");
-                problems.error(yaml.spot(key), fault);
+                problems.error(yaml.location(key), fault);
             }
         }
     }
 
-    fn spot(&self, span: Span) -> Spot {
+    fn location(&self, span: Span) -> Location {
         let start = self.byte(span.start.byte_offset());
-        Spot { file: self.file, start, end: self.byte(span.end.byte_offset()).max(start) }
+        Location { file: self.file, start, end: self.byte(span.end.byte_offset()).max(start) }
     }
 
-    fn error_spot(&self, error: &ScanError) -> Spot {
+    fn error_location(&self, error: &ScanError) -> Location {
         let start = self.byte(error.marker().byte_offset());
-        Spot { file: self.file, start, end: start }
+        Location { file: self.file, start, end: start }
     }
 
     fn byte(&self, offset: Option<usize>) -> u32 {
@@ -276,14 +278,14 @@ impl<'s> Build<'s> {
     }
 }
 
-fn scalar_style(style: ScalarStyle, tag: Option<&Tag>) -> Style {
+fn scalar_style(style: granit_parser::ScalarStyle, tag: Option<&Tag>) -> ScalarStyle {
     let tagged_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
     let tagged_other = tag.is_some_and(Tag::is_yaml_core_schema) && !tagged_text;
     // `!!int "10"` is the number; `!!str 10` is the text.
-    if tagged_other || (style == ScalarStyle::Plain && !tagged_text) {
-        Style::Plain
+    if tagged_other || (style == granit_parser::ScalarStyle::Plain && !tagged_text) {
+        ScalarStyle::Plain
     } else {
-        Style::Text
+        ScalarStyle::Text
     }
 }
 
@@ -292,10 +294,10 @@ fn syntax(error: &ScanError) -> Fault {
         return too_deep();
     }
     let info: Cow<'static, str> = match error.kind() {
-        ErrorKind::UnknownAnchor => "no anchor of this name stands before this alias".into(),
+        ErrorKind::UnknownAnchor => "no anchor of this name comes before this alias".into(),
         ErrorKind::TabInBlockIndentation
         | ErrorKind::TabNotAllowed
-        | ErrorKind::TabInIndentation => "a tab cannot be used as indentation".into(),
+        | ErrorKind::TabInIndentation => "tabs cannot be used for indentation".into(),
         _ => error.info().into(),
     };
     let hint = match error.kind() {
@@ -303,7 +305,7 @@ fn syntax(error: &ScanError) -> Fault {
         | ErrorKind::TabNotAllowed
         | ErrorKind::TabInIndentation => Some("indent with spaces"),
         ErrorKind::UnknownAnchor | ErrorKind::MissingAnchorOrAliasName => {
-            Some("quote the text if it should start with `*`")
+            Some("put quotes around a text that starts with `*`")
         }
         _ => None,
     };
@@ -319,6 +321,6 @@ fn too_deep() -> Fault {
 }
 
 fn too_large() -> Fault {
-    let message = format!("more than {NODES_MAX} values, aliases counted each time they are used");
+    let message = format!("more than {NODES_MAX} values; an alias counts each time it is used");
     Fault::new("too_large", message).hint("split it into several files")
 }

@@ -1,21 +1,26 @@
 //! "Did you mean": the nearest word, by edits.
 
-/// Words longer than this are not compared: nobody mistyped them.
+/// Longer words are not compared: they are not typing errors.
 const WORD_CHARS_MAX: usize = 64;
 
-/// The word nearest to `written`, if one is near enough to be meant.
-pub fn closest<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    let written = normal(written)?;
-    let near_enough = written.len().div_ceil(3).clamp(1, 4);
+/// The word nearest to `typed`, if one is near enough to be meant.
+pub fn closest<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let typed = normal(typed)?;
+    let near_enough = typed.len().div_ceil(3).clamp(1, 4);
     words
         .into_iter()
-        .filter_map(|word| Some((edits(&written, &normal(word)?), word)))
+        .filter_map(|word| Some((edits(&typed, &normal(word)?), word)))
         .filter(|(edits, _)| *edits <= near_enough)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, word)| word)
 }
 
-/// The words as a sentence part: "`a`, `b` or `c`".
+/// The nearest word as a question, if one is near enough.
+pub fn did_you_mean<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Option<String> {
+    closest(typed, words).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// The words as part of a sentence: "`a`, `b` or `c`".
 pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
@@ -25,7 +30,7 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// Case and the kind of separator are not what people get wrong on purpose.
+/// The word without the differences that do not count: case, and the kind of separator.
 fn normal(word: &str) -> Option<Vec<char>> {
     let chars: Vec<char> = word
         .chars()
