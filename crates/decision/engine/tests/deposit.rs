@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
-    Options, Request, Retry, Source, Timestamp, Verb, Verdict, compile,
+    Options, Request, Retry, Source, Tenure, Timestamp, Verb, Verdict, compile,
 };
 
 const RULES: &str = "
@@ -52,7 +52,7 @@ async fn a_deposit_gives_back_what_rates_took_and_nothing_else() {
     drop(check(&engine));
     let before = left(&engine);
     assert_eq!(before, [3, 97, 47, 4, 1]);
-    let (verdict, permit) = request(|request| engine.admit_now(request));
+    let (verdict, permit) = request(|request| engine.admit_now(request, Tenure::Held));
     let deposit = request(|request| engine.deposit(request, &verdict));
     assert!(verdict.delay() > Duration::ZERO.into() && !deposit.is_empty());
     assert_eq!(left(&engine), [0, 94, 44, 3, 1]);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Period, Request,
-    Snapshot, Source, Timestamp, compile,
+    Snapshot, Source, Tenure, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch, CounterStore, Fingerprint, StoreError};
 
@@ -155,14 +155,15 @@ async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
 
 #[tokio::test]
 async fn slots_of_a_permit_are_taken_and_held_on_the_lease_of_the_store() {
-    let told = told(async |engine, request| drop(engine.admit(request).await)).await;
+    let told = told(async |engine, request| drop(engine.admit(request, Tenure::Held).await)).await;
     let lease = Some(Period::SECOND);
     assert_eq!(told, [vec![(1, lease)], vec![(1, lease)], vec![(1, None)]]);
 }
 
 #[tokio::test]
 async fn slots_that_are_lent_to_somebody_outside_have_no_lease_and_are_not_kept_alive() {
-    let told = told(async |engine, request| drop(engine.lend(request).await)).await;
+    let told =
+        told(async |engine, request| drop(engine.admit(request, Tenure::TimeToLive).await)).await;
     assert_eq!(told, [vec![(1, None)], vec![], vec![(1, None)]]);
 }
 

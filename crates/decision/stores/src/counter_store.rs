@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_algorithms::{Holder, Period};
+use tidegate_algorithms::Period;
 
-use crate::batch::{Answers, Batch, Key};
+use crate::batch::{Answers, Batch};
+use crate::memory::MemoryStore;
 
 /// Keeps counters and decides next to them.
 pub trait CounterStore: Send + Sync + 'static {
@@ -32,10 +33,10 @@ pub trait CounterStore: Send + Sync + 'static {
         let _ = batch;
     }
 
-    /// Gives back slots that were taken [as held](tidegate_algorithms::Tenure::Held), at once.
-    /// Nothing to do where nobody takes any: only the store in memory does.
-    fn release(&self, key: Key, holder: Holder, count: u64) {
-        let _ = (key, holder, count);
+    /// The store as one in memory of this process, if it is one: then callers can decide without a future.
+    #[inline]
+    fn local(&self) -> Option<&MemoryStore> {
+        None
     }
 
     /// Gives back what the batch charged, without being waited for: at once

@@ -10,7 +10,7 @@ use tidegate_algorithms::{
     Tenure, Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
-    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, CounterStore, Key, MemoryConfig,
+    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig,
     MemoryStore, Role, Verb, WhenFull,
 };
 

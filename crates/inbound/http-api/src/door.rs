@@ -10,7 +10,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use serde::Serialize;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verb};
+use tidegate_engine::{
+    Clock, CounterStore, Engine, MemoryStore, SystemClock, Tenure, Timestamp, Verb,
+};
 
 use super::answer::{Answer, available, json, json_with, text, to_json, uncached, without_body};
 use super::body::{Reading, Unread};
@@ -194,7 +196,7 @@ where
         let request = asked.request(&descriptors);
         let (verdict, held) = match verb {
             Verb::Check => {
-                let (verdict, permit) = self.engine.lend(&request).await;
+                let (verdict, permit) = self.engine.admit(&request, Tenure::TimeToLive).await;
                 (verdict, HeldSlots::of(permit))
             }
             _ => (self.engine.apply(verb, &request).await, None),

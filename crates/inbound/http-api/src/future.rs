@@ -64,7 +64,7 @@ where
     /// What to do with a request that waits for its body only; none for any
     /// other, also where something is wrong with it.
     fn checks_at_once<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
-        self.engine.here()?;
+        self.engine.local()?;
         let Ok(Route::Apply(verb)) = route(request.method(), request.uri().path()) else {
             return None;
         };

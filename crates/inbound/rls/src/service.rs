@@ -15,7 +15,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verdict};
+use tidegate_engine::{
+    Clock, CounterStore, Engine, LocalEngine, MemoryStore, SystemClock, Timestamp, Verdict,
+};
 use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
@@ -144,7 +146,7 @@ where
     #[inline]
     fn answer_now<R>(
         &self,
-        engine: &Engine<MemoryStore, C>,
+        engine: &LocalEngine<'_, S, C>,
         asked: &Asked<'_>,
         tell: impl FnOnce(&Answer<'_>) -> R,
     ) -> Told<R> {
@@ -361,10 +363,10 @@ where
     /// Answers a call whose body has come; the future where it has to wait.
     #[inline]
     fn reply(&self, body: Bytes) -> Result<Told<Bytes>, Replying> {
-        if let Some(engine) = self.shared.engine.here() {
+        if let Some(engine) = self.shared.engine.local() {
             let mut asked = Asked::default();
             let read = self.shared.read(&body, self.compression, &mut asked);
-            return Ok(read.and_then(|()| self.shared.answer_now(engine, &asked, encode)));
+            return Ok(read.and_then(|()| self.shared.answer_now(&engine, &asked, encode)));
         }
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         Err(Box::pin(async move {

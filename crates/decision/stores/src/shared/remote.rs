@@ -8,6 +8,7 @@ use tidegate_algorithms::{Period, Timestamp};
 
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
+use crate::memory::MemoryStore;
 
 /// Tells the processes that share a store apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +145,10 @@ impl<S: CounterStore> CounterStore for Arc<S> {
 
     fn give_back(&self, batch: &Batch<'_>) {
         (**self).give_back(batch);
+    }
+
+    fn local(&self) -> Option<&MemoryStore> {
+        (**self).local()
     }
 }
 
