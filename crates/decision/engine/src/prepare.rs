@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_algorithms::{CallerMode, Holder, Limit, Percent, Tenure, Timestamp};
-use tidegate_rules::{Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
+use tidegate_rules::{Domain, Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
 use tidegate_stores::{Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -95,16 +95,7 @@ pub(crate) fn gather<'s>(
     prepared: &mut PreparedChecks<'s, '_>,
 ) {
     let request = call.request;
-    let Some(domain) = rules.snapshot().domain(request.domain) else {
-        verdict.matched.resize(request.descriptors.len(), None);
-        return;
-    };
-    *verdict.domain_known = true;
-    prepared.charge = domain.charge();
-    prepared.deadline = domain.store_deadline().map(|deadline| deadline.as_span().into());
-    if request.descriptors.len() > INLINE_DESCRIPTORS {
-        reserve(request.descriptors.len(), verdict, prepared);
-    }
+    let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
     let mut replaced = ReplacedNames::new();
     for (index, descriptor) in (0_u32..).zip(request.descriptors) {
         let cost = descriptor.cost.unwrap_or(request.cost);
@@ -129,7 +120,7 @@ pub(crate) fn gather<'s>(
         if limits.is_empty() {
             continue;
         }
-        // By the rule, not by one of its limits: a limit keeps its counters when the list of limits around it changes.
+        // The rule's fingerprint: a limit keeps its counters when the list of limits around it changes.
         let fingerprint = fingerprint(fingerprinter, rule.identity, values);
         for limit in limits {
             let Some(role) = role(limit, values) else { continue };
@@ -150,6 +141,27 @@ pub(crate) fn gather<'s>(
     if !replaced.is_empty() {
         prepared.drop_replaced(verdict.rulings, rules.snapshot(), &replaced);
     }
+}
+
+/// The domain of a request, with the settings that all its checks share; `None` if the rules do not have it.
+#[inline]
+fn find_domain<'s>(
+    rules: &'s ActiveRules,
+    request: &Request<'s>,
+    verdict: &mut VerdictParts<'_>,
+    prepared: &mut PreparedChecks<'s, '_>,
+) -> Option<&'s Domain> {
+    let Some(domain) = rules.snapshot().domain(request.domain) else {
+        verdict.matched.resize(request.descriptors.len(), None);
+        return None;
+    };
+    *verdict.domain_known = true;
+    prepared.charge = domain.charge();
+    prepared.deadline = domain.store_deadline().map(|deadline| deadline.as_span().into());
+    if request.descriptors.len() > INLINE_DESCRIPTORS {
+        reserve(request.descriptors.len(), verdict, prepared);
+    }
+    Some(domain)
 }
 
 /// The names of limits that other limits of the same request replace.

@@ -278,12 +278,12 @@ async fn asking_by_await_and_asking_now_give_the_same_answers() {
 }
 
 #[derive(Default)]
-struct Counting {
+struct CountingObserver {
     seen: AtomicU64,
     refused: AtomicU64,
 }
 
-impl Observer for Counting {
+impl Observer for CountingObserver {
     fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Observer for Counting {
 #[test]
 fn an_observer_is_told_of_every_verdict_and_cannot_change_one() {
     let (engine, _clock) = engine(LAYERED);
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(CountingObserver::default());
     let engine = engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>);
     assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
     assert_eq!(counting.seen.load(Ordering::Relaxed), 5);
