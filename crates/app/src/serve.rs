@@ -33,9 +33,7 @@ use tidegate_admin::Switchboard;
 use tidegate_engine::Engine;
 use tokio::runtime::Builder;
 
-use crate::config::{
-    self, Compat, Config, ConfigArgs, Input, KeyLayout, LogFormat, TraceProtocol, Weight,
-};
+use crate::config::{self, Compat, Config, ConfigArgs, Input, KeyLayout, TraceProtocol, Weight};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
 use counters::Counters;
@@ -171,12 +169,7 @@ async fn serve_on<S: Counters>(
 }
 
 fn begin_log(config: &Config) -> Result<LogLevel, Failure> {
-    let format = match config.log.format {
-        LogFormat::Auto => log::LogFormat::for_stderr(),
-        LogFormat::Text => log::LogFormat::Text,
-        LogFormat::Json => log::LogFormat::Json,
-    };
-    log::begin(config.log.level.as_str(), format)
+    log::begin(config.log.level.as_str(), config.log.format)
         .map_err(|message| Complaint::new(message, "set `log.level`").into())
 }
 

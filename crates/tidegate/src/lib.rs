@@ -3,7 +3,9 @@
 //! One dependency for everything that runs inside your process. Check a request against rules:
 //!
 //! ```
-//! use tidegate::{Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Options, Request, Source, SystemClock, compile};
+//! use tidegate::{
+//!     Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Options, Request, Source, SystemClock, compile,
+//! };
 //!
 //! let rules = "
 //! domain: api
@@ -24,21 +26,108 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | Feature | Adds |
-//! |---|---|
-//! | `layer` (default) | [`layer`]: a tower layer that limits any HTTP service |
-//! | `protection` | `protection`: a gate and shedders for overload; with `layer`, a tower layer for them |
-//! | `pacer` | `pacer`: calls that leave at the pace their receiver allows |
-//! | `redis` | limits that several processes share, in [`stores`] |
+//! Or limit keys without rules:
+//!
+//! ```
+//! use tidegate::{KeyedLimiter, Limit, Period, TokenBucket};
+//!
+//! let limiter = KeyedLimiter::new(Limit::new(TokenBucket::new(100, Period::SECOND, 200)))?;
+//! assert!(limiter.check("alice").is_admitted());
+//! # Ok::<(), tidegate::ConfigError>(())
+//! ```
+//!
+//! | Feature | Adds | Example |
+//! |---|---|---|
+//! | (none) | [`Engine`], [`KeyedLimiter`], rules, the memory store | `concurrency` |
+//! | `layer` (default) | `layer`: a tower layer that limits any HTTP service | `layer` |
+//! | `protection` | `protection`: a gate and shedders for overload; with `layer`, a tower layer for them | `protection` |
+//! | `pacer` | `pacer`: calls that leave at the pace their receiver allows | `pacer` |
+//! | `redis` | limits that several processes share, in [`stores`] | `redis` |
 //!
 //! The service and the gateway are the binary `tidegate`, package `tidegate-app`.
 
-pub use tidegate_engine::*;
+pub use tidegate_engine::{
+    // Limits and their decisions.
+    Algorithm,
+    CalendarUnit,
+    Concurrency,
+    Decision,
+    FixedWindow,
+    Holder,
+    LeakyBucket,
+    Limit,
+    Outcome,
+    ParameterError,
+    Period,
+    PeriodError,
+    Retry,
+    SlidingLog,
+    SlidingWindow,
+    Soft,
+    Tenure,
+    TokenBucket,
+    Window,
+};
+pub use tidegate_engine::{
+    // Deciding.
+    Basis,
+    DESCRIPTORS_MAX,
+    Deposit,
+    Descriptor,
+    Engine,
+    Entry,
+    FailureMode,
+    KeyedLimiter,
+    LocalEngine,
+    NearLimit,
+    Observer,
+    Permit,
+    Refusal,
+    Request,
+    Role,
+    Ruling,
+    Tally,
+    Undecided,
+    Verb,
+    Verdict,
+};
+pub use tidegate_engine::{Clock, ManualClock, Nanos, SystemClock, Timestamp};
+pub use tidegate_engine::{
+    // Counters.
+    ConfigError,
+    CounterStore,
+    FailureKind,
+    MemoryConfig,
+    MemoryStore,
+    Stats,
+    StoreError,
+    WhenFull,
+};
+pub use tidegate_engine::{
+    // Rules and modes.
+    Domain,
+    Ending,
+    Explanation,
+    LimitId,
+    LimiterKind,
+    Mode,
+    Options,
+    Percent,
+    Report,
+    Rule,
+    RuleId,
+    RuleLimit,
+    Snapshot,
+    Source,
+    Target,
+    Unit,
+    UnknownTarget,
+    WhenOver,
+    compile,
+};
 
 /// Where counters live: in memory, or in Redis with the feature `redis`.
-pub mod stores {
-    pub use tidegate_stores::*;
-}
+pub use tidegate_stores as stores;
 
 /// A tower layer that limits any HTTP service: axum, hyper, tonic.
 #[cfg(feature = "layer")]
@@ -52,12 +141,8 @@ pub mod layer {
 
 /// Overload protection: a gate in front of the work, shedders by category, the share of a fleet.
 #[cfg(feature = "protection")]
-pub mod protection {
-    pub use tidegate_overload::*;
-}
+pub use tidegate_overload as protection;
 
 /// Calls that leave at the pace their receiver allows.
 #[cfg(feature = "pacer")]
-pub mod pacer {
-    pub use tidegate_pacer::*;
-}
+pub use tidegate_pacer as pacer;

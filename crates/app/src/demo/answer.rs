@@ -147,7 +147,7 @@ fn remark(verdict: &Verdict) -> Option<String> {
     if !verdict.rulings().is_empty() {
         return None;
     }
-    let mut met = verdict.met().flatten();
+    let mut met = verdict.matched_rules().flatten();
     Some(match met.next() {
         Some(rule) if rule.unlimited() => format!("rule {} is unlimited", rule.path()),
         Some(rule) => format!("rule {} is switched off", rule.path()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Nanos, Options, Permit, Request, Rule,
-    Snapshot, Source, Target, Verb, compile,
+    Snapshot, Source, Target, Tenure, Verb, compile,
 };
 use tidegate_rules::Domain;
 
@@ -146,9 +146,9 @@ impl Session {
             let verdict = match asked.deed {
                 Deed::Peek => self.engine.apply_now(Verb::Peek, &request),
                 Deed::Reset => self.engine.apply_now(Verb::Reset, &request),
-                Deed::Check => self.engine.admit_now(&request).0,
+                Deed::Check => self.engine.admit_now(&request, Tenure::Held).0,
                 Deed::Hold => {
-                    let (verdict, permit) = self.engine.admit_now(&request);
+                    let (verdict, permit) = self.engine.admit_now(&request, Tenure::Held);
                     if !permit.is_empty() && self.in_flight.len() < IN_FLIGHT_MAX {
                         self.in_flight.push(permit);
                         held += 1;

@@ -12,21 +12,7 @@ use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-/// What log lines look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people, on one line.
-    Text,
-    /// For programs: one JSON object a line.
-    Json,
-}
-
-impl LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    pub(crate) fn for_stderr() -> Self {
-        if std::io::stderr().is_terminal() { LogFormat::Text } else { LogFormat::Json }
-    }
-}
+use crate::config::LogFormat;
 
 /// The level in force, to read and to change.
 #[derive(Clone)]
@@ -60,15 +46,17 @@ impl std::fmt::Debug for LogLevel {
 pub(crate) fn begin(level: &str, format: LogFormat) -> Result<LogLevel, String> {
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
-    let begun = match format {
-        LogFormat::Text => {
-            let colors = std::io::stderr().is_terminal();
-            registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(colors)).try_init()
-        }
-        LogFormat::Json => {
-            let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
-            registry.with(lines.with_span_list(false).with_writer(std::io::stderr)).try_init()
-        }
+    let on_terminal = std::io::stderr().is_terminal();
+    let as_text = match format {
+        LogFormat::Auto => on_terminal,
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+    };
+    let begun = if as_text {
+        registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(on_terminal)).try_init()
+    } else {
+        let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
+        registry.with(lines.with_span_list(false).with_writer(std::io::stderr)).try_init()
     };
     begun.map_err(|error| error.to_string())?;
     Ok(LogLevel { handle, written: Arc::new(Mutex::new(level.to_owned())) })

@@ -1,10 +1,8 @@
 //! The real clock.
 //!
-//! Asking the operating system costs as much as the rest of a decision, so the
-//! processor's counter is read instead and compared with the system's clock a
-//! few times a second: [`CounterTime`] says how. Between two comparisons it can be off by
-//! as much as the counter drifts in that time, some microseconds; it may step
-//! back by as much, which no algorithm minds.
+//! A system call costs as much as the rest of a decision, so the clock reads the processor's counter and compares it with
+//! the system clock a few times a second; see [`CounterTime`]. Between two comparisons it is off by the counter's drift,
+//! some microseconds. It may step back by as much, which every algorithm tolerates.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,45 +1,44 @@
-//! What a request was charged, as long as it may still come to nothing.
+//! The charge of an admitted request, while it may still be refunded.
 //!
-//! A request that a leaky bucket admits for later is charged when it is decided, and served when
-//! its turn has come. Should it go away before, or be turned away because its turn is too far
-//! off, its other limits have charged it for nothing. The same holds for one that is let through
-//! and then finds no place where it would be worked on. A deposit is what they would give back.
+//! A request that a leaky bucket admits for later is charged when it is decided, and served at its turn. If it goes away
+//! before, or is refused because its turn is too far off, its other limits have charged it for nothing. The same holds
+//! for a request that is admitted and then finds no room at the gate. A deposit lists what these limits refund.
 //!
-//! Most requests are served, so there is a deposit that costs nothing until it is needed: who was
-//! charged in full can be asked for again, as long as the rules are the same.
+//! Most requests are served, so [`Engine::deposit_in_full`] needs nothing kept from the verdict: it matches the request
+//! again, which works while the rules are unchanged.
 //!
-//! Slots are not in it: a [`Permit`](crate::Permit) holds those. Neither are places in leaky
-//! buckets, which have no refund.
+//! Slots are not part of it: a [`Permit`](crate::Permit) holds those. Neither are turns of leaky buckets, which have no
+//! refund.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Clock, Holder};
+use tidegate_algorithms::{Clock, Holder, Tenure};
 use tidegate_rules::{LimitId, Snapshot};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Key, MemoryStore, Policy, Verb,
 };
 
+use crate::active_rules::ActiveRules;
 use crate::clock::SystemClock;
 use crate::engine::Engine;
-use crate::gather::{Checks, Gathered, Listed};
-use crate::loaded::Loaded;
+use crate::prepare::{Call, Checks, PreparedChecks, VerdictParts};
 use crate::request::Request;
-use crate::verdict::{Met, Ruling, Rulings, Verdict};
+use crate::verdict::{MatchedRules, Ruling, Rulings, Verdict};
 
-/// What an admitted request was charged by its rates. Dropping it leaves the charge as it is.
-#[must_use = "nothing is given back unless it is asked for"]
+/// The units that rate limits charged an admitted request. Dropping it keeps the charge.
+#[must_use = "the charge stays unless it is given back"]
 pub struct Deposit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
     engine: Arc<Engine<S, C>>,
-    loaded: Arc<Loaded>,
-    charged: SmallVec<[Charged; 2]>,
-    /// What the counters are called in words, if the store wants to know.
+    rules: Arc<ActiveRules>,
+    charged: SmallVec<[ChargedLimit; 2]>,
+    /// The counters' names, if the store needs them.
     names: Vec<String>,
 }
 
-/// What one limit took.
+/// The charge of one limit.
 #[derive(Clone, Copy, Debug)]
-struct Charged {
+struct ChargedLimit {
     limit: LimitId,
     key: Key,
     policy: Policy,
@@ -47,61 +46,64 @@ struct Charged {
 }
 
 impl<S: CounterStore, C: Clock> Engine<S, C> {
-    /// What a request was charged, by the verdict that it was given.
+    /// The charge of a request, by its verdict.
     pub fn deposit(self: &Arc<Self>, request: &Request<'_>, verdict: &Verdict) -> Deposit<S, C> {
         let taken = |ruling: &Ruling| {
-            // Limits may have been switched since, so their places say nothing.
-            let place = usize::try_from(ruling.descriptor).ok()?;
-            let said = verdict.rulings_of(place).iter().find(|said| said.limit == ruling.limit)?;
-            Some(said.decision.taken)
+            // By identity, not by index: modes may have changed since, and with them the list of rulings.
+            let index = usize::try_from(ruling.descriptor).ok()?;
+            let rulings = verdict.rulings_of(index);
+            let before = rulings.iter().find(|before| before.limit == ruling.limit)?;
+            Some(before.decision.taken)
         };
-        self.deposit_of(&verdict.loaded, request, taken)
+        self.deposit_of(&verdict.rules, request, taken)
     }
 
-    /// What a request was charged whose verdict [is gone](Verdict::is_charged_in_full), a moment
-    /// ago and by rules of this version. Nothing, if there are others by now.
+    /// The charge of a request that was [charged in full](Verdict::is_charged_in_full) by rules of this version. Empty
+    /// if the rules have changed since.
     pub fn deposit_in_full(
         self: &Arc<Self>,
         request: &Request<'_>,
         rules_version: u64,
     ) -> Deposit<S, C> {
-        let loaded = self.loaded();
-        let same = loaded.snapshot().version() == rules_version;
-        self.deposit_of(&loaded, request, |ruling| same.then_some(ruling.cost))
+        let rules = self.active_rules();
+        let same = rules.snapshot().version() == rules_version;
+        self.deposit_of(&rules, request, |ruling| same.then_some(ruling.cost))
     }
 
-    /// What limits would give back of what each `took`.
+    /// The refundable part of what each limit `took`.
     fn deposit_of(
         self: &Arc<Self>,
-        loaded: &Arc<Loaded>,
+        rules: &Arc<ActiveRules>,
         request: &Request<'_>,
         took: impl Fn(&Ruling) -> Option<u64>,
     ) -> Deposit<S, C> {
-        let (mut met, mut rulings) = (Met::new(), Rulings::new());
+        let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
         let mut checks = Checks::new();
-        let mut gathered = Gathered::new(&mut checks);
-        let mut listed = Listed { domain_known: &mut false, met: &mut met, rulings: &mut rulings };
-        self.gather(loaded, request, None, &mut listed, &mut gathered);
+        let mut prepared = PreparedChecks::new(&mut checks);
+        let mut parts =
+            VerdictParts { domain_known: &mut false, matched: &mut matched, rulings: &mut rulings };
+        let call = Call { verb: Verb::Refund, request, tenure: Tenure::TimeToLive };
+        self.gather(rules, &call, None, &mut parts, &mut prepared);
         let mut charged = SmallVec::new();
-        let mut of = Rulings::new();
+        let mut refunded = Rulings::new();
         for (check, ruling) in checks.iter().zip(&rulings) {
-            if let Some(taken) = refundable(check, ruling, loaded.snapshot(), &took) {
-                charged.push(taken);
-                of.push(*ruling);
+            if let Some(limit) = refundable(check, ruling, rules.snapshot(), &took) {
+                charged.push(limit);
+                refunded.push(*ruling);
             }
         }
-        let names = self.names(loaded, request, &met, &of);
-        Deposit { engine: Arc::clone(self), loaded: Arc::clone(loaded), charged, names }
+        let names = self.names(rules, request, &matched, &refunded);
+        Deposit { engine: Arc::clone(self), rules: Arc::clone(rules), charged, names }
     }
 }
 
-/// What a check took, if it can be given back.
+/// The charge of a check, if its limit refunds.
 fn refundable(
     check: &Check<'_>,
     ruling: &Ruling,
     snapshot: &Snapshot,
     took: impl Fn(&Ruling) -> Option<u64>,
-) -> Option<Charged> {
+) -> Option<ChargedLimit> {
     let limit = ruling.limit?;
     let algorithm = snapshot.limit(limit)?.limit.algorithm();
     let is_slot = check.holder != Holder::default();
@@ -109,31 +111,29 @@ fn refundable(
         return None;
     }
     let amount = took(ruling)?;
-    let charged = Charged { limit, key: check.key, policy: check.policy, amount };
+    let charged = ChargedLimit { limit, key: check.key, policy: check.policy, amount };
     (amount > 0).then_some(charged)
 }
 
 impl Verdict {
-    /// Whether every limit took what the request cost. Then [`Engine::deposit_in_full`] knows what
-    /// was charged without the verdict.
+    /// Whether every limit charged the whole cost. Then [`Engine::deposit_in_full`] works without the verdict.
     pub fn is_charged_in_full(&self) -> bool {
         self.rulings().iter().all(|ruling| ruling.decision.taken == ruling.cost)
     }
 }
 
 impl<S: CounterStore, C: Clock> Deposit<S, C> {
-    /// Whether there is nothing to give back.
+    /// Whether there is nothing to refund.
     pub fn is_empty(&self) -> bool {
         self.charged.is_empty()
     }
 
-    /// Gives it back. Nobody is told when the store cannot be asked: the charge stays then, which
-    /// harms nobody else.
+    /// Refunds it. If the store is unavailable, the charge stays; no error is reported.
     pub async fn give_back(self) {
         if self.is_empty() {
             return;
         }
-        let snapshot = self.loaded.snapshot();
+        let snapshot = self.rules.snapshot();
         let mut checks: SmallVec<[Check<'_>; 2]> = SmallVec::new();
         for charged in &self.charged {
             let Some(limit) = snapshot.limit(charged.limit) else { continue };

@@ -1,18 +1,17 @@
 //! One request in, one verdict out.
 //!
-//! The order of things: one snapshot of the rules for the whole request, the
-//! kill switch, matching, one reading of the clock, all checks in one step at
-//! the store, the verdict. Whatever goes wrong on the way, panics included, ends
-//! in the failure mode. `here` and `waiting` take the steps, with a store of
-//! this process and with one that has to be waited for; what both need is in
-//! this file.
+//! A request uses one snapshot of the rules and one reading of the clock. Three steps decide it: `prepare` matches its
+//! descriptors and lists the checks, the store answers them all in one step, `conclude` makes the verdict. Any failure
+//! in between, including a panic, is settled by the failure mode. `local` and `remote` differ only in how they ask the
+//! store: on the calling thread, or by awaiting it.
 
-mod directly;
-mod here;
-mod switching;
-mod waiting;
+mod fast_path;
+mod local;
+mod remote;
+mod switches;
 
-pub use switching::{Target, UnknownTarget};
+pub use local::LocalEngine;
+pub use switches::{Target, UnknownTarget};
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -26,43 +25,50 @@ use tidegate_algorithms::{Clock, Holder, Nanos};
 use tidegate_rules::{LimitId, OnStoreError, Rule, RuleLimit, Snapshot};
 use tidegate_stores::{Fingerprinter, MemoryStore, Role, Verb};
 
+use crate::active_rules::ActiveRules;
 use crate::clock::SystemClock;
+use crate::counter_names::counter_names;
 use crate::failure_mode::{FailureMode, Undecided};
-use crate::gather::{Checks, DESCRIPTORS_MAX, Gathered, Known, Listed, gather};
-use crate::loaded::Loaded;
 use crate::observer::Observer;
+use crate::permit::{HeldSlots, keep_taken, list_slots};
+use crate::prepare::{
+    Call, Checks, DESCRIPTORS_MAX, KnownMatch, PreparedChecks, VerdictParts, gather,
+};
 use crate::request::Request;
-use crate::switch::Switches;
+use crate::run_time_modes::RunTimeModes;
 use crate::tally::{NearLimit, Tally};
-use crate::verdict::{Met, Ruling, Rulings, Verdict};
+use crate::verdict::{MatchedRules, Ruling, Rulings, Verdict};
 
-/// Run-time switches of limits that are gone are kept up to this many, 24 bytes each.
-const SWITCHES_MAX: usize = 100_000;
+/// Run-time modes of removed limits are kept up to this many, 24 bytes each.
+const RUN_TIME_MODES_MAX: usize = 100_000;
+
+/// The rulings of refunds; few requests have any.
+type RefundRulings = Option<Box<Rulings>>;
 
 /// Decides requests by the rules of a snapshot, with counters in a store.
 pub struct Engine<S = MemoryStore, C = SystemClock> {
-    loaded: ArcSwap<Loaded>,
+    rules: ArcSwap<ActiveRules>,
     store: S,
     clock: C,
     fingerprinter: Fingerprinter,
     failure_mode: FailureMode,
     observer: Option<Arc<dyn Observer>>,
-    /// What counts as near a limit, when limits are tallied.
+    /// When a hit is near its limit; `None` unless limits are tallied.
     tallied: Option<NearLimit>,
     switched_off: AtomicBool,
-    /// Switches set at run time, kept over a change of rules.
-    set: Mutex<Switches>,
+    /// Modes set at run time, kept over a change of rules.
+    run_time_modes: Mutex<RunTimeModes>,
     /// The next holder of slots.
     holders: AtomicU64,
-    /// Whether batches say what counters are called.
+    /// Whether batches carry the names of counters.
     named: bool,
 }
 
 impl<S, C: Clock> Engine<S, C> {
-    /// An engine without rules: it admits everything until some are installed.
+    /// An engine without rules: it admits everything until rules are installed.
     pub fn new(store: S, clock: C) -> Self {
         Engine {
-            loaded: ArcSwap::from_pointee(Loaded::default()),
+            rules: ArcSwap::from_pointee(ActiveRules::default()),
             store,
             clock,
             fingerprinter: Fingerprinter::random(),
@@ -70,11 +76,9 @@ impl<S, C: Clock> Engine<S, C> {
             observer: None,
             tallied: None,
             switched_off: AtomicBool::new(false),
-            set: Mutex::default(),
-            // Processes that share a store must not give their holders the
-            // same numbers: each begins somewhere else. Among a hundred
-            // processes with 10,000 requests in flight each, the odds that two
-            // ranges touch are one in 10¹¹.
+            run_time_modes: Mutex::default(),
+            // A random start, so that processes that share a store do not use the same holder numbers. Among a hundred
+            // processes with 10,000 requests in flight each, two ranges overlap with a probability of 10⁻¹¹.
             holders: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             named: false,
         }
@@ -87,78 +91,74 @@ impl<S, C: Clock> Engine<S, C> {
         self
     }
 
-    /// The same engine with another answer to what it cannot decide.
+    /// The same engine with another failure mode.
     #[must_use]
     pub fn with_failure_mode(self, failure_mode: FailureMode) -> Self {
         Engine { failure_mode, ..self }
     }
 
-    /// The same engine with someone to tell of every verdict.
+    /// The same engine with an observer of every verdict.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Engine { observer: Some(observer), ..self }
     }
 
-    /// The same engine, counting what each limit lets through and refuses.
+    /// The same engine, counting the admitted and refused hits of each limit.
     #[must_use]
     pub fn with_tallies(self, near: NearLimit) -> Self {
         let engine = Engine { tallied: Some(near), ..self };
-        engine.install(Arc::clone(engine.loaded.load().snapshot()));
+        engine.install(Arc::clone(engine.rules.load().snapshot()));
         engine
     }
 
-    /// The same engine with a seed given for its fingerprints, so that runs repeat.
+    /// The same engine with seeded fingerprints, so that runs repeat.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         let holders = AtomicU64::new(1);
         Engine { fingerprinter: Fingerprinter::seeded(seed), holders, ..self }
     }
 
-    /// The same engine with fingerprints that are the same in every process,
-    /// for a store that several share.
+    /// The same engine with fingerprints that are equal in every process, for a shared store.
     #[must_use]
     pub fn with_shared_fingerprints(self) -> Self {
         Engine { fingerprinter: Fingerprinter::shared(), ..self }
     }
 
-    /// The same engine, telling the store what each counter is called, for a
-    /// store that keeps counters under words.
+    /// The same engine, passing counter names to the store, for a store that keeps counters under readable keys.
     #[must_use]
     pub fn with_names(self) -> Self {
         Engine { named: true, ..self }
     }
 
-    /// Puts new rules in place of the old. Requests under way finish with
-    /// those they began with; counters and run-time switches stay.
+    /// Replaces the rules. Requests in flight finish with the rules they started with; counters and run-time modes stay.
     pub fn install(&self, snapshot: impl Into<Arc<Snapshot>>) {
         let snapshot = snapshot.into();
-        let mut set = self.set.lock();
-        if set.limits.len() > SWITCHES_MAX {
-            // Only now: a limit that is gone by mistake comes back as it was switched.
-            let there: HashSet<u64> =
+        let mut set = self.run_time_modes.lock();
+        if set.limits.len() > RUN_TIME_MODES_MAX {
+            // Only above the maximum: a limit that is removed by mistake gets its mode back when it returns.
+            let present: HashSet<u64> =
                 snapshot.limits().iter().map(|limit| limit.identity).collect();
-            set.limits.retain(|identity, _| there.contains(identity));
+            set.limits.retain(|identity, _| present.contains(identity));
         }
-        let mut loaded = Loaded::new(snapshot, &set);
+        let mut rules = ActiveRules::new(snapshot, &set);
         if self.tallied.is_some() {
-            loaded = loaded.with_tallies(&self.loaded.load());
+            rules = rules.with_tallies(&self.rules.load());
         }
-        self.loaded.store(Arc::new(loaded));
+        self.rules.store(Arc::new(rules));
     }
 
-    /// The rules in place.
+    /// The rules in use.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(self.loaded.load().snapshot())
+        Arc::clone(self.rules.load().snapshot())
     }
 
-    /// The version of the rules in place.
+    /// The version of the rules in use.
     pub fn rules_version(&self) -> u64 {
-        self.loaded.load().snapshot().version()
+        self.rules.load().snapshot().version()
     }
 
-    /// The rules in place, as they are used.
-    pub(crate) fn loaded(&self) -> Guard<Arc<Loaded>> {
-        self.loaded.load()
+    pub(crate) fn active_rules(&self) -> Guard<Arc<ActiveRules>> {
+        self.rules.load()
     }
 
     /// The store behind the engine.
@@ -171,16 +171,16 @@ impl<S, C: Clock> Engine<S, C> {
         &self.clock
     }
 
-    /// What each limit decided so far; nothing unless the engine is built
-    /// [`with_tallies`](Engine::with_tallies). Limits that share their counters
-    /// (those of a rule's plans) are told once, as the first of them.
-    pub fn for_each_tally(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Tally)) {
-        let loaded = self.loaded.load();
-        let mut told = HashSet::new();
-        for (limit, tally) in loaded.tallied() {
-            let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
-            if told.insert(limit.identity) {
-                tell(loaded.snapshot(), rule, limit, tally.read());
+    /// Calls `visit` with the tally of each limit; never unless the engine is built
+    /// [`with_tallies`](Engine::with_tallies). Limits that share counters (those of a rule's plans) are visited once,
+    /// as the first of them.
+    pub fn for_each_tally(&self, mut visit: impl FnMut(&Snapshot, &Rule, &RuleLimit, Tally)) {
+        let rules = self.rules.load();
+        let mut visited = HashSet::new();
+        for (limit, tally) in rules.tallied() {
+            let Some(rule) = rules.snapshot().rule(limit.rule) else { continue };
+            if visited.insert(limit.identity) {
+                visit(rules.snapshot(), rule, limit, tally.read());
             }
         }
     }
@@ -188,58 +188,149 @@ impl<S, C: Clock> Engine<S, C> {
     #[inline]
     pub(crate) fn gather<'s>(
         &self,
-        loaded: &'s Loaded,
-        request: &Request<'s>,
-        known: Option<Known<'_, 's>>,
-        listed: &mut Listed<'_>,
-        gathered: &mut Gathered<'s, '_>,
+        rules: &'s ActiveRules,
+        call: &Call<'_, 's>,
+        known: Option<KnownMatch<'_, 's>>,
+        verdict: &mut VerdictParts<'_>,
+        prepared: &mut PreparedChecks<'s, '_>,
     ) {
         let holder = || self.next_holder();
-        gather(loaded, &self.fingerprinter, request, known, holder, listed, gathered);
+        gather(rules, &self.fingerprinter, call, known, holder, verdict, prepared);
+    }
+
+    /// Prepares the checks of a request. Slots that they may take are listed before the store is asked, so that a
+    /// permit frees them whatever happens next.
+    #[inline]
+    fn prepare<'s>(
+        &self,
+        rules: &'s ActiveRules,
+        call: &Call<'_, 's>,
+        known: Option<KnownMatch<'_, 's>>,
+        verdict: &mut VerdictParts<'_>,
+        slots: Option<&mut HeldSlots>,
+        prepared: &mut PreparedChecks<'s, '_>,
+    ) -> Result<(), Undecided> {
+        let descriptors = call.request.descriptors.len();
+        if descriptors > DESCRIPTORS_MAX {
+            return Err(Undecided::TooManyDescriptors { descriptors });
+        }
+        self.gather(rules, call, known, verdict, prepared);
+        if prepared.is_empty() {
+            return Ok(());
+        }
+        prepared.now = self.clock.now();
+        if let Some(slots) = slots {
+            let checks = verdict.rulings.iter().zip(prepared.checks.iter());
+            list_slots(slots, checks.map(|(ruling, check)| (ruling.limit, *check)));
+        }
+        if self.named {
+            self.name_counters(rules, call.request, verdict, prepared);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn name_counters(
+        &self,
+        rules: &ActiveRules,
+        request: &Request<'_>,
+        verdict: &VerdictParts<'_>,
+        prepared: &mut PreparedChecks<'_, '_>,
+    ) {
+        prepared.names = self.names(rules, request, verdict.matched, verdict.rulings);
+        if let Some(refund) = &mut prepared.refund {
+            refund.names = self.names(rules, request, verdict.matched, &refund.rulings);
+        }
+    }
+
+    /// The names of the rulings' counters; none unless the store needs them.
+    pub(crate) fn names(
+        &self,
+        rules: &ActiveRules,
+        request: &Request<'_>,
+        matched: &MatchedRules,
+        rulings: &[Ruling],
+    ) -> Vec<String> {
+        if self.named { counter_names(rules, request, matched, rulings) } else { Vec::new() }
     }
 
     #[inline]
     fn next_holder(&self) -> Holder {
-        // Zero is nobody.
+        // Zero means no holder.
         Holder(self.holders.fetch_add(1, Ordering::Relaxed).max(1))
     }
 
-    /// Makes it the verdict of a request that could not be decided.
+    /// Ends a request: counts its decisions, keeps the slots that were taken and settles the outcome, by the failure
+    /// mode if the store did not answer; then calls the observer.
+    #[inline]
+    fn conclude(
+        &self,
+        verdict: &mut Verdict,
+        call: &Call<'_, '_>,
+        slots: Option<&mut HeldSlots>,
+        answered: Result<RefundRulings, Undecided>,
+    ) {
+        match answered {
+            Ok(refund_rulings) => {
+                self.count(call.verb, &verdict.rules, &verdict.rulings);
+                if let Some(slots) = slots.filter(|slots| !slots.is_empty()) {
+                    keep_taken(slots, &verdict.rulings);
+                }
+                verdict.settle_outcome(refund_rulings);
+            }
+            Err(undecided) => self.apply_failure_mode(verdict, call, undecided),
+        }
+        self.observe(call, verdict);
+    }
+
+    /// Ends a request while everything is switched off.
     #[cold]
-    fn give_up(&self, verdict: &mut Verdict, request: &Request<'_>, undecided: Undecided) {
-        // What broke may break again: without rules the failure mode alone decides.
-        let said = catch_unwind(AssertUnwindSafe(|| {
-            let known = request.descriptors.get(..DESCRIPTORS_MAX).unwrap_or(request.descriptors);
-            let request = Request { descriptors: known, ..*request };
-            let (mut met, mut rulings) = (Met::new(), Rulings::new());
-            let mut listed =
-                Listed { domain_known: &mut false, met: &mut met, rulings: &mut rulings };
-            let mut charged = Checks::new();
-            let mut gathered = Gathered::new(&mut charged);
-            self.gather(&verdict.loaded, &request, None, &mut listed, &mut gathered);
+    fn conclude_switched_off(&self, verdict: &mut Verdict, call: &Call<'_, '_>) {
+        verdict.switched_off = true;
+        self.observe(call, verdict);
+    }
+
+    /// Settles a request that could not be decided.
+    #[cold]
+    fn apply_failure_mode(&self, verdict: &mut Verdict, call: &Call<'_, '_>, undecided: Undecided) {
+        // Matching again may panic again: then the failure mode alone decides.
+        let policies = catch_unwind(AssertUnwindSafe(|| {
+            let all = call.request.descriptors;
+            let descriptors = all.get(..DESCRIPTORS_MAX).unwrap_or(all);
+            let request = Request { descriptors, ..*call.request };
+            let call = Call { request: &request, ..*call };
+            let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
+            let mut parts = VerdictParts {
+                domain_known: &mut false,
+                matched: &mut matched,
+                rulings: &mut rulings,
+            };
+            let mut checks = Checks::new();
+            let mut prepared = PreparedChecks::new(&mut checks);
+            self.gather(&verdict.rules, &call, None, &mut parts, &mut prepared);
             let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
-            let said = |limit: Option<LimitId>| {
-                let limit = limit.and_then(|limit| verdict.loaded.snapshot().limit(limit));
+            let policy = |limit: Option<LimitId>| {
+                let limit = limit.and_then(|limit| verdict.rules.snapshot().limit(limit));
                 limit.map_or(OnStoreError::Local, |limit| limit.on_store_error)
             };
-            enforced.map(|ruling| said(ruling.limit)).collect::<Vec<_>>()
+            enforced.map(|ruling| policy(ruling.limit)).collect::<Vec<_>>()
         }));
-        verdict.outcome = self.failure_mode.outcome(&said.unwrap_or_default());
+        verdict.outcome = self.failure_mode.outcome(&policies.unwrap_or_default());
         verdict.rulings.clear();
-        verdict.met.clear();
+        verdict.matched.clear();
         verdict.undecided = Some(Box::new(undecided));
     }
 
-    /// Counts what was decided, if anybody wants to know.
+    /// Counts decisions in the tallies of their limits, if limits are tallied.
     #[inline]
-    fn count(&self, verb: Verb, loaded: &Loaded, rulings: &[Ruling]) {
+    fn count(&self, verb: Verb, rules: &ActiveRules, rulings: &[Ruling]) {
         if let Some(near) = self.tallied {
-            count(verb, near, loaded, rulings);
+            count(verb, near, rules, rulings);
         }
     }
 
-    /// Makes the verdict of a request that was admitted for later a refusal, because it may not
-    /// wait for so long, counts it as one, and tells the observer; see [`Verdict::refuse_to_wait`].
+    /// Turns the verdict of a request that was admitted for later into a refusal, because it may not wait that long.
+    /// Counts the refusal and calls the observer; see [`Verdict::refuse_to_wait`].
     pub fn turn_away(&self, request: &Request<'_>, verdict: &mut Verdict, retry: Nanos) {
         let before = verdict.rulings.clone();
         verdict.refuse_to_wait(retry);
@@ -250,14 +341,14 @@ impl<S, C: Clock> Engine<S, C> {
                 .zip(after)
                 .filter(|(ruling, admitted)| ruling.decision.is_admitted() && !admitted);
             for (ruling, _) in turned {
-                if let Some(tally) = ruling.limit.and_then(|limit| verdict.loaded.tally(limit)) {
+                if let Some(tally) = ruling.limit.and_then(|limit| verdict.rules.tally(limit)) {
                     tally.turn_away(near, ruling.cost, &ruling.decision);
                 }
             }
         }
         if let Some(observer) = &self.observer {
-            let told = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
-            let _ = catch_unwind(told);
+            let call = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
+            let _ = catch_unwind(call);
         }
     }
 
@@ -270,12 +361,13 @@ impl<S, C: Clock> Engine<S, C> {
     }
 
     #[inline]
-    fn tell(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
+    fn observe(&self, call: &Call<'_, '_>, verdict: &Verdict) {
         if verdict.met.contains(&None) {
-            verdict.loaded.unmatched().count(verb, request, &verdict.met);
+            verdict.loaded.unmatched().count(call.verb, call.request, &verdict.met);
         }
         if let Some(observer) = &self.observer {
-            // An observer that panics changes no verdict.
+            // A panic of the observer changes no verdict.
+            let Call { verb, request, .. } = *call;
             let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(verb, request, verdict)));
         }
     }
@@ -284,26 +376,24 @@ impl<S, C: Clock> Engine<S, C> {
 impl<S, C> std::fmt::Debug for Engine<S, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
-            .field("rules_version", &self.loaded.load().snapshot().version())
+            .field("rules_version", &self.rules.load().snapshot().version())
             .field("failure_mode", &self.failure_mode)
             .finish_non_exhaustive()
     }
 }
 
 /// Counts decisions in the tallies of their limits.
-fn count(verb: Verb, near: NearLimit, loaded: &Loaded, rulings: &[Ruling]) {
+fn count(verb: Verb, near: NearLimit, rules: &ActiveRules, rulings: &[Ruling]) {
     for ruling in rulings {
-        if let Some(tally) = ruling.limit.and_then(|limit| loaded.tally(limit)) {
+        if let Some(tally) = ruling.limit.and_then(|limit| rules.tally(limit)) {
             tally.count(verb, near, ruling.role, ruling.cost, &ruling.decision);
         }
     }
 }
 
+/// Runs `ask` with its panics as errors.
 #[inline]
-const fn check_size(request: &Request<'_>) -> Result<(), Undecided> {
-    let descriptors = request.descriptors.len();
-    if descriptors > DESCRIPTORS_MAX {
-        return Err(Undecided::TooManyDescriptors { descriptors });
-    }
-    Ok(())
+fn contain<T>(ask: impl FnOnce() -> Result<T, Undecided>) -> Result<T, Undecided> {
+    catch_unwind(AssertUnwindSafe(ask))
+        .unwrap_or_else(|payload| Err(Undecided::panicked(&*payload)))
 }

@@ -1,33 +1,33 @@
-//! What happens when the engine could not decide. Applied here and nowhere else.
+//! The outcome of a request that the engine could not decide.
 
 use tidegate_algorithms::Outcome;
 use tidegate_rules::OnStoreError;
 use tidegate_stores::StoreError;
 
-use crate::gather::DESCRIPTORS_MAX;
+use crate::prepare::DESCRIPTORS_MAX;
 
 /// Why there is no decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
-    /// The store did not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something panicked; the request was not counted, or only in part.
+    /// Code panicked; the request was not counted, or only in part.
     #[error("the engine failed inside: {message}")]
     Panicked {
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
-    /// More than a request may have.
+    /// The request has too many descriptors.
     #[error("a request may have up to {DESCRIPTORS_MAX} descriptors, not {descriptors}")]
     TooManyDescriptors {
-        /// How many there were.
+        /// Their number.
         descriptors: usize,
     },
 }
 
 impl Undecided {
-    /// From what a panic left behind.
+    /// From the payload of a panic.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
         let message = payload
             .downcast_ref::<&str>()
@@ -38,10 +38,10 @@ impl Undecided {
     }
 }
 
-/// What to answer when there is no decision and no rule says otherwise.
+/// The outcome when there is no decision and no rule says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailureMode {
-    /// Let the request through: a broken limiter must not take the service down.
+    /// Admit the request: a broken limiter must not take the service down.
     #[default]
     Admit,
     /// Refuse it.
@@ -49,9 +49,8 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// The outcome, given what the enforced limits of the request say of a
-    /// failing store: one that denies is enough to refuse, and only when all
-    /// of them allow does that settle it.
+    /// The outcome, given the `on_store_error` of the request's enforced limits: one `deny` refuses, `allow` admits
+    /// only if all say so.
     pub(crate) fn outcome(self, rules: &[OnStoreError]) -> Outcome {
         let all_allow = !rules.is_empty() && rules.iter().all(|rule| *rule == OnStoreError::Allow);
         match self {

@@ -1,23 +1,21 @@
 //! One request in, one verdict out.
 //!
-//! [`Engine`] applies the rules of a snapshot to requests; [`KeyedLimiter`] is
-//! one limit over many keys, without rules. Both decide on the calling thread
-//! and keep their counters in bounded memory. This crate knows nothing of HTTP,
-//! gRPC or files.
+//! [`Engine`] applies the rules of a snapshot to requests, with counters in memory or in a shared store.
+//! [`KeyedLimiter`] is one limit for many keys, without rules. This crate knows nothing of HTTP, gRPC or files.
 
 mod clock;
-mod keyed;
+mod keyed_limiter;
 
 mod request;
 mod verdict;
 
+mod active_rules;
+mod counter_names;
 mod engine;
-mod gather;
 mod hits;
-mod loaded;
 mod metrics;
-mod names;
-mod switch;
+mod prepare;
+mod run_time_modes;
 mod tally;
 mod unmatched;
 
@@ -28,23 +26,23 @@ mod permit;
 
 pub use clock::SystemClock;
 pub use deposit::Deposit;
-pub use engine::{Engine, Target, UnknownTarget};
+pub use engine::{Engine, LocalEngine, Target, UnknownTarget};
 pub use failure_mode::{FailureMode, Undecided};
-pub use gather::DESCRIPTORS_MAX;
 pub use hits::{LimitHits, LimitLabels, OTHERS, RuleHits, outcomes};
-pub use keyed::KeyedLimiter;
+pub use keyed_limiter::KeyedLimiter;
 pub use metrics::ENGINE_METRICS;
 pub use observer::Observer;
 pub use permit::Permit;
+pub use prepare::DESCRIPTORS_MAX;
 pub use request::{Descriptor, Request};
-pub use switch::LimiterKind;
+pub use run_time_modes::LimiterKind;
 pub use tally::{NearLimit, Tally};
 pub use verdict::{Refusal, Ruling, Verdict};
 
 pub use tidegate_algorithms::{
     Algorithm, CalendarUnit, Clock, Concurrency, Decision, FixedWindow, Holder, LeakyBucket, Limit,
     ManualClock, Mode, Nanos, Outcome, ParameterError, Percent, Period, PeriodError, Retry,
-    SlidingLog, SlidingWindow, Soft, Timestamp, TokenBucket, Window,
+    SlidingLog, SlidingWindow, Soft, Tenure, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
     Domain, Ending, Entry, Explanation, LimitId, Options, Report, Rule, RuleId, RuleLimit,

@@ -1,51 +1,42 @@
-//! Slots of concurrency limits that give themselves back.
+//! Slots of concurrency limits that are freed on drop.
 //!
-//! Where the store decides on the calling thread, a permit is made before the store is asked and
-//! lists every slot that may be taken. Slots are then taken as held, until they are given back:
-//! whatever goes wrong from there on, panics included, the permit is dropped and gives them back.
-//! Those that were not taken after all are taken from the list again; giving back one that nobody
-//! took changes nothing.
+//! With a local store, a permit exists before the store is asked, and lists every slot that may be taken. Whatever fails
+//! from there on, including a panic, dropping the permit frees them. Slots that were not taken are removed from the
+//! list when the store has answered; freeing a slot that is not taken changes nothing.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Clock, Concurrency, Holder, Limit, Period, Tenure};
+use tidegate_algorithms::{Clock, Concurrency, Holder, Limit, Period};
 use tidegate_rules::LimitId;
 use tidegate_stores::{Batch, Charge, Check, CounterStore, Key, MemoryStore, Verb};
 
+use crate::active_rules::ActiveRules;
 use crate::clock::SystemClock;
 use crate::engine::Engine;
-use crate::loaded::Loaded;
 use crate::verdict::Ruling;
 
-/// The slots that an admitted request holds. Dropping it gives them back.
-#[must_use = "the slots are given back when the permit is dropped"]
+/// The slots that an admitted request holds. Dropping it frees them.
+#[must_use = "the slots are freed when the permit is dropped"]
 pub struct Permit<S: CounterStore = MemoryStore, C: Clock = SystemClock> {
     engine: Arc<Engine<S, C>>,
-    /// The rules that they were taken by, for a store that has to know.
-    loaded: Option<Arc<Loaded>>,
+    /// The rules by which slots of a remote store were taken; `None` for a local store.
+    rules: Option<Arc<ActiveRules>>,
     slots: HeldSlots,
 }
 
-/// What a request holds; one limit of requests in flight is common.
-pub(crate) type HeldSlots = SmallVec<[Held; 1]>;
+/// The slots of a request; one concurrency limit is common.
+pub(crate) type HeldSlots = SmallVec<[HeldSlot; 1]>;
 
-/// Slots of a concurrency limit that must be given back.
+/// The slots of one concurrency limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldSlot {
     limit: LimitId,
-    /// The place of their check among those of the request.
-    place: u32,
+    /// The index of their check in the request.
+    check: u32,
     key: Key,
     holder: Holder,
     cost: u64,
-}
-
-/// How a request takes slots, and where it lists them.
-#[derive(Debug)]
-pub(crate) struct Taking<'p> {
-    pub(crate) tenure: Tenure,
-    pub(crate) slots: &'p mut HeldSlots,
 }
 
 /// Lists the slots that checks may take, each with its limit if it is a rule's.
@@ -54,65 +45,69 @@ pub(crate) fn list_slots<'c>(
     slots: &mut HeldSlots,
     checks: impl Iterator<Item = (Option<LimitId>, Check<'c>)>,
 ) {
-    for (place, (limit, check)) in (0_u32..).zip(checks) {
+    for (index, (limit, check)) in (0_u32..).zip(checks) {
         let Check { key, holder, cost, .. } = check;
         if let Some(limit) = limit.filter(|_| holder != Holder::default()) {
-            slots.push(Held { limit, place, key, holder, cost });
+            slots.push(HeldSlot { limit, check: index, key, holder, cost });
         }
     }
 }
 
-/// Leaves of the listed slots those that were taken, by the rulings of all that was listed.
+/// Removes the listed slots that were not taken, by the rulings of the request.
 #[inline]
 pub(crate) fn keep_taken(slots: &mut HeldSlots, rulings: &[Ruling]) {
-    slots.retain(|held| {
-        let ruling = usize::try_from(held.place).ok().and_then(|place| rulings.get(place));
-        held.cost = ruling.map_or(0, |ruling| ruling.decision.taken);
-        held.cost > 0
+    slots.retain(|slot| {
+        let ruling = usize::try_from(slot.check).ok().and_then(|index| rulings.get(index));
+        slot.cost = ruling.map_or(0, |ruling| ruling.decision.taken);
+        slot.cost > 0
     });
 }
 
 impl<S: CounterStore, C: Clock> Permit<S, C> {
-    /// For slots of a store on the calling thread, which are still to be taken.
+    /// A permit for slots of a local store that are yet to be taken.
     #[inline]
     pub(crate) fn empty(engine: &Arc<Engine<S, C>>) -> Self {
-        Permit { engine: Arc::clone(engine), loaded: None, slots: SmallVec::new() }
+        Permit { engine: Arc::clone(engine), rules: None, slots: SmallVec::new() }
     }
 
-    /// Lists what is taken from now on, for so long.
+    /// The list to which a request adds its slots.
     #[inline]
-    pub(crate) const fn taking(&mut self, tenure: Tenure) -> Taking<'_> {
-        Taking { tenure, slots: &mut self.slots }
+    pub(crate) const fn slots_mut(&mut self) -> &mut HeldSlots {
+        &mut self.slots
     }
 
-    /// For slots that were taken by these rules.
-    pub(crate) fn of(engine: &Arc<Engine<S, C>>, loaded: &Arc<Loaded>, slots: HeldSlots) -> Self {
-        let loaded = (!slots.is_empty()).then(|| Arc::clone(loaded));
-        Permit { engine: Arc::clone(engine), loaded, slots }
+    /// A permit for slots of a remote store that were taken by these rules.
+    pub(crate) fn of(
+        engine: &Arc<Engine<S, C>>,
+        rules: &Arc<ActiveRules>,
+        slots: HeldSlots,
+    ) -> Self {
+        let rules = (!slots.is_empty()).then(|| Arc::clone(rules));
+        Permit { engine: Arc::clone(engine), rules, slots }
     }
 
-    /// Keeps the slots alive from now on; they were taken on this lease.
+    /// Lets the store renew the slots, which were taken on this lease.
     pub(crate) fn hold(&self, lease: Option<Period>) {
-        self.tell_store(lease, Limit::clone, |store, batch| store.hold(batch));
+        self.with_batch(lease, Limit::clone, |store, batch| store.hold(batch));
     }
 
-    /// Whether there is anything to give back.
+    /// Whether it holds no slots.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Tells the store of the slots, each with its limit as `seen`.
-    fn tell_store(
+    /// Calls the store with a batch of the slots, each with its limit as `adapted`.
+    fn with_batch(
         &self,
         lease: Option<Period>,
-        seen: impl Fn(&Limit) -> Limit,
-        tell: impl FnOnce(&S, &Batch<'_>),
+        adapted: impl Fn(&Limit) -> Limit,
+        call: impl FnOnce(&S, &Batch<'_>),
     ) {
-        let Some(loaded) = &self.loaded else { return };
-        let mut limits: SmallVec<[(&Held, Limit); 1]> = SmallVec::new();
+        let Some(rules) = &self.rules else { return };
+        let mut limits: SmallVec<[(&HeldSlot, Limit); 1]> = SmallVec::new();
         for slot in &self.slots {
-            let Some(limit) = loaded.snapshot().limit(slot.limit) else { continue };
-            limits.push((slot, seen(&limit.limit)));
+            let Some(limit) = rules.snapshot().limit(slot.limit) else { continue };
+            limits.push((slot, adapted(&limit.limit)));
         }
         let mut checks: SmallVec<[Check<'_>; 1]> = SmallVec::new();
         for (slot, limit) in &limits {
@@ -120,24 +115,25 @@ impl<S: CounterStore, C: Clock> Permit<S, C> {
             checks.push(Check { holder: slot.holder, tenure: lease.into(), ..check });
         }
         let (charge, now) = (Charge::AllOrNothing, self.engine.clock().now());
-        tell(self.engine.store(), &Batch::new(Verb::Refund, charge, now, &checks));
+        call(self.engine.store(), &Batch::new(Verb::Refund, charge, now, &checks));
     }
 }
 
 impl<S: CounterStore, C: Clock> Drop for Permit<S, C> {
     fn drop(&mut self) {
-        if self.loaded.is_some() {
-            return self.tell_store(None, outliving, |store, batch| store.give_back(batch));
+        if self.rules.is_some() {
+            return self.with_batch(None, outliving, |store, batch| store.give_back(batch));
         }
-        for slot in &self.slots {
-            self.engine.store().release(slot.key, slot.holder, slot.cost);
+        if let Some(store) = self.engine.store().local() {
+            for slot in &self.slots {
+                store.release(slot.key, slot.holder, slot.cost);
+            }
         }
     }
 }
 
-/// The limit with the longest time to live there is. The rules may have changed
-/// since the slots were taken; giving them back must not hold the others to the
-/// old rules' time.
+/// The limit with the longest possible time to live. The rules may have changed since the slots were taken; freeing
+/// them must not expire other slots by the old time to live.
 fn outliving(limit: &Limit) -> Limit {
     let slots = Concurrency::new(limit.algorithm().quota(), Period::MAX);
     let Ok(slots) = slots else { return limit.clone() };

@@ -1,4 +1,4 @@
-//! What is asked: who wants what, how much of it.
+//! A request to the engine: descriptors and a cost.
 
 use tidegate_algorithms::Limit;
 use tidegate_rules::Entry;
@@ -8,9 +8,9 @@ use tidegate_rules::Entry;
 pub struct Request<'a> {
     /// The domain whose rules apply.
     pub domain: &'a str,
-    /// Each is matched by itself; all limits that they meet apply together.
+    /// Each is matched separately; all limits that they match apply.
     pub descriptors: &'a [Descriptor<'a>],
-    /// How much the request uses, where a descriptor does not say.
+    /// The cost, for descriptors without their own.
     pub cost: u64,
 }
 
@@ -27,23 +27,23 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Ordered entries that say who asks for what.
+/// Ordered entries that identify the caller and what it asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
     /// The entries, in the order in which rules are nested.
     pub entries: &'a [Entry<'a>],
-    /// How much is used of the limits that this descriptor meets, where it differs.
+    /// The cost for the limits that this descriptor matches, if it differs from the request's.
     pub cost: Option<u64>,
-    /// Whether that much is given back instead. It is always admitted, and
-    /// changes nothing for the other descriptors.
+    /// Whether the cost is refunded instead of charged. A refund is always admitted and does not affect the other
+    /// descriptors.
     pub refund: bool,
-    /// A limit to apply in place of the rules'. Its domain must be known; each
-    /// combination of entries and period has a counter.
+    /// A limit to apply instead of the rules'. The domain must exist; each combination of entries and period has a
+    /// counter.
     pub limit: Option<&'a Limit>,
 }
 
 impl<'a> Descriptor<'a> {
-    /// A descriptor that costs what its request does.
+    /// A descriptor with the cost of its request.
     pub const fn new(entries: &'a [Entry<'a>]) -> Self {
         Descriptor { entries, cost: None, refund: false, limit: None }
     }

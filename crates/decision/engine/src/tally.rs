@@ -1,35 +1,33 @@
-//! How much each limit let through and refused, counted on the way.
+//! How many hits each limit admitted and refused.
 //!
-//! One line of memory for each limit, touched once for each ruling: cheap
-//! enough to be always on in a service. Counts are in hits, as costs are, and
-//! stay over a change of rules, by the limit's identity. Nothing here knows
-//! keys: who was refused is an [`Observer`](crate::Observer)'s matter.
+//! One cache line per limit, touched once per ruling: cheap enough to be always on in a service. Counts are in hits, as
+//! costs are, and survive a change of rules, by the limit's identity. There are no keys here: who was refused is a
+//! matter for an [`Observer`](crate::Observer).
 //!
-//! A request that is let through and turned away a moment later was refused.
-//! Its hits move from one count to the other, and no count that was read
-//! falls: whoever reads would take that for a new beginning.
+//! A request that is admitted and turned away a moment later was refused. Its hits move from one count to the other,
+//! but no count that was read ever falls: a falling counter looks like a restart.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_algorithms::Decision;
 use tidegate_stores::{Role, Verb};
 
-/// What one limit decided so far, in hits.
+/// The decisions of one limit so far, in hits.
 ///
 /// Every hit that was checked is in `within` or in `over`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Let through by the limit.
+    /// Admitted by the limit.
     pub within: u64,
-    /// Of those, the ones that used the last part of the limit; see [`NearLimit`].
+    /// Of those, the hits in the last part of the limit; see [`NearLimit`].
     pub near: u64,
-    /// Of those let through, the ones on a soft limit's allowance.
+    /// Of those admitted, the hits on a soft limit's allowance.
     pub soft: u64,
     /// Refused by the limit.
     pub over: u64,
-    /// Of those refused, the ones that went on because the limit is in shadow.
+    /// Of those refused, the hits that proceeded because the limit is in shadow.
     pub shadow: u64,
-    /// Given back.
+    /// Refunded.
     pub refunded: u64,
 }
 
@@ -48,14 +46,14 @@ impl Tally {
     }
 }
 
-/// From which share of a limit on its use counts as near the limit.
+/// The share of a limit from which its use counts as near the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearLimit {
     millionths: u32,
 }
 
 impl NearLimit {
-    /// From this share on, in millionths; a million and more means never.
+    /// From this share, in millionths; a million or more means never.
     pub const fn from_millionths(millionths: u32) -> Self {
         NearLimit { millionths }
     }
@@ -73,14 +71,13 @@ impl NearLimit {
 }
 
 impl Default for NearLimit {
-    /// From four fifths on, as envoyproxy/ratelimit has it.
+    /// From four fifths, as in envoyproxy/ratelimit.
     fn default() -> Self {
         NearLimit { millionths: 800_000 }
     }
 }
 
-/// A limit's counts. Alone in its lines, so that limits do not slow each other; decisions touch
-/// the first line only.
+/// The counters of a limit, aligned to cache lines so that limits do not share one; decisions touch the first line only.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct TallyCell {
@@ -90,21 +87,21 @@ pub(crate) struct TallyCell {
     over: AtomicU64,
     shadow: AtomicU64,
     refunded: AtomicU64,
-    turned_away: TurnedAway,
-    read: Highest,
+    turned_away: TurnedAwayHits,
+    read: HighestRead,
 }
 
-/// Of the hits let through, those whose requests were turned away.
+/// Of the hits admitted, those of requests that were turned away.
 #[derive(Debug, Default)]
-struct TurnedAway {
+struct TurnedAwayHits {
     within: AtomicU64,
     near: AtomicU64,
     soft: AtomicU64,
 }
 
-/// The most that was read of the counts that hits can be taken from.
+/// The highest value that was read of each count that can fall.
 #[derive(Debug, Default)]
-struct Highest {
+struct HighestRead {
     within: AtomicU64,
     near: AtomicU64,
     soft: AtomicU64,
@@ -138,7 +135,7 @@ impl TallyCell {
         }
     }
 
-    /// Counts what was there to take as let through, and the rest as refused.
+    /// Counts the units taken as admitted, and the rest as refused.
     fn count_taken(&self, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
         let taken = decision.taken.min(cost);
         let used = decision.limit.saturating_sub(decision.remaining);
@@ -149,7 +146,7 @@ impl TallyCell {
         add(&self.shadow, if role == Role::Observed { cost - taken } else { 0 });
     }
 
-    /// Takes a decision that let hits through for a refusal: their request is turned away.
+    /// Moves admitted hits to the refused: their request is turned away.
     pub(crate) fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
         let used = decision.limit.saturating_sub(decision.remaining);
         add(&self.turned_away.within, cost);

@@ -8,38 +8,38 @@ use tidegate_algorithms::{Decision, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
 use tidegate_stores::{Answer, AnswerSlot, Basis, Role, passes};
 
+use crate::active_rules::ActiveRules;
 use crate::failure_mode::Undecided;
-use crate::loaded::Loaded;
 
 /// The answer for one request: the outcome, every decision behind it, and the
 /// rules that they come from.
 #[derive(Debug)]
 pub struct Verdict {
-    pub(crate) loaded: Guard<Arc<Loaded>>,
+    pub(crate) rules: Guard<Arc<ActiveRules>>,
     pub(crate) outcome: Outcome,
     pub(crate) rulings: Rulings,
-    pub(crate) met: Met,
-    /// In a box, as what few verdicts have: a verdict is moved some times.
+    pub(crate) matched: MatchedRules,
+    /// Boxed, because it is rare and a verdict is moved.
     pub(crate) undecided: Option<Box<Undecided>>,
     pub(crate) switched_off: bool,
     pub(crate) domain_known: bool,
 }
 
-/// The decisions of a verdict; two limits are common, more take an allocation.
+/// The decisions of a verdict; more than two limits take an allocation.
 pub(crate) type Rulings = SmallVec<[Ruling; 2]>;
-/// The rule that each descriptor met.
-pub(crate) type Met = SmallVec<[Option<RuleId>; 2]>;
+/// The rule that each descriptor matched.
+pub(crate) type MatchedRules = SmallVec<[Option<RuleId>; 2]>;
 
 /// One limit's decision within a verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling {
-    /// Which of the request's descriptors met the limit.
+    /// The index of the request's descriptor that matched the limit.
     pub descriptor: u32,
-    /// The limit; none when the request brought its own.
+    /// The limit; `None` for a limit that the request carries.
     pub limit: Option<LimitId>,
-    /// What was asked of it.
+    /// The cost of the check.
     pub cost: u64,
-    /// What it decided.
+    /// The limit's decision.
     pub decision: Decision,
     /// What the decision rests on.
     pub basis: Basis,
@@ -48,7 +48,7 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    /// Of a check that is not decided yet.
+    /// The ruling of a check that is not decided yet.
     #[inline(always)]
     pub(crate) const fn begun(
         descriptor: u32,
@@ -69,7 +69,7 @@ impl AnswerSlot for Ruling {
     }
 }
 
-/// The limit that refused a request, in words.
+/// The limit that refused a request, by its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'v> {
     /// The rule's domain.
@@ -78,31 +78,31 @@ pub struct Refusal<'v> {
     pub path: &'v str,
     /// The limit's name, if it has one.
     pub limit: Option<&'v str>,
-    /// What it decided.
+    /// The limit's decision.
     pub decision: &'v Decision,
 }
 
 impl Verdict {
-    /// Admits, and says nothing more yet.
+    /// A verdict that admits, without rulings yet.
     #[inline]
-    pub(crate) fn admitting(loaded: Guard<Arc<Loaded>>) -> Self {
+    pub(crate) fn admitting(rules: Guard<Arc<ActiveRules>>) -> Self {
         Verdict {
-            loaded,
+            rules,
             outcome: Outcome::Admitted,
             rulings: SmallVec::new(),
-            met: SmallVec::new(),
+            matched: SmallVec::new(),
             undecided: None,
             switched_off: false,
             domain_known: false,
         }
     }
 
-    /// Says what the rulings come to, and adds those that gave back, which decide nothing.
+    /// Sets the outcome by the rulings, and adds those of refunds, which decide nothing.
     #[inline]
-    pub(crate) fn settle_outcome(&mut self, given_back: Option<Box<Rulings>>) {
+    pub(crate) fn settle_outcome(&mut self, refund_rulings: Option<Box<Rulings>>) {
         let all = self.rulings.iter().all(|ruling| ruling.decision.is_admitted());
         self.outcome = if all || self.passes() { Outcome::Admitted } else { Outcome::Refused };
-        if let Some(rulings) = given_back {
+        if let Some(rulings) = refund_rulings {
             self.rulings.extend(*rulings);
             self.rulings.sort_by_key(|ruling| ruling.descriptor);
         }
@@ -128,7 +128,7 @@ impl Verdict {
         &self.rulings
     }
 
-    /// The decisions of the limits that one descriptor met, by its place in the request.
+    /// The decisions of the limits that one descriptor matched, by its index in the request.
     pub fn rulings_of(&self, descriptor: usize) -> &[Ruling] {
         let of = |ruling: &Ruling| ruling.descriptor as usize;
         let first = self.rulings.partition_point(|ruling| of(ruling) < descriptor);
@@ -137,18 +137,18 @@ impl Verdict {
         rest.get(..count).unwrap_or_default()
     }
 
-    /// Whether the rules know the request's domain.
+    /// Whether the rules have the request's domain.
     pub const fn domain_is_known(&self) -> bool {
         self.domain_known
     }
 
-    /// The rule that each descriptor met, in their order.
-    pub fn met(&self) -> impl Iterator<Item = Option<&Rule>> {
-        self.met.iter().map(|met| met.and_then(|rule| self.snapshot().rule(rule)))
+    /// The rule that each descriptor matched, in their order.
+    pub fn matched_rules(&self) -> impl Iterator<Item = Option<&Rule>> {
+        self.matched.iter().map(|id| id.and_then(|rule| self.snapshot().rule(rule)))
     }
 
-    /// Who refused: of the limits whose refusal counts, the one to wait longest
-    /// for. None when it is a limit that the request brought along.
+    /// The limit that refused: of several, the one with the longest wait. `None` when it is a limit that the request
+    /// carries.
     pub fn refusal(&self) -> Option<Refusal<'_>> {
         if self.is_admitted() {
             return None;
@@ -164,7 +164,7 @@ impl Verdict {
         })
     }
 
-    /// When the same request would be admitted, if nothing else is charged meanwhile.
+    /// When the same request would be admitted, if nothing else is charged until then.
     pub fn retry(&self) -> Retry {
         match self.refused_by() {
             Some(ruling) if !self.is_admitted() => ruling.decision.retry,
@@ -172,8 +172,7 @@ impl Verdict {
         }
     }
 
-    /// The ruling that a client should be told about: the one that refused, or
-    /// else the enforced one with the least remaining.
+    /// The ruling to report to a client: the one that refused, or else the enforced one with the least remaining.
     pub fn tightest(&self) -> Option<&Ruling> {
         if !self.is_admitted() {
             return self.refused_by();
@@ -188,15 +187,14 @@ impl Verdict {
         enforced.map(|ruling| ruling.decision.delay).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Makes it the refusal of a request that would have to wait, and is not let wait: the limits
-    /// that delay it refuse it, or else those that let others wait for them. They would not if it
-    /// asked again after `retry`. What it was charged is told as given back, which is left to the
-    /// caller: see [`Engine::deposit`](crate::Engine::deposit).
+    /// Turns the verdict into the refusal of a request that would have to wait and may not. The limits that delay it
+    /// refuse it, or else those with `when_over: delay`; they would admit it after `retry`. Rulings report the charge
+    /// as refunded; the caller refunds it, see [`Engine::deposit`](crate::Engine::deposit).
     pub fn refuse_to_wait(&mut self, retry: Nanos) {
         let delayed = self.delay() > Nanos::ZERO;
-        let Verdict { loaded, rulings, .. } = self;
+        let Verdict { rules, rulings, .. } = self;
         for ruling in rulings {
-            let limit = ruling.limit.and_then(|limit| loaded.snapshot().limit(limit));
+            let limit = ruling.limit.and_then(|limit| rules.snapshot().limit(limit));
             let decision = &mut ruling.decision;
             let waits = match delayed {
                 true => decision.delay > Nanos::ZERO,
@@ -225,7 +223,7 @@ impl Verdict {
         self.rulings.iter().any(|ruling| ruling.role != Role::Observed && ruling.decision.soft)
     }
 
-    /// Why nothing could be decided, if so; the outcome is then the failure mode's.
+    /// Why the request could not be decided, if so; the outcome is then that of the failure mode.
     pub const fn undecided(&self) -> Option<&Undecided> {
         match &self.undecided {
             Some(undecided) => Some(&**undecided),
@@ -233,21 +231,20 @@ impl Verdict {
         }
     }
 
-    /// Whether the shared store could not be asked for a part of this verdict,
-    /// so that something else decided instead.
+    /// Whether the shared store was unavailable for a part of this verdict, so that something else decided instead.
     pub fn is_degraded(&self) -> bool {
         matches!(self.undecided(), Some(Undecided::Store(_)))
             || self.rulings.iter().any(|ruling| ruling.basis.is_degraded())
     }
 
-    /// Whether the kill switch answered.
+    /// Whether the engine was switched off.
     pub const fn is_switched_off(&self) -> bool {
         self.switched_off
     }
 
-    /// The rules that the whole verdict rests on.
+    /// The rules by which the request was decided.
     pub fn snapshot(&self) -> &Snapshot {
-        self.loaded.snapshot()
+        self.rules.snapshot()
     }
 
     /// The limit of a ruling of this verdict.
@@ -260,8 +257,8 @@ impl Verdict {
         self.snapshot().rule(self.limit(ruling)?.rule)
     }
 
-    /// Who to wait longest for: a required limit that refuses, or, when every
-    /// alternative refuses, the one of them to wait shortest for.
+    /// The refusing limit with the longest wait: a required one, or, when every alternative refuses, the alternative
+    /// with the shortest wait.
     fn refused_by(&self) -> Option<&Ruling> {
         let of = |role| self.rulings.iter().filter(move |ruling| ruling.role == role);
         let refuses = |ruling: &&Ruling| !ruling.decision.is_admitted();
@@ -273,7 +270,7 @@ impl Verdict {
     }
 }
 
-/// For comparing: never is the longest wait.
+/// The wait as a number; never is the longest.
 fn wait(ruling: &Ruling) -> u64 {
     match ruling.decision.retry {
         Retry::Now => 0,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Descriptor, Engine, Entry, KeyedLimiter, Limit, MemoryConfig, MemoryStore, Options, Period,
-    Request, Source, SystemClock, TokenBucket, compile,
+    Request, Source, SystemClock, Tenure, TokenBucket, compile,
 };
 
 #[test]
@@ -64,10 +64,10 @@ descriptors:
     let entries = [Entry { key: "user", value: "ada" }];
     let descriptors = [Descriptor::new(&entries)];
     let request = Request::new("api", &descriptors);
-    let (_, held) = engine.admit_now(&request);
+    let (_, held) = engine.admit_now(&request, Tenure::Held);
     let allocated = allocation_counter::measure(|| {
         for _ in 0..100 {
-            let (verdict, permit) = engine.admit_now(&request);
+            let (verdict, permit) = engine.admit_now(&request, Tenure::Held);
             assert!(verdict.is_admitted() && !permit.is_empty());
         }
     });

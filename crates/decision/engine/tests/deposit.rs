@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, NearLimit, Observer,
-    Options, Request, Retry, Source, Timestamp, Verb, Verdict, compile,
+    Options, Request, Retry, Source, Tenure, Timestamp, Verb, Verdict, compile,
 };
 
 const RULES: &str = "
@@ -52,7 +52,7 @@ async fn a_deposit_gives_back_what_rates_took_and_nothing_else() {
     drop(check(&engine));
     let before = left(&engine);
     assert_eq!(before, [3, 97, 47, 4, 1]);
-    let (verdict, permit) = request(|request| engine.admit_now(request));
+    let (verdict, permit) = request(|request| engine.admit_now(request, Tenure::Held));
     let deposit = request(|request| engine.deposit(request, &verdict));
     assert!(verdict.delay() > Duration::ZERO.into() && !deposit.is_empty());
     assert_eq!(left(&engine), [0, 94, 44, 3, 1]);
@@ -103,12 +103,12 @@ async fn rules_that_did_not_charge_give_nothing_back() {
 
 /// Counts what it is told.
 #[derive(Default)]
-struct Counting {
+struct CountingObserver {
     admitted: AtomicU64,
     turned_away: AtomicU64,
 }
 
-impl Observer for Counting {
+impl Observer for CountingObserver {
     fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
         self.admitted.fetch_add(u64::from(verdict.is_admitted()), Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Observer for Counting {
 
 #[test]
 fn an_observer_is_told_when_a_request_that_was_admitted_is_turned_away() {
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(CountingObserver::default());
     let engine = Arc::into_inner(engine()).expect("nobody else has it");
     let engine = Arc::new(engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>));
     drop(check(&engine));

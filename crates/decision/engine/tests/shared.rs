@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Period, Request,
-    Snapshot, Source, Timestamp, compile,
+    Snapshot, Source, Tenure, Timestamp, compile,
 };
 use tidegate_stores::{Answers, Batch, CounterStore, Fingerprint, StoreError};
 
@@ -27,19 +27,19 @@ descriptors:
 ";
 
 /// The key, the holder and the name of a check.
-type Asked = (Fingerprint, u64, Option<String>);
+type RecordedCheck = (Fingerprint, u64, Option<String>);
 
 /// The holder and the lease of slots: when taken, when held, when given back.
 type Slots = [Vec<(u64, Option<Period>)>; 3];
 
 /// A store that notes what it is asked.
 #[derive(Clone, Default)]
-struct Noting {
-    asked: Arc<Mutex<Vec<Asked>>>,
+struct RecordingStore {
+    asked: Arc<Mutex<Vec<RecordedCheck>>>,
     slots: Arc<Mutex<Slots>>,
 }
 
-impl Noting {
+impl RecordingStore {
     fn note(&self, when: usize, batch: &Batch<'_>) {
         let checks = batch.checks.iter().filter(|check| check.holder.0 != 0);
         let noted = checks.map(|check| (check.holder.0, check.tenure.lease()));
@@ -47,7 +47,7 @@ impl Noting {
     }
 }
 
-impl CounterStore for Noting {
+impl CounterStore for RecordingStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         let store = MemoryStore::new(MemoryConfig::default()).expect("enough");
         for (at, check) in batch.checks.iter().enumerate() {
@@ -77,16 +77,16 @@ fn rules() -> Snapshot {
         .unwrap_or_else(|report| panic!("{report}"))
 }
 
-type TestEngine = Engine<Noting, Arc<ManualClock>>;
+type TestEngine = Engine<RecordingStore, Arc<ManualClock>>;
 
-fn engine(store: &Noting) -> TestEngine {
+fn engine(store: &RecordingStore) -> TestEngine {
     let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_700_000_000)));
     Engine::new(store.clone(), clock).with_rules(rules())
 }
 
 async fn asked(
     engine: TestEngine,
-    store: &Noting,
+    store: &RecordingStore,
     entries: &[Entry<'_>],
 ) -> Vec<(Fingerprint, u64, Option<String>)> {
     engine.check(&Request::new("api", &[Descriptor::new(entries)])).await;
@@ -95,7 +95,7 @@ async fn asked(
 
 #[tokio::test]
 async fn counters_are_named_as_upstream_names_them() {
-    let store = Noting::default();
+    let store = RecordingStore::default();
     let names = async |entries: &[Entry<'_>]| -> Vec<String> {
         let asked = asked(engine(&store).with_names(), &store, entries).await;
         asked.into_iter().filter_map(|(_, _, name)| name).collect()
@@ -110,7 +110,7 @@ async fn counters_are_named_as_upstream_names_them() {
 
 #[tokio::test]
 async fn counters_have_no_names_unless_asked_for() {
-    let store = Noting::default();
+    let store = RecordingStore::default();
     let asked = asked(engine(&store), &store, &[Entry { key: "user", value: "ada" }]).await;
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|(_, _, name)| name.is_none()));
@@ -118,7 +118,7 @@ async fn counters_have_no_names_unless_asked_for() {
 
 #[tokio::test]
 async fn engines_with_shared_fingerprints_find_the_same_counters() {
-    let store = Noting::default();
+    let store = RecordingStore::default();
     let user = [Entry { key: "user", value: "ada" }];
     let keys = async |engine| -> Vec<Fingerprint> {
         asked(engine, &store, &user).await.into_iter().map(|(key, ..)| key).collect()
@@ -130,7 +130,7 @@ async fn engines_with_shared_fingerprints_find_the_same_counters() {
 
 #[tokio::test]
 async fn holders_of_different_engines_do_not_meet() {
-    let store = Noting::default();
+    let store = RecordingStore::default();
     let slot = [Entry { key: "slots", value: "a" }];
     let mut holders = Vec::new();
     for _ in 0..20 {
@@ -144,7 +144,7 @@ async fn holders_of_different_engines_do_not_meet() {
 
 /// What the store is told of one request for a slot.
 async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
-    let store = Noting::default();
+    let store = RecordingStore::default();
     let slot = [Entry { key: "slots", value: "a" }];
     let user = [Entry { key: "user", value: "ada" }];
     let engine = Arc::new(engine(&store).with_seed(1));
@@ -155,14 +155,15 @@ async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
 
 #[tokio::test]
 async fn slots_of_a_permit_are_taken_and_held_on_the_lease_of_the_store() {
-    let told = told(async |engine, request| drop(engine.admit(request).await)).await;
+    let told = told(async |engine, request| drop(engine.admit(request, Tenure::Held).await)).await;
     let lease = Some(Period::SECOND);
     assert_eq!(told, [vec![(1, lease)], vec![(1, lease)], vec![(1, None)]]);
 }
 
 #[tokio::test]
 async fn slots_that_are_lent_to_somebody_outside_have_no_lease_and_are_not_kept_alive() {
-    let told = told(async |engine, request| drop(engine.lend(request).await)).await;
+    let told =
+        told(async |engine, request| drop(engine.admit(request, Tenure::TimeToLive).await)).await;
     assert_eq!(told, [vec![(1, None)], vec![], vec![(1, None)]]);
 }
 

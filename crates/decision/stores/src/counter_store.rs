@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_algorithms::{Holder, Period, Timestamp};
+use tidegate_algorithms::{Period, Timestamp};
 use tidegate_metrics::Exposition;
 
-use crate::batch::{Answers, Batch, Key};
+use crate::batch::{Answers, Batch};
+use crate::memory::MemoryStore;
 
 /// Keeps counters and decides next to them.
 pub trait CounterStore: Send + Sync + 'static {
@@ -30,10 +31,10 @@ pub trait CounterStore: Send + Sync + 'static {
         let _ = batch;
     }
 
-    /// Gives back slots that were taken [as held](tidegate_algorithms::Tenure::Held), which only the
-    /// store in memory supports.
-    fn release(&self, key: Key, holder: Holder, count: u64) {
-        let _ = (key, holder, count);
+    /// The store as one in memory of this process, if it is one: then callers can decide without a future.
+    #[inline]
+    fn local(&self) -> Option<&MemoryStore> {
+        None
     }
 
     /// Gives back what the batch charged, without a result: immediately if the store is local, else in

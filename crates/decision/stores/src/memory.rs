@@ -274,14 +274,22 @@ impl MemoryStore {
     }
 }
 
+impl MemoryStore {
+    /// Frees slots that were taken as [`Tenure::Held`](tidegate_algorithms::Tenure::Held).
+    pub fn release(&self, key: Key, holder: Holder, count: u64) {
+        self.release_slots(key, holder, count);
+    }
+}
+
 impl CounterStore for MemoryStore {
     async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
         self.apply_now(batch, answers);
         Ok(())
     }
 
-    fn release(&self, key: Key, holder: Holder, count: u64) {
-        self.release_slots(key, holder, count);
+    #[inline]
+    fn local(&self) -> Option<&MemoryStore> {
+        Some(self)
     }
 
     fn give_back(&self, batch: &Batch<'_>) {

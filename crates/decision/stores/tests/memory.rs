@@ -9,8 +9,8 @@ use tidegate_algorithms::{
     Tenure, Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
-    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, CounterStore, Key, MemoryConfig,
-    MemoryStore, Role, Verb, WhenFull,
+    Answer, Answers, Basis, Batch, Charge, Check, ConfigError, Key, MemoryConfig, MemoryStore,
+    Role, Verb, WhenFull,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);

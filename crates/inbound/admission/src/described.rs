@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use smallvec::SmallVec;
-use tidegate_engine::Verb;
-use tidegate_engine::{Clock, CounterStore, Descriptor, Engine, Entry, Permit, Request, Verdict};
+use tidegate_engine::{
+    Clock, CounterStore, Descriptor, Engine, Entry, Permit, Request, Tenure, Verb, Verdict,
+};
 
 /// What a request is limited by. Short keys and values are kept in place.
 ///
@@ -106,7 +107,8 @@ impl Described {
     {
         let entries = self.entries();
         let descriptors = self.descriptors(&entries);
-        engine.admit(&Request { domain, descriptors: &descriptors, cost: self.cost }).await
+        let request = Request { domain, descriptors: &descriptors, cost: self.cost };
+        engine.admit(&request, Tenure::Held).await
     }
 
     /// Applies a verb to the limits that the request meets.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
-use tidegate_engine::{Clock, CounterStore, Nanos, Timestamp};
+use tidegate_engine::{Clock, CounterStore, Nanos, Tenure, Timestamp};
 use tidegate_overload::{Arrival, Category, Refusal, Screened, Screening};
 
 use super::access_log::{LogLine, Record};
@@ -167,18 +167,17 @@ where
             Stage::Join(line, later)
         } else {
             let domain = &self.settings.domain;
-            // Judged in there: a verdict is large, and nobody needs it afterwards.
-            let judged = description.described.ask(domain, |ask| {
-                self.state.engine.admit_here_with(ask, |verdict, permit| {
-                    let asking = Asking {
-                        description: &description,
-                        route,
-                        asker: &passport.asker,
-                        waits: Waits::Client(known.head),
-                        since: None,
-                    };
-                    self.judge(verdict, HeldSlots::of(permit), asking)
-                })
+            let judged = self.state.engine.local().map(|engine| {
+                let (mut verdict, permit) =
+                    description.described.ask(domain, |ask| engine.admit_now(ask, Tenure::Held));
+                let asking = Asking {
+                    description: &description,
+                    route,
+                    asker: &passport.asker,
+                    waits: Waits::Client(known.head),
+                    since: None,
+                };
+                self.judge(&mut verdict, HeldSlots::of(permit), asking)
             });
             match judged {
                 None => Stage::Ask,

@@ -282,10 +282,10 @@ where
     /// Decides a call whose body is complete: at once on the store in memory, else with a future.
     #[inline]
     fn decide(&self, body: Bytes) -> Result<CallResult<Bytes>, DecideFuture> {
-        if let Some(engine) = self.shared.engine.here() {
+        if let Some(engine) = self.shared.engine.local() {
             let mut request = RateLimitRequest::default();
             let decoded = self.shared.decode(&body, self.compression, &mut request);
-            return Ok(decoded.and_then(|()| self.shared.decide_now(engine, &request, encode)));
+            return Ok(decoded.and_then(|()| self.shared.decide_now(&engine, &request, encode)));
         }
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         Err(Box::pin(async move {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
+use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock, Tenure};
 use tower_service::Service;
 
 use super::body::LimitedBody;
@@ -70,10 +70,10 @@ where
             });
         }
         let patience = settings.delay.wait_max;
-        let ruled = described.ask(&settings.domain, |request| {
-            settings.engine.admit_here_with(request, |verdict, permit| {
-                settings.rule_on(&parts, &described, verdict, permit, patience)
-            })
+        let ruled = settings.engine.local().map(|engine| {
+            let (mut verdict, permit) =
+                described.ask(&settings.domain, |request| engine.admit_now(request, Tenure::Held));
+            settings.rule_on(&parts, &described, &mut verdict, permit, patience)
         });
         let Some(ruled) = ruled else {
             let settings = Arc::clone(settings);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     Basis, Clock, Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Nanos,
-    Options, Percent, Permit, Request, Role, Source, Target, Timestamp, Verb, WhenFull, compile,
+    Options, Percent, Permit, Request, Role, Source, Target, Tenure, Timestamp, Verb, WhenFull,
+    compile,
 };
 
 use crate::chance::Chance;
@@ -123,7 +124,7 @@ impl World {
         let expected = self.rules.expect(asked, &self.switches);
         let before = self.peek(asked);
         let (seen, permit) = with_request(asked, |request| {
-            let (verdict, permit) = self.engine.admit_now(request);
+            let (verdict, permit) = self.engine.admit_now(request, Tenure::Held);
             (Seen::of(&verdict), permit)
         });
         let after = self.peek(asked);

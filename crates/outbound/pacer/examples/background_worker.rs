@@ -1,7 +1,8 @@
 //! A background worker that calls a throttled service at a constant pace.
 //!
-//! Twelve mails are handed over at once; the mail service takes five a second.
-//! Nine may wait. Run it: `cargo run -p tidegate-outbound --example background_worker`.
+//! Twelve mails are queued at once; the mail service takes five a second; nine may wait.
+//!
+//! Run it: `cargo run -p tidegate-pacer --example background_worker`.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tidegate_pacer::{ConfigError, LeakyBucket, Pacer, Period, Turn};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// No more lines are on their way to the printer than there are mails.
+/// Mails to send; the channel of report lines has room for all of them.
 const MAILS: usize = 12;
 
 #[tokio::main(flavor = "current_thread")]
@@ -21,7 +22,7 @@ async fn main() -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Starts one worker for each mail; they share the pacer. Says what each does.
+/// Starts one worker for each mail; they share the pacer. Returns a line for each mail.
 pub(crate) fn send_mails() -> Result<mpsc::Receiver<String>, ConfigError> {
     let pacer = Arc::new(Pacer::new(LeakyBucket::new(5, Period::SECOND, 9))?);
     let (report, lines) = mpsc::channel(MAILS);
@@ -38,7 +39,7 @@ pub(crate) fn send_mails() -> Result<mpsc::Receiver<String>, ConfigError> {
                 }
                 Turn::Never => format!("{at:5.3} s  mail {mail} can never be sent"),
             };
-            // Nobody listens any more only when the example ends.
+            // Fails only when the example ends.
             let _ = report.send(line).await;
         });
     }

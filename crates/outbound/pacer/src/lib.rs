@@ -1,7 +1,7 @@
 //! Calls that leave at the pace their receiver allows.
 //!
-//! The crate holds the [`Pacer`]: workers of one process ask it for their turn
-//! before each call. What waits, waits in memory and is gone with the process.
+//! Workers of one process await their turn at a [`Pacer`] before each call. Waiting calls are tasks in memory; they end
+//! with the process.
 
 mod pacer;
 

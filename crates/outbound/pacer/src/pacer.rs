@@ -1,17 +1,14 @@
-//! Turns at a constant pace, for each key on its own.
+//! Turns at a constant pace, separately for each key.
 //!
-//! A leaky bucket gives every caller the instant of its turn when it asks, so
-//! there is no queue to keep, no task to run and nobody to wake in the right
-//! order: each caller sleeps until its own turn. At most the bucket's queue
-//! waits; whoever comes on top is told how long to stay away.
+//! A leaky bucket assigns every caller the instant of its turn immediately, so there is no queue, no background task and
+//! no wake-up order: each caller sleeps until its own turn. At most the bucket's queue waits; further callers get the
+//! time after which to ask again.
 //!
-//! A caller that is dropped while it waits leaves its turn unused: the others
-//! have been told theirs. The outflow has a gap then, and is never too fast.
-//! Before its first poll a call has taken nothing.
+//! A caller that is dropped while it waits leaves its turn unused, because the turns after it are assigned already. The
+//! outflow then has a gap, and is never too fast. A call takes nothing before its first poll.
 //!
-//! Turns are exact to the nanosecond; tokio's timer wakes callers at the next
-//! whole millisecond. Above a thousand turns a second several callers
-//! therefore leave together, at the right average pace.
+//! Turns are exact to the nanosecond, but tokio's timer wakes callers at the next whole millisecond. Above a thousand
+//! turns a second, several callers therefore leave at once, at the right average pace.
 
 use std::time::Duration;
 
@@ -19,7 +16,7 @@ use tidegate_algorithms::{Decision, LeakyBucket, Limit, Retry, Timestamp};
 use tidegate_stores::{Check, ConfigError, Key, MemoryConfig, MemoryStore};
 use tokio::time::{Instant, sleep_until};
 
-/// Gives turns at a constant pace.
+/// Assigns turns at a constant pace.
 ///
 /// ```
 /// use tidegate_pacer::{LeakyBucket, Pacer, Period, Turn};
@@ -40,22 +37,22 @@ use tokio::time::{Instant, sleep_until};
 pub struct Pacer {
     limit: Limit,
     store: MemoryStore,
-    /// What the store's instants are counted from.
+    /// The start of the store's time.
     origin: Instant,
 }
 
-/// What becomes of someone who asks for a turn.
-#[must_use = "only `Turn::Yours` is leave to go"]
+/// The answer to a caller that asked for a turn.
+#[must_use = "only `Turn::Yours` permits the call"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has come.
+    /// The turn has come.
     Yours,
-    /// As many wait as may.
+    /// The queue is full.
     Full {
-        /// After how long there is room, if nobody else asks meanwhile.
+        /// When there is room, if no other caller asks before.
         retry_after: Duration,
     },
-    /// It never comes: the cost is larger than the queue, or nothing flows out.
+    /// The turn never comes: the cost exceeds the queue, or the bucket has no outflow.
     Never,
 }
 
@@ -68,8 +65,8 @@ impl Pacer {
         Self::with(bucket, MemoryConfig::default())
     }
 
-    /// A pacer with a memory budget of its own. When it is used up, new keys
-    /// are handled as the configuration says; by default they share turns.
+    /// A pacer with its own memory budget. When it is used up, `memory.when_full` decides about new keys; by default
+    /// they share turns.
     ///
     /// # Errors
     /// When the budget is too small to pace anything.
@@ -78,16 +75,15 @@ impl Pacer {
         Ok(Pacer { limit: Limit::new(bucket), store, origin: Instant::now() })
     }
 
-    /// Waits for the key's next turn, or says at once that there is no room to wait.
+    /// Waits for the key's next turn, or returns immediately if the queue is full.
     pub async fn turn(&self, key: impl AsRef<[u8]>) -> Turn {
         self.turn_costing(key, 1).await
     }
 
-    /// The same for a call as heavy as `cost` others: the next turn comes that
-    /// much later.
+    /// Like [`Pacer::turn`], for a call that counts as `cost` calls: the turn after it comes that much later.
     pub async fn turn_costing(&self, key: impl AsRef<[u8]>, cost: u64) -> Turn {
         let now = Instant::now();
-        let decision = self.ask(key.as_ref(), cost, now);
+        let decision = self.decide(key.as_ref(), cost, now);
         if !decision.is_admitted() {
             return match decision.retry {
                 Retry::After(wait) => Turn::Full { retry_after: wait.into() },
@@ -101,7 +97,7 @@ impl Pacer {
         Turn::Yours
     }
 
-    fn ask(&self, key: &[u8], cost: u64, now: Instant) -> Decision {
+    fn decide(&self, key: &[u8], cost: u64, now: Instant) -> Decision {
         let fingerprint = self.store.fingerprinter().of(0, key);
         let check = Check::new(Key { fingerprint, group: 0 }, &self.limit, cost);
         let passed = now.saturating_duration_since(self.origin);

@@ -17,51 +17,55 @@ fn pacer(amount: u64, period: Period, queue: u64) -> Arc<Pacer> {
     Arc::new(Pacer::new(bucket).expect("the default budget is large enough"))
 }
 
-/// When someone asked, what they were told, and when.
+/// One request for a turn: when it was made, and when it was answered how.
 #[derive(Clone, Copy, Debug)]
-struct Visit {
+struct TurnRequest {
     asked: Duration,
-    told: Duration,
+    answered: Duration,
     turn: Turn,
 }
 
-/// Asks once after each pause, without waiting for the answers.
-async fn visit(pacer: &Arc<Pacer>, pauses: &[u64]) -> Vec<Visit> {
+/// Requests a turn after each pause, without waiting for the answers.
+async fn request_turns(pacer: &Arc<Pacer>, pauses: &[u64]) -> Vec<TurnRequest> {
     let start = Instant::now();
-    let mut visits = JoinSet::new();
+    let mut requests = JoinSet::new();
     for pause in pauses {
         sleep(ms(*pause)).await;
         let pacer = Arc::clone(pacer);
-        visits.spawn(async move {
+        requests.spawn(async move {
             let asked = start.elapsed();
             let turn = pacer.turn("a").await;
-            Visit { asked, told: start.elapsed(), turn }
+            TurnRequest { asked, answered: start.elapsed(), turn }
         });
-        // Lets it ask before the next one does.
+        // Polls it before the next one starts.
         tokio::task::yield_now().await;
     }
-    let mut visits = visits.join_all().await;
-    visits.sort_by_key(|visit| (visit.told, visit.asked));
-    visits
+    let mut requests = requests.join_all().await;
+    requests.sort_by_key(|request| (request.answered, request.asked));
+    requests
 }
 
-fn departures(visits: &[Visit]) -> Vec<Duration> {
-    visits.iter().filter(|visit| visit.turn == Turn::Yours).map(|visit| visit.told).collect()
+fn departures(requests: &[TurnRequest]) -> Vec<Duration> {
+    requests
+        .iter()
+        .filter(|request| request.turn == Turn::Yours)
+        .map(|request| request.answered)
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn turns_are_exactly_one_interval_apart() {
     let pacer = pacer(10, Period::SECOND, 4);
-    let visits = visit(&pacer, &[0; 5]).await;
-    assert_eq!(departures(&visits), [0, 100, 200, 300, 400].map(ms));
+    let requests = request_turns(&pacer, &[0; 5]).await;
+    assert_eq!(departures(&requests), [0, 100, 200, 300, 400].map(ms));
 }
 
 #[tokio::test(start_paused = true)]
 async fn beyond_the_queue_it_says_when_there_is_room() {
     let pacer = pacer(10, Period::SECOND, 1);
-    let first = visit(&pacer, &[0; 3]).await;
-    let full = first.iter().find(|visit| visit.turn != Turn::Yours).expect("one is too many");
-    assert_eq!((full.turn, full.told), (Turn::Full { retry_after: ms(100) }, ms(0)));
+    let first = request_turns(&pacer, &[0; 3]).await;
+    let full = first.iter().find(|request| request.turn != Turn::Yours).expect("one is too many");
+    assert_eq!((full.turn, full.answered), (Turn::Full { retry_after: ms(100) }, ms(0)));
     assert_eq!(pacer.turn("a").await, Turn::Yours);
 }
 
@@ -134,9 +138,9 @@ proptest! {
         queue in 0..8_u64,
         pauses in prop::collection::vec(prop_oneof![3 => Just(0), 2 => 0..90_u64], 1..40),
     ) {
-        let visits = paused(async {
+        let requests = paused(async {
             let period = Period::new(ms(interval)).expect("at least a millisecond");
-            visit(&pacer(1, period, queue), &pauses).await
+            request_turns(&pacer(1, period, queue), &pauses).await
         });
         // The queue itself, as simple as can be.
         let (mut now, mut free) = (0, 0);
@@ -152,10 +156,10 @@ proptest! {
                 expected.push((ms(now), ms(now), Turn::Full { retry_after }));
             }
         }
-        let by_order = |(told, asked, turn): &(Duration, Duration, Turn)| {
-            (*told, *asked, format!("{turn:?}"))
+        let by_order = |(answered, asked, turn): &(Duration, Duration, Turn)| {
+            (*answered, *asked, format!("{turn:?}"))
         };
-        let seen = visits.iter().map(|visit| (visit.told, visit.asked, visit.turn));
+        let seen = requests.iter().map(|request| (request.answered, request.asked, request.turn));
         let mut seen: Vec<_> = seen.collect();
         seen.sort_by_key(by_order);
         expected.sort_by_key(by_order);
@@ -168,8 +172,8 @@ proptest! {
         queue in 0..20_u64,
         pauses in prop::collection::vec(0..4_u64, 1..60),
     ) {
-        let visits = paused(async { visit(&pacer(amount, Period::SECOND, queue), &pauses).await });
-        let left = departures(&visits);
+        let requests = paused(async { request_turns(&pacer(amount, Period::SECOND, queue), &pauses).await });
+        let left = departures(&requests);
         let nanos = |places: usize| {
             Duration::from_nanos(u64::try_from(places).expect("few") * 1_000_000_000 / amount)
         };
@@ -179,10 +183,10 @@ proptest! {
                 prop_assert!(left[later] + ms(1) >= left[first] + nanos(later - first));
             }
         }
-        for visit in &visits {
-            let at = visit.asked;
-            let waiting = |other: &&Visit| other.asked <= at && at < other.told;
-            let waiting = visits.iter().filter(waiting).count();
+        for request in &requests {
+            let at = request.asked;
+            let waiting = |other: &&TurnRequest| other.asked <= at && at < other.answered;
+            let waiting = requests.iter().filter(waiting).count();
             // Woken late by the timer, at most those of one millisecond still stand there.
             let late = usize::try_from(amount.div_ceil(1000)).expect("few");
             prop_assert!(waiting <= usize::try_from(queue).expect("few") + late);

@@ -1,6 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tidegate_algorithms::{ManualClock, Timestamp};
+use tidegate_algorithms::{ManualClock, Tenure, Timestamp};
 use tidegate_rules::{Entry, Options, Source, compile};
 use tidegate_stores::MemoryConfig;
 
@@ -30,7 +30,7 @@ fn asking<R>(ask: impl FnOnce(&Request<'_>) -> R) -> R {
 }
 
 fn admits(engine: &Arc<TestEngine>) -> bool {
-    asking(|request| engine.admit_now(request).0.is_admitted())
+    asking(|request| engine.admit_now(request, Tenure::Held).0.is_admitted())
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_panic_before_anybody_knows_what_was_taken_keeps_no_slot() {
     let now = engine.clock().now();
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let mut permit = Permit::empty(&engine);
-        list_slots(permit.taking(Tenure::Held).slots, std::iter::once((Some(limit.id), check)));
+        list_slots(permit.slots_mut(), std::iter::once((Some(limit.id), check)));
         assert!(engine.store().check_one(&check, now).decision.is_admitted());
         assert!(!engine.store().check_one(&check, now).decision.is_admitted());
         panic!("between the store's answer and the verdict");
@@ -57,7 +57,7 @@ fn a_panic_before_anybody_knows_what_was_taken_keeps_no_slot() {
 fn a_panic_while_a_request_is_worked_on_gives_its_slot_back() {
     let engine = engine();
     let caught = catch_unwind(AssertUnwindSafe(|| {
-        let (verdict, _permit) = asking(|request| engine.admit_now(request));
+        let (verdict, _permit) = asking(|request| engine.admit_now(request, Tenure::Held));
         assert!(verdict.is_admitted() && !admits(&engine));
         panic!("in the service");
     }));
@@ -67,8 +67,8 @@ fn a_panic_while_a_request_is_worked_on_gives_its_slot_back() {
 #[test]
 fn a_request_that_is_refused_lists_nothing_to_give_back() {
     let engine = engine();
-    let (_, held) = asking(|request| engine.admit_now(request));
-    let (refused, nothing) = asking(|request| engine.admit_now(request));
+    let (_, held) = asking(|request| engine.admit_now(request, Tenure::Held));
+    let (refused, nothing) = asking(|request| engine.admit_now(request, Tenure::Held));
     assert!(!refused.is_admitted() && nothing.is_empty() && !held.is_empty());
     drop(nothing);
     assert!(!admits(&engine), "the first one still holds its slot");

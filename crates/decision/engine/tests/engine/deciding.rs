@@ -102,7 +102,7 @@ fn unknown_domains_and_unmatched_descriptors_pass() {
     for _ in 0..10 {
         let verdict = engine.check_now(&Request::new("other", &[Descriptor::new(&user)]));
         assert!(verdict.is_admitted() && verdict.rulings().is_empty());
-        assert_eq!(verdict.met().collect::<Vec<_>>().len(), 1);
+        assert_eq!(verdict.matched_rules().collect::<Vec<_>>().len(), 1);
     }
     assert_eq!(admitted(&engine, 10, &[("nobody", "knows")]), 10);
     assert_eq!(admitted(&engine, 10, &[("user", "ada"), ("deeper", "still")]), 10);
@@ -236,10 +236,33 @@ descriptors:
     assert_eq!(verdict.retry(), Retry::After(Duration::from_millis(100).into()));
 }
 
+/// The memory store behind the interface of a remote one.
+struct RemoteMemory(MemoryStore);
+
+impl CounterStore for RemoteMemory {
+    async fn apply(&self, batch: &Batch<'_>, answers: &mut Answers) -> Result<(), StoreError> {
+        self.0.apply(batch, answers).await
+    }
+
+    fn give_back(&self, batch: &Batch<'_>) {
+        self.0.give_back(batch);
+    }
+}
+
+fn remote_engine(rules: &str) -> Engine<RemoteMemory, ManualClock> {
+    let (local, clock) = engine(rules);
+    let store = MemoryStore::new(MemoryConfig::default()).expect("the default budget is enough");
+    let clock = ManualClock::at(clock.now());
+    let remote = Engine::new(RemoteMemory(store), clock);
+    remote.install(local.snapshot());
+    remote
+}
+
 #[tokio::test]
 async fn asking_by_await_and_asking_now_give_the_same_answers() {
     let (now, _clock) = engine(LAYERED);
-    let (later, _clock) = engine(LAYERED);
+    let later = remote_engine(LAYERED);
+    assert!(Arc::new(remote_engine(LAYERED)).local().is_none());
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
@@ -255,12 +278,12 @@ async fn asking_by_await_and_asking_now_give_the_same_answers() {
 }
 
 #[derive(Default)]
-struct Counting {
+struct CountingObserver {
     seen: AtomicU64,
     refused: AtomicU64,
 }
 
-impl Observer for Counting {
+impl Observer for CountingObserver {
     fn observe(&self, _: Verb, _: &Request<'_>, verdict: &Verdict) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         self.refused.fetch_add(u64::from(!verdict.is_admitted()), Ordering::Relaxed);
@@ -271,7 +294,7 @@ impl Observer for Counting {
 #[test]
 fn an_observer_is_told_of_every_verdict_and_cannot_change_one() {
     let (engine, _clock) = engine(LAYERED);
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(CountingObserver::default());
     let engine = engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>);
     assert_eq!(admitted(&engine, 5, &[("user", "ada")]), 2);
     assert_eq!(counting.seen.load(Ordering::Relaxed), 5);

@@ -3,18 +3,18 @@
 use super::*;
 
 /// A store that fails in a chosen way.
-enum Broken {
+enum BrokenStore {
     Errs,
     Panics,
     AnswersTooLittle,
 }
 
-impl CounterStore for Broken {
+impl CounterStore for BrokenStore {
     async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
         match self {
-            Broken::Errs => Err(StoreError::Timeout { waited: Duration::from_millis(10) }),
-            Broken::Panics => panic!("the store broke"),
-            Broken::AnswersTooLittle => Ok(()),
+            BrokenStore::Errs => Err(StoreError::Timeout { waited: Duration::from_millis(10) }),
+            BrokenStore::Panics => panic!("the store broke"),
+            BrokenStore::AnswersTooLittle => Ok(()),
         }
     }
 
@@ -26,14 +26,15 @@ async fn what_cannot_be_decided_is_admitted_and_never_called_over_limit() {
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
-    for broken in [Broken::Errs, Broken::Panics, Broken::AnswersTooLittle] {
+    for broken in [BrokenStore::Errs, BrokenStore::Panics, BrokenStore::AnswersTooLittle] {
         let engine = Engine::new(broken, ManualClock::default()).with_rules(rules(LAYERED));
         let verdict = engine.check(&request).await;
         assert!(verdict.is_admitted());
         assert!(verdict.undecided().is_some());
         assert!(verdict.refusal().is_none() && verdict.rulings().is_empty());
     }
-    let engine = Engine::new(Broken::Panics, ManualClock::default()).with_rules(rules(LAYERED));
+    let engine =
+        Engine::new(BrokenStore::Panics, ManualClock::default()).with_rules(rules(LAYERED));
     let undecided = engine.check(&request).await.undecided().cloned();
     assert_eq!(undecided, Some(Undecided::Panicked { message: "the store broke".to_owned() }));
 }
@@ -41,7 +42,7 @@ async fn what_cannot_be_decided_is_admitted_and_never_called_over_limit() {
 #[tokio::test]
 async fn a_rule_that_denies_on_a_failing_store_refuses_without_a_refusal() {
     let text = LAYERED.replace("unit: day", "unit: day, on_store_error: deny");
-    let engine = Engine::new(Broken::Errs, ManualClock::default()).with_rules(rules(&text));
+    let engine = Engine::new(BrokenStore::Errs, ManualClock::default()).with_rules(rules(&text));
     let user = entries(&[("user", "ada")]);
     let verdict = engine.check(&Request::new("api", &[Descriptor::new(&user)])).await;
     assert_eq!(verdict.outcome(), Outcome::Refused);
@@ -54,7 +55,7 @@ async fn the_failure_mode_refuses_if_asked_to_but_not_what_all_limits_allow() {
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
     let strict = |text: &str| {
-        Engine::new(Broken::Panics, ManualClock::default())
+        Engine::new(BrokenStore::Panics, ManualClock::default())
             .with_failure_mode(FailureMode::Refuse)
             .with_rules(rules(text))
     };

@@ -2,8 +2,8 @@
 
 mod changing_rules;
 mod deciding;
-mod directly;
 mod failing;
+mod fast_path;
 mod slots;
 mod switching;
 
@@ -14,7 +14,8 @@ use std::time::Duration;
 use tidegate_engine::{
     Clock, ConfigError, CounterStore, Descriptor, Engine, Entry, FailureMode, LimiterKind,
     ManualClock, MemoryConfig, MemoryStore, Mode, Observer, Options, Outcome, Percent, Request,
-    Retry, Snapshot, Source, StoreError, Target, Timestamp, Undecided, Verb, Verdict, compile,
+    Retry, Snapshot, Source, StoreError, Target, Tenure, Timestamp, Undecided, Verb, Verdict,
+    compile,
 };
 use tidegate_stores::{Answers, Batch};
 

@@ -16,13 +16,13 @@ descriptors:
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
-    let (first, held) = engine.admit_now(&request);
-    let (second, _also_held) = engine.admit_now(&request);
+    let (first, held) = engine.admit_now(&request, Tenure::Held);
+    let (second, _also_held) = engine.admit_now(&request, Tenure::Held);
     assert!(first.is_admitted() && second.is_admitted());
-    let (third, nothing) = engine.admit_now(&request);
+    let (third, nothing) = engine.admit_now(&request, Tenure::Held);
     assert!(!third.is_admitted() && nothing.is_empty());
     drop(held);
-    let (fourth, kept) = engine.admit_now(&request);
+    let (fourth, kept) = engine.admit_now(&request, Tenure::Held);
     assert!(fourth.is_admitted());
     // Whatever was asked without a permit expires, what a permit holds does not.
     drop(kept);
@@ -49,7 +49,10 @@ descriptors:
         let user = entries(&[("user", "ada")]);
         let descriptors = [Descriptor::new(&user)];
         let request = Request::new("api", &descriptors);
-        let held = [engine.admit_now(&request).1, engine.admit_now(&request).1];
+        let held = [
+            engine.admit_now(&request, Tenure::Held).1,
+            engine.admit_now(&request, Tenure::Held).1,
+        ];
         for _ in 0..6 {
             clock.advance(Duration::from_secs(5));
             engine.store().sweep(0, clock.now());
@@ -76,13 +79,13 @@ descriptors:
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
-    let mut lending = std::pin::pin!(engine.lend(&request));
+    let mut lending = std::pin::pin!(engine.admit(&request, Tenure::TimeToLive));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready((_, lent)) = lending.as_mut().poll(&mut context) else {
         panic!("a store in memory answers at once")
     };
     clock.advance(Duration::from_secs(10));
-    let (verdict, again) = engine.admit_now(&request);
+    let (verdict, again) = engine.admit_now(&request, Tenure::Held);
     assert!(verdict.is_admitted());
     drop(lent);
     let left = || engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
@@ -104,7 +107,7 @@ descriptors:
     let user = entries(&[("user", "ada")]);
     let descriptors = [Descriptor::new(&user)];
     let request = Request::new("api", &descriptors);
-    let (_, old) = engine.admit_now(&request);
+    let (_, old) = engine.admit_now(&request, Tenure::Held);
     engine.install(rules(&text.replace("10s", "60s")));
     assert!(engine.check_now(&request).is_admitted());
     drop(old);

@@ -41,7 +41,7 @@ descriptors:
     let at_once = |name: &str| {
         let flight = entries(&[("flight", name)]);
         let one = [Descriptor::new(&flight)];
-        let held = [(); 3].map(|()| engine.admit_now(&Request::new("api", &one)));
+        let held = [(); 3].map(|()| engine.admit_now(&Request::new("api", &one), Tenure::Held));
         held.iter().filter(|(verdict, _)| verdict.is_admitted()).count()
     };
     assert_eq!((admitted(&engine, 3, &[("user", "ada")]), at_once("a")), (1, 1));

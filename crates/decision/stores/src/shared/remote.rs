@@ -9,6 +9,7 @@ use tidegate_metrics::Exposition;
 
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
+use crate::memory::MemoryStore;
 
 /// The id of a process that shares a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +143,10 @@ impl<S: CounterStore> CounterStore for Arc<S> {
 
     fn collect(&self, now: Timestamp, out: &mut Exposition) {
         (**self).collect(now, out);
+    }
+
+    fn local(&self) -> Option<&MemoryStore> {
+        (**self).local()
     }
 }
 

@@ -148,7 +148,7 @@ impl<'v> Answer<'v> {
         request: &RateLimitRequest<'_>,
         limits: &OverrideLimits,
     ) {
-        let mut met = verdict.met();
+        let mut met = verdict.matched_rules();
         let mut limits = limits.iter();
         // In the order of the descriptors.
         let mut rulings = verdict.rulings();
@@ -217,7 +217,7 @@ fn is_exempt(verdict: &Verdict, rule: &Rule) -> bool {
     let Some(exemption) = rule.exemption() else { return false };
     let Some(name) = exemption.name else { return true };
     let snapshot = verdict.snapshot();
-    !verdict.met().flatten().any(|other| {
+    !verdict.matched_rules().flatten().any(|other| {
         let exempt = other.exemption().map(|exemption| &exemption.replaces);
         let limited = snapshot.limits_of(other).iter().map(|limit| &limit.replaces);
         exempt.into_iter().chain(limited).any(|replaced| replaced.contains(&name))

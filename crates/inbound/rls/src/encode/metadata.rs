@@ -29,7 +29,7 @@ pub(crate) fn of(
         members.insert("hitsAddend".to_owned(), request.hits.into());
     }
     let mut merged = Map::new();
-    for (rule, status) in verdict.met().zip(statuses) {
+    for (rule, status) in verdict.matched_rules().zip(statuses) {
         let metadata = rule.and_then(|rule| rule.metadata()).and_then(Value::as_object);
         if let Some(metadata) = metadata.filter(|_| status.code != Code::OverLimit) {
             merge(&mut merged, metadata);

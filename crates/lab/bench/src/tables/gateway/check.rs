@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tidegate_engine::{
     Clock, Descriptor, Engine, Entry, MemoryConfig, MemoryStore, Permit, Request, SystemClock,
+    Tenure,
 };
 use tidegate_overload::{
     Admission, Arrival, Caller, Category, Ending, Entering, Pass, Protection, ProtectionSettings,
@@ -93,10 +94,10 @@ impl Limiters {
         let Screening::GoOn(screened) = self.protection.screen(black_box(arrival())) else {
             return None;
         };
-        let admitted = self.engine.admit_here_with(request, |verdict, permit| {
-            black_box(&*verdict).is_admitted().then_some(permit)
-        });
-        let permit = admitted??;
+        let (verdict, permit) = self.engine.local()?.admit_now(request, Tenure::Held);
+        if !black_box(&verdict).is_admitted() {
+            return None;
+        }
         match self.protection.try_enter(screened) {
             Entering::Done(Admission::Admitted(pass)) => Some((permit, pass)),
             Entering::Done(Admission::Refused(_)) | Entering::Waits(_) => None,

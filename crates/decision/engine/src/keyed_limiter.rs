@@ -43,7 +43,7 @@ impl<C: Clock> KeyedLimiter<C> {
         Ok(KeyedLimiter { limit, store: MemoryStore::new(memory)?, clock })
     }
 
-    /// Admits and charges one, or refuses.
+    /// Admits and charges one unit, or refuses.
     #[inline]
     pub fn check(&self, key: impl AsRef<[u8]>) -> Decision {
         self.decide(key.as_ref(), 1)
@@ -55,17 +55,17 @@ impl<C: Clock> KeyedLimiter<C> {
         self.decide(key.as_ref(), cost)
     }
 
-    /// Says what [`KeyedLimiter::check`] would, and charges nothing.
+    /// The decision that [`KeyedLimiter::check`] would make; charges nothing.
     pub fn peek(&self, key: impl AsRef<[u8]>) -> Decision {
         self.apply(Verb::Peek, key.as_ref(), 1, Holder::default())
     }
 
-    /// Charges what is left, up to `cost`; [`Decision::taken`] says how much.
+    /// Charges what is left, up to `cost`; [`Decision::taken`] is the amount.
     pub fn take(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         self.apply(Verb::Take, key.as_ref(), cost, Holder::default())
     }
 
-    /// Gives `cost` back.
+    /// Refunds `cost`.
     pub fn refund(&self, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         self.apply(Verb::Refund, key.as_ref(), cost, Holder::default())
     }
@@ -75,7 +75,7 @@ impl<C: Clock> KeyedLimiter<C> {
         self.apply(Verb::Check, key.as_ref(), 1, holder)
     }
 
-    /// Gives `holder`'s slot back.
+    /// Frees the slot of `holder`.
     pub fn release(&self, key: impl AsRef<[u8]>, holder: Holder) -> Decision {
         self.apply(Verb::Refund, key.as_ref(), 1, holder)
     }
@@ -90,14 +90,14 @@ impl<C: Clock> KeyedLimiter<C> {
         &self.store
     }
 
-    // A function of its own: in the middle of a caller's code it has too few registers.
+    // Not inlined: in the caller's code it has too few registers.
     #[inline(never)]
     fn decide(&self, key: &[u8], cost: u64) -> Decision {
-        self.store.decide_one(self.place(key), &self.limit, cost, self.clock.now())
+        self.store.decide_one(self.key(key), &self.limit, cost, self.clock.now())
     }
 
     fn apply(&self, verb: Verb, key: &[u8], cost: u64, holder: Holder) -> Decision {
-        let checks = [self.ask(key, cost, holder)];
+        let checks = [self.check_of(key, cost, holder)];
         let mut answers = Answers::new();
         let now = self.clock.now();
         let batch = Batch::new(verb, Charge::AllOrNothing, now, &checks);
@@ -105,12 +105,12 @@ impl<C: Clock> KeyedLimiter<C> {
         answers[0].decision
     }
 
-    fn ask(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
-        Check { holder, ..Check::new(self.place(key), &self.limit, cost) }
+    fn check_of(&self, key: &[u8], cost: u64, holder: Holder) -> Check<'_> {
+        Check { holder, ..Check::new(self.key(key), &self.limit, cost) }
     }
 
     #[inline]
-    fn place(&self, key: &[u8]) -> Key {
+    fn key(&self, key: &[u8]) -> Key {
         Key { fingerprint: self.store.fingerprinter().of(0, key), group: 0 }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use tidegate_rules::{Mode, RuleLimit};
 
-/// The limiters that rules are for.
+/// The kinds of limits that rules have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimiterKind {
-    /// Limits of requests over time, by any algorithm.
+    /// Requests over time, by any algorithm.
     Rate,
-    /// Limits of requests in flight.
+    /// Requests in flight.
     Concurrency,
 }
 
@@ -23,24 +23,24 @@ impl LimiterKind {
     }
 }
 
-/// What was switched at run time.
+/// Modes that were set at run time, over those of the rules.
 #[derive(Debug)]
-pub(crate) struct Switches {
-    /// Limits, by their identity.
+pub(crate) struct RunTimeModes {
+    /// Of single limits, by identity.
     pub(crate) limits: HashMap<u64, Mode>,
-    /// The most that limits of each kind do.
+    /// The strongest mode of each kind of limit.
     rate: Mode,
     concurrency: Mode,
 }
 
-impl Default for Switches {
+impl Default for RunTimeModes {
     fn default() -> Self {
-        Switches { limits: HashMap::new(), rate: Mode::ENFORCE, concurrency: Mode::ENFORCE }
+        RunTimeModes { limits: HashMap::new(), rate: Mode::ENFORCE, concurrency: Mode::ENFORCE }
     }
 }
 
-impl Switches {
-    /// What a limit does.
+impl RunTimeModes {
+    /// The mode of a limit.
     pub(crate) fn of(&self, limit: &RuleLimit) -> Mode {
         let own = self.limits.get(&limit.identity).copied();
         own.unwrap_or(limit.mode).at_most(self.most(LimiterKind::of(limit)))

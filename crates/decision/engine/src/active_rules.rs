@@ -1,10 +1,7 @@
-//! A snapshot of the rules as the engine uses it: with a switch and, if wanted,
-//! a tally for each limit.
+//! The rules in use, laid out for the hot path: a mode and, if wanted, a tally for each limit.
 //!
-//! What every request needs of its rule and of the rule's limits is kept here
-//! once more, in brief. Rules and limits are large, and a rule that is met
-//! seldom comes from slow memory: in brief it is two cache lines side by side,
-//! with two limits in them.
+//! [`HotRule`] repeats the fields of a rule and its limits that every request reads. Rules and limits are large, and a
+//! rule that is rarely used is not cached: a hot rule with up to two limits is two adjacent cache lines.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,79 +11,77 @@ use tidegate_algorithms::{Limit, Mode, ModeCell, SmallLimit, TokenBucket};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{MemoryStore, Policy, Role};
 
-use crate::switch::Switches;
+use crate::run_time_modes::RunTimeModes;
 use crate::tally::TallyCell;
 use crate::unmatched::UnmatchedCounts;
 
-/// One snapshot with its switches and tallies.
+/// A snapshot with the modes and tallies of its limits.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
+pub(crate) struct ActiveRules {
     snapshot: Arc<Snapshot>,
-    rules: Box<[BriefRule]>,
-    /// By limit; none when nobody counts. Plans of one rule share theirs, as
-    /// they share their counters.
+    rules: Box<[HotRule]>,
+    /// By limit; empty unless limits are tallied. The plans of a rule share their tallies, as they share counters.
     tallies: Box<[Arc<TallyCell>]>,
     /// Empty when nobody counts.
     unmatched: UnmatchedCounts,
 }
 
-/// What a request needs of a rule.
+/// The fields of a rule that every request reads.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct BriefRule {
+pub(crate) struct HotRule {
     pub(crate) identity: u64,
-    /// In the rule itself: looked up elsewhere they would be waited for once more.
-    pub(crate) limits: SmallVec<[BriefLimit; 2]>,
-    /// Whether it has an exemption, of which more is said in the rule itself.
+    /// Inline: a pointer would be one more cache miss.
+    pub(crate) limits: SmallVec<[HotLimit; 2]>,
+    /// Whether the rule has an exemption; which, is in the snapshot.
     pub(crate) is_exempt: bool,
-    /// Whether it has limits that the store in memory can decide in place, and neither they nor
-    /// an exemption say anything of other rules.
+    /// Whether the memory store can decide the limits in place, and neither they nor an exemption replace limits of
+    /// other rules.
     pub(crate) is_plain: bool,
-    /// Whether it is plain, and all of its limits are token buckets of which a request of cost
-    /// one takes one unit.
+    /// Whether it is plain, and all limits are token buckets from which a request of cost one takes one unit.
     pub(crate) takes_units: bool,
-    /// Whether one of its limits counts requests in flight.
-    pub(crate) counts_slots: bool,
+    /// Whether one of the limits is a concurrency limit.
+    pub(crate) holds_slots: bool,
 }
 
-/// What a request needs of a limit.
+/// The fields of a limit that every request reads.
 #[derive(Debug)]
-pub(crate) struct BriefLimit {
+pub(crate) struct HotLimit {
     pub(crate) identity: u64,
     pub(crate) cost: u64,
     pub(crate) limit: Arc<Limit>,
     pub(crate) id: LimitId,
     pub(crate) mode: ModeCell,
     pub(crate) policy: Policy,
-    /// What its answer means where it is enforced.
+    /// The role of its decision where it is enforced.
     pub(crate) role: Role,
-    /// Whether it counts requests in flight.
-    pub(crate) counts_slots: bool,
-    /// Whether it replaces others; which, is said in the limit itself.
+    /// Whether it is a concurrency limit.
+    pub(crate) holds_slots: bool,
+    /// Whether it replaces other limits; which, is in the snapshot.
     pub(crate) replaces: bool,
 }
 
-impl BriefRule {
-    fn of(rule: &Rule, limits: &[RuleLimit], set: &Switches) -> Self {
+impl HotRule {
+    fn of(rule: &Rule, limits: &[RuleLimit], set: &RunTimeModes) -> Self {
         let replaces = limits.iter().any(|limit| !limit.replaces.is_empty());
         let in_place = MemoryStore::can_check_known_keys(limits.iter().map(|limit| &*limit.limit));
         let is_plain = !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place;
-        let brief: SmallVec<_> =
-            limits.iter().map(|limit| BriefLimit::of(limit, set.of(limit))).collect();
-        BriefRule {
+        let hot: SmallVec<_> =
+            limits.iter().map(|limit| HotLimit::of(limit, set.of(limit))).collect();
+        HotRule {
             identity: rule.identity(),
             is_exempt: rule.exemption().is_some(),
             is_plain,
-            takes_units: is_plain && brief.iter().all(BriefLimit::takes_unit),
-            counts_slots: limits.iter().any(counts_slots),
-            limits: brief,
+            takes_units: is_plain && hot.iter().all(HotLimit::takes_unit),
+            holds_slots: limits.iter().any(holds_slots),
+            limits: hot,
         }
     }
 }
 
-impl BriefLimit {
+impl HotLimit {
     fn of(limit: &RuleLimit, mode: Mode) -> Self {
-        BriefLimit {
+        HotLimit {
             identity: limit.identity,
             cost: limit.cost,
             limit: Arc::clone(&limit.limit),
@@ -94,7 +89,7 @@ impl BriefLimit {
             mode: ModeCell::new(mode),
             policy: Policy { consistency: limit.consistency, on_store_error: limit.on_store_error },
             role: if limit.quota { Role::Alternative } else { Role::Required },
-            counts_slots: counts_slots(limit),
+            holds_slots: holds_slots(limit),
             replaces: !limit.replaces.is_empty(),
         }
     }
@@ -104,7 +99,7 @@ impl BriefLimit {
         self.cost == 1 && self.bucket().is_some()
     }
 
-    /// Its bucket, if that is what it is.
+    /// The token bucket, if it is one.
     #[inline(always)]
     pub(crate) fn bucket(&self) -> Option<&TokenBucket> {
         match self.limit.small() {
@@ -114,51 +109,50 @@ impl BriefLimit {
     }
 }
 
-fn counts_slots(limit: &RuleLimit) -> bool {
+fn holds_slots(limit: &RuleLimit) -> bool {
     limit.limit.algorithm().holds_slots()
 }
 
-impl Loaded {
-    /// The snapshot with the switches that its rules say, but for those that
-    /// were set at run time.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, set: &Switches) -> Self {
-        let brief = |rule: &Rule| BriefRule::of(rule, snapshot.limits_of(rule), set);
-        Loaded {
-            rules: snapshot.rules().iter().map(brief).collect(),
+impl ActiveRules {
+    /// The snapshot, with modes from its rules unless they are set at run time.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, set: &RunTimeModes) -> Self {
+        let hot = |rule: &Rule| HotRule::of(rule, snapshot.limits_of(rule), set);
+        ActiveRules {
+            rules: snapshot.rules().iter().map(hot).collect(),
             snapshot,
             tallies: Box::default(),
             unmatched: UnmatchedCounts::default(),
         }
     }
 
-    /// The same with tallies that go on from those before.
-    pub(crate) fn with_tallies(self, before: &Loaded) -> Self {
+    /// The same with tallies that continue those of `before`.
+    pub(crate) fn with_tallies(self, before: &ActiveRules) -> Self {
         let mut known: HashMap<u64, Arc<TallyCell>> =
             before.tallied().map(|(limit, tally)| (limit.identity, Arc::clone(tally))).collect();
         let of = |limit: &RuleLimit| Arc::clone(known.entry(limit.identity).or_default());
         let tallies = self.snapshot.limits().iter().map(of).collect();
         let unmatched = UnmatchedCounts::continued(&self.snapshot, &before.unmatched);
-        Loaded { tallies, unmatched, ..self }
+        ActiveRules { tallies, unmatched, ..self }
     }
 
     pub(crate) const fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// A rule of the snapshot, in brief.
+    /// The hot fields of a rule.
     #[inline]
-    pub(crate) fn rule(&self, rule: RuleId) -> Option<&BriefRule> {
+    pub(crate) fn rule(&self, rule: RuleId) -> Option<&HotRule> {
         self.rules.get(rule.index())
     }
 
-    pub(crate) fn set_switch(&self, limit: &RuleLimit, mode: Mode) {
+    pub(crate) fn set_mode(&self, limit: &RuleLimit, mode: Mode) {
         let limits = self.rule(limit.rule).map(|rule| &*rule.limits).unwrap_or_default();
-        if let Some(limit) = limits.iter().find(|brief| brief.id == limit.id) {
+        if let Some(limit) = limits.iter().find(|hot| hot.id == limit.id) {
             limit.mode.set(mode);
         }
     }
 
-    /// The tally of a limit, if they are kept.
+    /// The tally of a limit, if limits are tallied.
     #[inline]
     pub(crate) fn tally(&self, limit: LimitId) -> Option<&TallyCell> {
         self.tallies.get(limit.index()).map(|tally| &**tally)
@@ -169,7 +163,7 @@ impl Loaded {
         &self.unmatched
     }
 
-    /// Every limit with its tally, if they are kept.
+    /// Every limit with its tally; none unless limits are tallied.
     pub(crate) fn tallied(&self) -> impl Iterator<Item = (&RuleLimit, &Arc<TallyCell>)> {
         self.snapshot.limits().iter().zip(&self.tallies)
     }
@@ -180,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_in_brief_is_two_cache_lines_with_two_limits_in_them() {
-        assert_eq!(size_of::<BriefRule>(), 128, "{}", size_of::<BriefLimit>());
+    fn a_hot_rule_with_two_limits_is_two_cache_lines() {
+        assert_eq!(size_of::<HotRule>(), 128, "{}", size_of::<HotLimit>());
     }
 }

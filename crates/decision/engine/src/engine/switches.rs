@@ -1,4 +1,4 @@
-//! Switching limits while the engine runs: one limit, a whole limiter, or everything.
+//! Changing modes at run time: of one limit, of all limits of a kind, or everything off.
 
 use std::sync::atomic::Ordering;
 
@@ -6,21 +6,20 @@ use tidegate_algorithms::Clock;
 use tidegate_rules::{Mode, Rule, RuleLimit, Snapshot};
 
 use super::Engine;
-use crate::switch::{LimiterKind, Switches};
+use crate::run_time_modes::{LimiterKind, RunTimeModes};
 
-/// Which limits a run-time switch is for.
+/// The limits whose mode is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The domain.
     pub domain: &'a str,
     /// The rule's path, as verdicts show it.
     pub path: &'a str,
-    /// One limit by its name, or by its place from 1 if it has none; all limits
-    /// of the rule when not given.
+    /// One limit by its name, or by its number from 1 if it has none; all limits of the rule if not given.
     pub limit: Option<&'a str>,
 }
 
-/// No limit is called that.
+/// No limit matches a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no limit of domain `{domain}` is at `{path}`{}", .limit.as_deref().map(|name| format!(" with the name `{name}`")).unwrap_or_default())]
 pub struct UnknownTarget {
@@ -30,44 +29,43 @@ pub struct UnknownTarget {
 }
 
 impl<S, C: Clock> Engine<S, C> {
-    /// Switches limits at run time, until [`Engine::unset_switch`]. Returns how many.
+    /// Sets the mode of limits until [`Engine::unset_switch`]. Returns their number.
     ///
     /// # Errors
-    /// When no limit is called that.
+    /// When no limit matches.
     pub fn set_switch(&self, target: Target<'_>, mode: Mode) -> Result<usize, UnknownTarget> {
         self.switch_each(target, |set, limit| {
             set.limits.insert(limit.identity, mode);
         })
     }
 
-    /// Takes run-time switches back: the rule files decide again. Returns for how many limits.
+    /// Restores the mode of limits to that of the rule files. Returns their number.
     ///
     /// # Errors
-    /// When no limit is called that.
+    /// When no limit matches.
     pub fn unset_switch(&self, target: Target<'_>) -> Result<usize, UnknownTarget> {
         self.switch_each(target, |set, limit| {
             set.limits.remove(&limit.identity);
         })
     }
 
-    /// Switches a whole limiter at run time: no limit of its kind does more than this, whatever
-    /// its rule says. Limits that requests bring along are not switched.
+    /// Sets the strongest mode of all limits of a kind: no rule of that kind does more. Limits that requests carry are
+    /// not affected.
     pub fn set_limiter(&self, kind: LimiterKind, mode: Mode) {
-        let mut set = self.set.lock();
+        let mut set = self.run_time_modes.lock();
         *set.most_mut(kind) = mode;
-        let loaded = self.loaded.load();
-        for limit in loaded.snapshot().limits() {
-            loaded.set_switch(limit, set.of(limit));
+        let rules = self.rules.load();
+        for limit in rules.snapshot().limits() {
+            rules.set_mode(limit, set.of(limit));
         }
     }
 
-    /// The most that limits of a kind do.
+    /// The strongest mode of limits of a kind.
     pub fn limiter(&self, kind: LimiterKind) -> Mode {
-        self.set.lock().most(kind)
+        self.run_time_modes.lock().most(kind)
     }
 
-    /// Switches everything off, or on again: while off, every request is
-    /// admitted at once, without rules and without the store.
+    /// Switches everything off, or on again. While off, every request is admitted without rules and without the store.
     pub fn switch_off(&self, off: bool) {
         self.switched_off.store(off, Ordering::Relaxed);
     }
@@ -78,25 +76,25 @@ impl<S, C: Clock> Engine<S, C> {
         self.switched_off.load(Ordering::Relaxed)
     }
 
-    /// Tells every limit that is switched at run time, and to what.
-    pub fn for_each_switch(&self, mut tell: impl FnMut(&Snapshot, &Rule, &RuleLimit, Mode)) {
-        let set = self.set.lock();
-        let loaded = self.loaded.load();
-        for limit in loaded.snapshot().limits() {
+    /// Calls `visit` for every limit whose mode is set at run time, with that mode.
+    pub fn for_each_switch(&self, mut visit: impl FnMut(&Snapshot, &Rule, &RuleLimit, Mode)) {
+        let set = self.run_time_modes.lock();
+        let rules = self.rules.load();
+        for limit in rules.snapshot().limits() {
             let Some(mode) = set.limits.get(&limit.identity) else { continue };
-            let Some(rule) = loaded.snapshot().rule(limit.rule) else { continue };
-            tell(loaded.snapshot(), rule, limit, *mode);
+            let Some(rule) = rules.snapshot().rule(limit.rule) else { continue };
+            visit(rules.snapshot(), rule, limit, *mode);
         }
     }
 
     fn switch_each(
         &self,
         target: Target<'_>,
-        mut change: impl FnMut(&mut Switches, &RuleLimit),
+        mut change: impl FnMut(&mut RunTimeModes, &RuleLimit),
     ) -> Result<usize, UnknownTarget> {
-        let mut set = self.set.lock();
-        let loaded = self.loaded.load();
-        let snapshot = loaded.snapshot();
+        let mut set = self.run_time_modes.lock();
+        let rules = self.rules.load();
+        let snapshot = rules.snapshot();
         let mut switched = 0;
         for limit in snapshot.limits() {
             let Some(rule) = snapshot.rule(limit.rule) else { continue };
@@ -105,7 +103,7 @@ impl<S, C: Clock> Engine<S, C> {
             }
             if target.limit.is_none_or(|name| name == snapshot.limit_name(rule, limit)) {
                 change(&mut set, limit);
-                loaded.set_switch(limit, set.of(limit));
+                rules.set_mode(limit, set.of(limit));
                 switched += 1;
             }
         }

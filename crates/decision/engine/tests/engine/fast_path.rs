@@ -88,7 +88,7 @@ fn decide_both_ways(charge: &str, mut draw: Draw) {
         let holds = draw.below(3) > 0;
         let (verdict, expected) = if holds {
             let ((verdict, permit), (expected, also)) =
-                (short.admit_now(&alone), long.admit_now(&beside));
+                (short.admit_now(&alone, Tenure::Held), long.admit_now(&beside, Tenure::Held));
             assert_eq!(permit.is_empty(), also.is_empty(), "{charge}, step {step}");
             held.push((permit, also));
             (verdict, expected)

@@ -1,0 +1,67 @@
+//! The example of each feature runs and prints what it promises.
+
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/concurrency.rs"]
+mod concurrency;
+#[cfg(feature = "layer")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/layer.rs"]
+mod layer;
+#[cfg(feature = "pacer")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/pacer.rs"]
+mod pacer;
+#[cfg(feature = "protection")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/protection.rs"]
+mod protection;
+#[cfg(feature = "redis")]
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../examples/redis.rs"]
+mod redis;
+
+#[test]
+fn a_dropped_permit_makes_room_for_the_next_export() {
+    let lines = concurrency::demo().expect("the rules are right");
+    let expected = [
+        "export 1: runs",
+        "export 2: runs",
+        "export 3: refused",
+        "export 4, after the others: runs",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[cfg(feature = "layer")]
+#[tokio::test]
+async fn the_layer_answers_429_over_the_limit() {
+    assert_eq!(layer::demo().await.expect("the rules are right"), [200, 200, 429]);
+}
+
+#[cfg(feature = "protection")]
+#[tokio::test]
+async fn the_gate_refuses_while_it_is_full() {
+    let expected = ["request 1: admitted", "request 2: refused", "request 3: admitted"];
+    assert_eq!(protection::demo().await, expected);
+}
+
+#[cfg(feature = "pacer")]
+#[tokio::test(start_paused = true)]
+async fn calls_leave_one_interval_apart() {
+    let expected =
+        ["sent after 0 ms", "sent after 100 ms", "sent after 200 ms", "no room, retry after 100ms"];
+    assert_eq!(pacer::demo().await.expect("the default budget"), expected);
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn without_redis_each_process_decides_on_its_own() {
+    // No server listens on port 1.
+    let lines = redis::demo("redis://127.0.0.1:1").await.expect("the URL is right");
+    let expected = [
+        "request 1: admitted without Redis",
+        "request 2: admitted without Redis",
+        "request 3: refused without Redis",
+    ];
+    assert_eq!(lines, expected);
+}
