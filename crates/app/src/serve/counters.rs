@@ -7,9 +7,8 @@ use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, Sy
 use tidegate_overload::FleetSettings;
 use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
-    LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError,
-    RedisStore, RedisTls, Remote, Secret, SharedSettings, SharedStore, UpstreamLayout,
-    UpstreamStore,
+    LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError, RedisStore, RedisTls,
+    Remote, Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
 };
 use tokio::task::JoinHandle;
 

@@ -16,9 +16,9 @@ mod period;
 mod state;
 
 mod algorithm;
+mod limit;
 mod mode;
 mod policy;
-mod limit;
 mod two_step;
 
 mod bucket;

@@ -355,15 +355,15 @@ impl<S, C: Clock> Engine<S, C> {
     /// Descriptors that matched no rule, by domain. Nothing unless the engine is built
     /// [`with_tallies`](Engine::with_tallies). Domains without such descriptors are left out.
     pub fn for_each_unmatched(&self, mut each: impl FnMut(&str, u64)) {
-        for (domain, count) in self.loaded.load().unmatched().read() {
+        for (domain, count) in self.rules.load().unmatched().read() {
             each(domain, count);
         }
     }
 
     #[inline]
     fn observe(&self, call: &Call<'_, '_>, verdict: &Verdict) {
-        if verdict.met.contains(&None) {
-            verdict.loaded.unmatched().count(call.verb, call.request, &verdict.met);
+        if verdict.matched.contains(&None) {
+            verdict.rules.unmatched().count(call.verb, call.request, &verdict.matched);
         }
         if let Some(observer) = &self.observer {
             // A panic of the observer changes no verdict.

@@ -75,13 +75,12 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     }
 
     fn collect_switches(&self, out: &mut Exposition) {
-        let modes = [Mode::Enforce, Mode::Shadow, Mode::Off];
-        let mut switched = [0_u64; 3];
-        self.for_each_switch(|_, _, _, switch| {
-            for (mode, count) in modes.iter().zip(&mut switched) {
-                *count += u64::from(*mode == switch.mode);
+        let mut switched = [0_u64; Mode::WORDS.len()];
+        self.for_each_switch(|_, _, _, mode| {
+            for (word, count) in Mode::WORDS.iter().zip(&mut switched) {
+                *count += u64::from(*word == mode.as_str());
             }
         });
-        out.by_label(SWITCHES, modes.iter().map(|mode| mode.as_str()).zip(switched));
+        out.by_label(SWITCHES, Mode::WORDS.iter().copied().zip(switched));
     }
 }

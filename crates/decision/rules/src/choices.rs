@@ -1,7 +1,9 @@
 //! The closed sets of words that a rule file can choose from.
 
 use serde::Serialize;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Charge, Consistency, Mode, OnStoreError, Period};
+use tidegate_algorithms::{
+    Algorithm, CalendarUnit, Charge, Consistency, Mode, OnStoreError, Period,
+};
 use tidegate_document::{Choice, choices};
 
 choices! {

@@ -3,7 +3,7 @@
 use http::{HeaderMap, StatusCode};
 use tidegate_admission::HeldSlots;
 use tidegate_answers::Notice;
-use tidegate_engine::{Clock, CounterStore, Verb};
+use tidegate_engine::{Clock, CounterStore, Tenure, Verb};
 use tidegate_metrics::AnswerKind;
 
 use crate::decode::head::RefusalStatus;
@@ -73,7 +73,8 @@ where
         let engine_request = request.engine_request(&descriptors);
         let (verdict, held) = match verb {
             Verb::Check => {
-                let (verdict, permit) = self.engine.lend(&engine_request).await;
+                let (verdict, permit) =
+                    self.engine.admit(&engine_request, Tenure::TimeToLive).await;
                 (verdict, HeldSlots::of(permit))
             }
             _ => (self.engine.apply(verb, &engine_request).await, None),

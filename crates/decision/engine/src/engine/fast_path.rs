@@ -6,11 +6,12 @@
 //! tried first. Everything else, including a new key, is left to the general path, with nothing charged.
 
 use tidegate_algorithms::{
-    Ask, BucketState, Clock, Decision, Holder, State, Taken, Tenure, Timestamp, TokenBucket,
+    BucketState, CheckInput, Clock, Decision, Holder, State, Tenure, Timestamp, TokenBucket,
+    UnitOutcome,
 };
 use tidegate_rules::{RuleId, Values};
 use tidegate_stores::{
-    Answer, Answered, Basis, Charge, Fingerprint, MemoryStore, Role, Units, Verb,
+    Answer, AnswerSlot, Basis, Charge, Fingerprint, MemoryStore, Role, UnitsOutcome, Verb,
 };
 
 use super::Engine;
@@ -74,7 +75,7 @@ impl<S, C: Clock> Engine<S, C> {
             now: self.clock.now(),
         };
         if take_units(store, &check, rulings).is_none()
-            && !self.check_in_place(store, check, slots, rulings)
+            && !self.check_known_keys(store, check, slots, rulings)
         {
             return FastPath::Matched(id);
         }
@@ -85,7 +86,7 @@ impl<S, C: Clock> Engine<S, C> {
 
     /// Lets the store decide the limits of a rule in place. Returns false, with nothing charged, if it cannot.
     #[inline(always)]
-    fn check_in_place(
+    fn check_known_keys(
         &self,
         store: &MemoryStore,
         PlainCheck { rule, fingerprint, cost, tenure, charge, now }: PlainCheck<'_>,
@@ -102,7 +103,7 @@ impl<S, C: Clock> Engine<S, C> {
             let ids = limits.iter().map(|limit| Some(limit.id));
             list_slots(slots, ids.zip(checks.clone()));
         }
-        let decided = store.check_in_place(charge, now, checks, |index, check, answer| {
+        let decided = store.check_known_keys(charge, now, checks, |index, check, answer| {
             if let Some(ruling) = rulings.get_mut(index) {
                 // The second answer for a check, because another limit refused.
                 return ruling.put(answer);
@@ -148,15 +149,15 @@ fn take_units_of<const N: usize>(
     rulings: &mut Rulings,
 ) -> Option<()> {
     let now = check.now;
-    let buckets = limits.map(|(limit, bucket)| (limit.identity, bucket));
-    match store.take_units(check.fingerprint, buckets, now)? {
-        Units::Taken(states) => {
+    let buckets = limits.map(|(limit, bucket)| (check.fingerprint.under(limit.identity), bucket));
+    match store.take_units(buckets, now)? {
+        UnitsOutcome::Taken(states) => {
             for ((limit, bucket), after) in limits.iter().zip(&states) {
-                rulings.push(unit_ruling(limit, bucket.tell_taken(*after, now)));
+                rulings.push(unit_ruling(limit, bucket.unit_admission(*after, now)));
             }
             Some(())
         }
-        Units::Short(states) => refuse_units(&limits, &states, check, rulings),
+        UnitsOutcome::Refused(states) => refuse_units(&limits, &states, check, rulings),
     }
 }
 
@@ -182,9 +183,9 @@ fn refuse_units(
     }
     for ((limit, bucket), state) in limits.iter().zip(states) {
         let decision = match bucket.take_unit(*state, check.now) {
-            Some(Taken::Refused) => bucket.tell_refused(*state, check.now),
+            Some(UnitOutcome::Refused) => bucket.unit_refusal(*state, check.now),
             // This limit would have admitted.
-            _ => limit.limit.peek(&mut State::Bucket(*state), Ask::new(1, check.now)),
+            _ => limit.limit.peek(&mut State::Bucket(*state), CheckInput::new(1, check.now)),
         };
         rulings.push(unit_ruling(limit, decision));
     }

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use arc_swap::Guard;
 use tidegate_algorithms::{Clock, Tenure};
-use tidegate_stores::{Answered, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
+use tidegate_stores::{AnswerSlot, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
 
 use super::{Engine, RefundRulings};
 use crate::failure_mode::Undecided;

@@ -9,7 +9,6 @@ use super::{Gauges, Protection};
 use crate::category::Category;
 use crate::decisions::LATENCY_BUCKETS;
 use crate::gate::{GateView, WAIT_BUCKETS};
-use crate::worker_shedder::Acting;
 
 tidegate_metrics::metrics! {
     /// The metrics of [`Protection`](crate::Protection).
@@ -66,10 +65,7 @@ impl<C: Clock> Collector for Protection<C> {
     fn collect(&self, out: &mut Exposition) {
         let mut decisions = out.family(DECISIONS);
         for count in self.decisions() {
-            let mode = match count.acting {
-                Acting::Enforcing => "enforce",
-                Acting::Watching => "dark",
-            };
+            let mode = count.acting.as_str();
             let labels = [count.limiter.name(), mode, count.category.name(), count.answer.name()];
             decisions.sample(&labels, count.count);
         }

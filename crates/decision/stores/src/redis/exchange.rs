@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Limit, State, Timestamp};
+use tidegate_algorithms::{Limit, State, Timestamp};
 use tidegate_redis_link::ScriptReply;
 use tokio::time::Instant;
 

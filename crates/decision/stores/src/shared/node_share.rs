@@ -11,10 +11,10 @@ use tidegate_algorithms::{
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
     let mut state = State::Unused;
     limit.settle(&mut state, now);
-    match (limit.algorithm(), &mut state) {
-        (Algorithm::Concurrency(_), _) => return State::Unused,
+    match &mut state {
+        _ if limit.algorithm().holds_slots() => return State::Unused,
         // Includes debt beyond the burst, which `remaining` cannot express.
-        (Algorithm::TokenBucket(_), State::Bucket(bucket)) => {
+        State::Bucket(bucket) if limit.algorithm().refill().is_some() => {
             let (_, scale) = bucket.to_parts();
             *bucket = BucketState::from_parts(now.after(decision.reset_after), scale);
         }
@@ -68,15 +68,6 @@ pub(crate) fn admit_without_store(limit: &Limit, ask: CheckInput) -> Decision {
         taken: ask.cost,
         delay: tidegate_algorithms::Nanos::ZERO,
         ..decision
-    }
-}
-
-/// The rate of one of `nodes`: exact if the period can be made longer.
-fn slower(amount: u64, period: Period, nodes: u64) -> (u64, Period) {
-    let nanos = period.as_nanos().saturating_mul(nodes);
-    match Period::new(std::time::Duration::from_nanos(nanos)) {
-        Ok(period) => (amount, period),
-        Err(_) => ((amount / nodes).max(amount.min(1)), period),
     }
 }
 

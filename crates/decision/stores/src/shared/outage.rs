@@ -80,7 +80,7 @@ impl Outage {
 
     /// Remembers the remote's answer, as the starting point of an outage.
     pub(crate) fn learn(&self, check: &Check<'_>, decision: &Decision, now: Timestamp) {
-        if matches!(check.limit.algorithm(), Algorithm::Concurrency(_)) {
+        if check.limit.algorithm().holds_slots() {
             return;
         }
         let state = state_after(check.limit, decision, now);

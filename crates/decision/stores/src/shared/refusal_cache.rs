@@ -114,7 +114,7 @@ impl CachedRefusal {
 
 /// Whether time alone ends a refusal, and a refusal does not change the state.
 fn is_cacheable(limit: &Limit) -> bool {
-    let slots = matches!(limit.algorithm(), Algorithm::Concurrency(_));
+    let slots = limit.algorithm().holds_slots();
     !slots && limit.soft().is_none() && !limit.algorithm().counts_refused()
 }
 

@@ -62,7 +62,7 @@ where
 {
     /// The verb and refusal status of a request that waits for its body only. None for any other, also for an invalid one.
     fn immediate_check<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
-        self.engine.here()?;
+        self.engine.local()?;
         let Ok(Route::Apply(verb)) = route(request.method(), request.uri().path()) else {
             return None;
         };

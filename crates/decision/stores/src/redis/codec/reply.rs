@@ -61,11 +61,8 @@ fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
 
 /// The state that a decision depends on: the whole state of the key, or the needed part of a sorted set.
 pub(in crate::redis) fn reported_state(bytes: &[u8], limit: &Limit) -> Option<State> {
-    match limit.algorithm() {
-        Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => {
-            ListSummary::read(bytes)?.state(limit)
-        }
-        _ => Some(super::state::decode(bytes)),
+    if limit.algorithm().is_list() {
+        return ListSummary::read(bytes)?.state(limit);
     }
     Some(super::state::decode(bytes))
 }
