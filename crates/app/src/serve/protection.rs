@@ -43,9 +43,9 @@ fn settings(config: &Config, capacity: u64, seed: u64) -> ProtectionSettings {
             adaptive: gate.adaptive.then(|| AdaptiveSettings::new(capacity)),
             ..GateSettings::new(capacity)
         },
-        worker_mode: switches.worker,
-        fleet_mode: switches.fleet,
-        gate_mode: switches.gate,
+        worker_mode: switches.worker.into(),
+        fleet_mode: switches.fleet.into(),
+        gate_mode: switches.gate.into(),
         seed,
     }
 }

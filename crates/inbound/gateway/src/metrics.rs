@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidegate_engine::{Clock, CounterStore};
 use tidegate_metrics::{Collector, Exposition, Metric};
 
-use super::door::Gateway;
+use super::service::Gateway;
 use super::tally::GatewayReading;
 use super::upstream::HostState;
 

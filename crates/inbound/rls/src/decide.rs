@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, Verdict};
+use tidegate_engine::{Clock, CounterStore, LocalEngine, Verdict};
 use tidegate_metrics::AnswerKind;
 
 use crate::decode::frame::{self, Compression};
@@ -35,7 +35,7 @@ where
     #[inline]
     pub(crate) fn decide_now<R>(
         &self,
-        engine: &Engine<MemoryStore, C>,
+        engine: &LocalEngine<'_, S, C>,
         request: &RateLimitRequest<'_>,
         render: impl FnOnce(&Answer<'_>) -> R,
     ) -> CallResult<R> {

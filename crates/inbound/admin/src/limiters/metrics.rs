@@ -1,8 +1,9 @@
 //! The metrics of the switchboard: the mode of each limiter, and those of overload protection.
 
+use tidegate_engine::Mode;
 use tidegate_metrics::{Collector, Exposition};
 
-use super::{LimiterMode, LimiterName, Switchboard};
+use super::{LimiterName, Switchboard};
 
 tidegate_metrics::metrics! {
     /// The metrics of [`Switchboard`].
@@ -21,13 +22,13 @@ impl Collector for Switchboard {
         let mut family = out.family(LIMITER_MODE);
         for (limiter, mode) in modes {
             let Some(mode) = mode else { continue };
-            for word in ["off", "dark", "enforce"] {
-                family.sample(&[limiter, word], u8::from(word == mode.word()));
+            for word in ["off", "shadow", "enforce"] {
+                family.sample(&[limiter, word], u8::from(word == mode.as_str()));
             }
         }
         let mut family = out.family(LIMITER_ENFORCED);
         for (limiter, mode) in modes {
-            if let Some(percent) = mode.map(LimiterMode::enforced_percent) {
+            if let Some(percent) = mode.map(Mode::enforce_percent) {
                 family.sample(&[limiter], f64::from(percent) / 100.0);
             }
         }
