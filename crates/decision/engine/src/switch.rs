@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use tidegate_algorithms::Algorithm;
 use tidegate_rules::{Mode, RuleLimit};
 
 /// The limiters that rules are for.
@@ -16,9 +15,10 @@ pub enum LimiterKind {
 
 impl LimiterKind {
     fn of(limit: &RuleLimit) -> Self {
-        match limit.limit.algorithm() {
-            Algorithm::Concurrency(_) => LimiterKind::Concurrency,
-            _ => LimiterKind::Rate,
+        if limit.limit.algorithm().holds_slots() {
+            LimiterKind::Concurrency
+        } else {
+            LimiterKind::Rate
         }
     }
 }
