@@ -103,7 +103,7 @@ async fn a_changed_authority_file_applies_to_the_next_request() {
     assert_eq!(harness.get("/").await.status, 502, "no connection of before is used");
     fs::remove_file(&authority).unwrap();
     let error = harness.gateway.reload(settings.clone()).unwrap_err();
-    assert_eq!(error.problems[0].place, "upstreams[0].tls");
+    assert_eq!(error.problems[0].setting, "upstreams[0].tls");
     trust(&ours);
     harness.gateway.reload(settings).unwrap();
     assert_eq!(harness.get("/").await.status, 200);

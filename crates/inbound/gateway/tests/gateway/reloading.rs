@@ -224,7 +224,7 @@ async fn invalid_settings_change_nothing_and_all_problems_are_reported() {
     let mut wrong = to(&["ftp://x".into()]);
     wrong.routes[0].path = PathMatch::Prefix("api".into());
     let error = harness.gateway.reload(wrong).unwrap_err();
-    let places: Vec<&str> = error.problems.iter().map(|problem| problem.place.as_str()).collect();
+    let places: Vec<&str> = error.problems.iter().map(|problem| problem.setting.as_str()).collect();
     assert_eq!(places, ["upstreams[0].hosts[0]", "routes[0].path"]);
     assert_eq!(harness.get("/").await.status, 200);
 }
@@ -252,7 +252,7 @@ async fn changed_api_keys_are_reloaded_and_an_invalid_file_changes_nothing() {
     fs::write(&path, "letmein acme gold\n").unwrap();
     for _ in 0..2 {
         let error = harness.gateway.reload(settings(&path)).unwrap_err();
-        assert_eq!(error.problems[0].place, "api_keys");
+        assert_eq!(error.problems[0].setting, "api_keys");
         assert!(error.problems[0].problem.contains("line 1"), "{error}");
     }
     assert_eq!(asked().await.status, 429, "the plan is still `free`");
