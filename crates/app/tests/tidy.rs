@@ -233,7 +233,8 @@ fn every_crate_is_on_the_maps() {
     for map in ["README.md", "ARCHITECTURE.md"] {
         let text = read(&root().join(map));
         for name in crates() {
-            let named = [name.as_str(), package(&name)].map(|name| text.contains(&format!("`{name}`")));
+            let named =
+                [name.as_str(), package(&name)].map(|name| text.contains(&format!("`{name}`")));
             assert!(named.contains(&true), "{map} does not name crates/{name}");
         }
     }

@@ -197,7 +197,13 @@ fn play_round(
         Standing { contender, tuned, seeds, seconds }
     });
     let standings = standings.collect();
-    Round { scenario, capacity: measures::capacity(&script), standings }
+    Round {
+        scenario,
+        capacity: measures::capacity(&script),
+        overload: script.overload(),
+        peak_load: script.loads().fold(0.0, f64::max),
+        standings,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use tidegate_admin::{
 };
 use tidegate_gateway::{GatewayReading, HostState};
 use tidegate_metrics::{Answered, Meter};
-use tidegate_overload::{Arrival, Caller, Category, Screening};
+use tidegate_overload::{Arrival, Caller, Category};
 
 use super::support::{START, Stage, bare_engine, protected};
 
@@ -277,7 +277,7 @@ async fn decisions_are_shown_by_limiter_mode_category_and_outcome() {
     let stage = Stage::new(NASTY, parts);
     let (category, caller) = (Category::Get, Caller::named("ada"));
     let arrival = Arrival::Counted { category, caller, deadline: None };
-    let Screening::GoOn(screened) = protection.screen(arrival) else { panic!("it is calm") };
+    let Ok(screened) = protection.screen(arrival) else { panic!("it is calm") };
     let _pass = protection.enter(screened).await;
     let families = scrape(&stage).await;
     let decisions = &families["tidegate_decisions"];

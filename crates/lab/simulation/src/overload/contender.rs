@@ -80,6 +80,25 @@ impl Contender {
             Contender::Codel => "codel",
         }
     }
+
+    /// The name in charts.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Contender::Tidegate => "Tidegate",
+            Contender::GateOnly => "Tidegate, gate only",
+            Contender::Unprotected => "No protection",
+            Contender::Static => "Fixed limit and queue",
+            Contender::Vegas => "Netflix Vegas",
+            Contender::Gradient2 => "Netflix Gradient2",
+            Contender::VegasPartitioned => "Netflix Vegas, partitioned",
+            Contender::Gradient2Partitioned => "Netflix Gradient2, partitioned",
+            Contender::Failsafe => "failsafe-go",
+            Contender::Stripe => "Stripe",
+            Contender::Dagor => "WeChat DAGOR",
+            Contender::Cinnamon => "Uber Cinnamon",
+            Contender::Codel => "Facebook controlled delay",
+        }
+    }
 }
 
 /// A contender with its settings.

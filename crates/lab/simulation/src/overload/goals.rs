@@ -182,7 +182,13 @@ mod tests {
     #[test]
     fn a_goal_is_judged_alone_or_beside_a_baseline_that_took_part() {
         let standings = vec![standing(Contender::Tidegate, 0.96), standing(Contender::Stripe, 0.9)];
-        let round = Round { scenario: Scenario::Step, capacity: 1.0, standings };
+        let round = Round {
+            scenario: Scenario::Step,
+            capacity: 1.0,
+            overload: Vec::new(),
+            peak_load: 1.0,
+            standings,
+        };
         let goals = judge(&[round]);
         let of = |versus| {
             let found = |goal: &&Goal| goal.metric == Metric::Goodput && goal.versus == versus;

@@ -1,5 +1,7 @@
 //! What a run found, ready to be shown.
 
+use std::ops::Range;
+
 use super::contender::Contender;
 use super::fleet::FleetFindings;
 use super::goals::Goal;
@@ -33,8 +35,12 @@ impl Report {
 pub struct Round {
     /// What happened.
     pub scenario: Scenario,
-    /// Requests a second that fit.
+    /// Requests a second that the server can serve.
     pub capacity: f64,
+    /// The seconds in which more arrives than the server can serve.
+    pub overload: Vec<Range<usize>>,
+    /// The highest load, in capacities.
+    pub peak_load: f64,
     /// How each did.
     pub standings: Vec<Standing>,
 }
@@ -64,6 +70,11 @@ impl Standing {
     /// A number over all seeds; `None` when it means nothing here.
     pub fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::over(metric, &self.seeds)
+    }
+
+    /// The name in charts.
+    pub(crate) const fn title(&self) -> &'static str {
+        self.contender.title()
     }
 
     /// The name in tables.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::FixedState;
 use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_overload::{
-    Ending, GateSettings, GateState, Outcome, Signals, SlotId, Ticket, Turn, WorkerSettings,
+    Completion, GateSettings, GateState, Signals, SlotId, Ticket, Turn, WorkerSettings,
     WorkerShedder,
 };
 
@@ -70,11 +70,11 @@ impl Tidegate {
         while let Some(event) = self.gate.next_event() {
             let Some(slot) = self.waiting.remove(&event.ticket) else { continue };
             match event.outcome {
-                Outcome::Enter(held) => {
+                Ok(held) => {
                     self.let_in(slot, held);
                     released.entered.push(slot);
                 }
-                Outcome::Refuse(_) => released.refused.push((slot, Place::Gate)),
+                Err(_) => released.refused.push((slot, Place::Gate)),
             }
         }
     }
@@ -143,7 +143,7 @@ impl Shield for Tidegate {
         let held = self.inside.get_mut(place).and_then(Option::take);
         if let Some(held) = held {
             // The server does not know who still listens.
-            self.gate.leave(Timestamp::from_nanos(now), held, Ending::Succeeded);
+            self.gate.leave(Timestamp::from_nanos(now), held, Completion::Succeeded);
         }
         self.tell(released);
     }
