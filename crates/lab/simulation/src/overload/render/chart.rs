@@ -95,8 +95,8 @@ impl Chart {
 
     const fn reference_name(self) -> &'static str {
         match self {
-            Chart::Goodput | Chart::Admitted => "Tidegate, critical",
-            Chart::Latency => "Tidegate, p99",
+            Chart::Goodput | Chart::Admitted => "critical requests with Tidegate",
+            Chart::Latency => "p99 with Tidegate",
         }
     }
 
@@ -131,10 +131,7 @@ impl Chart {
             let y = TOP + row as f64 * (HEIGHT + GAP_Y);
             let class = if standing.contender == Contender::Tidegate { "ours" } else { "others" };
             _ = write!(svg, "<g class=\"{class}\" transform=\"translate({x:.0} {y:.0})\">");
-            self.panel(&mut svg, standing, round);
-            if let Some(reference) = &reference {
-                _ = write!(svg, "<path class=\"reference\" d=\"{reference}\"/>");
-            }
+            self.panel(&mut svg, standing, round, reference.as_deref());
             if column == 0 {
                 self.value_axis(&mut svg);
             }
@@ -184,7 +181,7 @@ impl Chart {
         }
     }
 
-    fn panel(self, svg: &mut String, standing: &Standing, round: &Round) {
+    fn panel(self, svg: &mut String, standing: &Standing, round: &Round, reference: Option<&str>) {
         let seconds = &standing.seconds;
         _ = write!(svg, "<text class=\"name\" x=\"0\" y=\"-7\">{}</text>", standing.title());
         let length = seconds.len().max(1) as f64;
@@ -197,6 +194,13 @@ impl Chart {
             );
         }
         self.grid(svg);
+        let reference = reference.map(|path| format!("<path class=\"reference\" d=\"{path}\"/>"));
+        let reference = reference.unwrap_or_default();
+        // Areas would cover the reference, and the reference would cover lines.
+        let below = self != Chart::Goodput;
+        if below {
+            svg.push_str(&reference);
+        }
         svg.push_str("<g class=\"data\">");
         match self {
             Chart::Goodput => goodput(svg, seconds, round.capacity),
@@ -204,6 +208,9 @@ impl Chart {
             Chart::Admitted => admitted(svg, seconds),
         }
         svg.push_str("</g>");
+        if !below {
+            svg.push_str(&reference);
+        }
         _ = write!(svg, "<rect class=\"frame\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>");
         time_axis(svg, seconds.len());
     }
