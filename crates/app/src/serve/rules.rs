@@ -8,8 +8,8 @@ use tidegate_engine::Timestamp;
 use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
 use tidegate_rules::Problem;
 use tidegate_sources::{
-    DotFiles, FileSource, Noticing, ReloadError, ReloadFailure, RuntimeChanges, RuntimeSource,
-    Watch, WatchBuilder, WatchEvent, WatchHandle, WatchSettings, WatchStatus,
+    ChangeDetection, DotFiles, FileSource, ReloadError, ReloadFailure, RuntimeChanges,
+    RuntimeSource, Watch, WatchBuilder, WatchEvent, WatchHandle, WatchSettings, WatchStatus,
 };
 
 use super::counters::Counters;
@@ -127,7 +127,7 @@ pub(super) fn watch_settings(rules: &config::Rules, watch: bool) -> WatchSetting
     if watch {
         return WatchSettings { quiet: rules.debounce, poll, ..WatchSettings::default() };
     }
-    let noticing = Noticing::Polling;
+    let noticing = ChangeDetection::Polling;
     WatchSettings { poll: NEVER, poll_without_events: NEVER, noticing, ..WatchSettings::default() }
 }
 
@@ -150,7 +150,7 @@ fn report(event: WatchEvent<'_>) {
         WatchEvent::Polling(reason) => {
             tracing::warn!(reason, "no file events: rules are polled");
         }
-        WatchEvent::Noticing => tracing::info!("file events are back"),
+        WatchEvent::EventsResumed => tracing::info!("file events are back"),
     }
 }
 
