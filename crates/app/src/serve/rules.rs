@@ -128,7 +128,12 @@ pub(super) fn watch_settings(rules: &config::Rules, watch: bool) -> WatchSetting
         return WatchSettings { quiet: rules.debounce, poll, ..WatchSettings::default() };
     }
     let noticing = ChangeDetection::Polling;
-    WatchSettings { poll: NEVER, poll_without_events: NEVER, noticing, ..WatchSettings::default() }
+    WatchSettings {
+        poll: NEVER,
+        poll_without_events: NEVER,
+        detection: noticing,
+        ..WatchSettings::default()
+    }
 }
 
 /// Tells the log what happens to the rules.

@@ -6,8 +6,8 @@ use super::record::Record;
 use super::scenario::Script;
 use super::shield::{
     CRITICAL_FIRST, Cinnamon, CinnamonSettings, Codel, CodelSettings, Dagor, DagorSettings,
-    Failsafe, FailsafeSettings, Gradient2, Gradient2Settings, Netflix, Shield, StaticLimit,
-    StaticSettings, Stripe, StripeSettings, Tidegate, TidegateSettings, Unprotected, Vegas,
+    Failsafe, FailsafeSettings, Gradient2, Gradient2Settings, Netflix, NoShield, Shield,
+    StaticLimit, StaticSettings, Stripe, StripeSettings, Tidegate, TidegateSettings, Vegas,
     VegasSettings,
 };
 use crate::chance::Chance;
@@ -182,7 +182,7 @@ impl Entry {
                 let settings = TidegateSettings { worker: None, ..TidegateSettings::new(workers) };
                 run.with(Tidegate::new(settings))
             }
-            Entry::Unprotected => run.with(Unprotected::default()),
+            Entry::Unprotected => run.with(NoShield::default()),
             Entry::Static(settings) => run.with(StaticLimit::new(workers, settings)),
             Entry::Vegas(settings) => run.with(Netflix::new(Vegas::new(settings, own), None)),
             Entry::Gradient2(settings) => run.with(Netflix::new(Gradient2::new(settings), None)),

@@ -42,21 +42,22 @@ pub struct Round {
     /// The highest load, in capacities.
     pub peak_load: f64,
     /// How each did.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<ContenderResult>,
 }
 
 impl Round {
     /// How a contender did as published, if it took part.
-    pub fn of(&self, contender: Contender) -> Option<&Standing> {
-        let published =
-            |standing: &&Standing| standing.contender == contender && standing.tuned.is_none();
+    pub fn of(&self, contender: Contender) -> Option<&ContenderResult> {
+        let published = |standing: &&ContenderResult| {
+            standing.contender == contender && standing.tuned.is_none()
+        };
         self.standings.iter().find(published)
     }
 }
 
 /// One contender in one scenario, over all seeds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct ContenderResult {
     /// Who.
     pub contender: Contender,
     /// With which settings, when they are the best of a small grid and not the published ones.
@@ -66,7 +67,7 @@ pub struct Standing {
     pub(crate) seconds: Vec<Second>,
 }
 
-impl Standing {
+impl ContenderResult {
     /// A number over all seeds; `None` when it means nothing here.
     pub fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::over(metric, &self.seeds)

@@ -16,7 +16,7 @@ fn tiny() -> Options {
     Options { workers: 4, overload_seconds: 10, seeds: 1, ..small(&Contender::ALL) }
 }
 
-fn standing(report: &Report, contender: Contender) -> &Standing {
+fn standing(report: &Report, contender: Contender) -> &ContenderResult {
     report.rounds.first().and_then(|round| round.of(contender)).expect("it took part")
 }
 

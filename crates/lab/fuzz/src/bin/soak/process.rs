@@ -35,7 +35,7 @@ pub(crate) struct Doors {
 
 /// The service. Killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServerProcess {
     child: Child,
     doors: Doors,
     folder: TempDir,
@@ -48,7 +48,7 @@ pub(crate) fn beside_this_one() -> Result<PathBuf, Failure> {
     Ok(target.join("release/tidegate"))
 }
 
-impl Served {
+impl ServerProcess {
     pub(crate) fn start(binary: &Path) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(|error| Failure::of("no folder", error))?;
         let rules = folder.path().join("rules.yaml");
@@ -66,7 +66,7 @@ impl Served {
             Failure::of(&format!("{} (build it first)", binary.display()), error)
         })?;
         let lines = read_lines(&mut child);
-        let mut served = Served { child, doors: Doors::default(), folder };
+        let mut served = ServerProcess { child, doors: Doors::default(), folder };
         served.doors = find_doors(&lines)?;
         Ok(served)
     }
@@ -115,7 +115,7 @@ fn judge(status: ExitStatus) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::of("it stopped badly", status)) }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
 use crate::http1::Client;
-use crate::process::{BUDGET, Served};
+use crate::process::{BUDGET, ServerProcess};
 use crate::tally::Tally;
 
 /// Between two lines.
@@ -22,16 +22,16 @@ const GROWTH_KIB_MAX: u64 = 20 * 1024;
 
 /// What was seen.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct MemoryWatch {
     start_kib: u64,
     warm_kib: u64,
     most_kib: u64,
     end_kib: u64,
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for MemoryWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Watched { start_kib, warm_kib, most_kib, end_kib } = self;
+        let MemoryWatch { start_kib, warm_kib, most_kib, end_kib } = self;
         write!(
             f,
             "resident: {start_kib} KiB at the start, {warm_kib} KiB at most while warming up, \
@@ -42,16 +42,16 @@ impl fmt::Display for Watched {
 
 /// Watches for so long.
 pub(crate) async fn watch(
-    served: &mut Served,
+    served: &mut ServerProcess,
     tally: &Tally,
     lasting: Duration,
-) -> Result<Watched, Failure> {
+) -> Result<MemoryWatch, Failure> {
     let began = Instant::now();
     // A third: the counters are full after a few seconds of batches.
     let warm_until = began + lasting / 3;
     let mut next_line = began + LINE_EVERY;
     let start_kib = served.resident_kib()?;
-    let mut watched = Watched { start_kib, warm_kib: 0, most_kib: 0, end_kib: start_kib };
+    let mut watched = MemoryWatch { start_kib, warm_kib: 0, most_kib: 0, end_kib: start_kib };
     while began.elapsed() < lasting {
         sleep(READ_EVERY).await;
         let now = served.resident_kib()?;

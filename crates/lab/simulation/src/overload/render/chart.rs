@@ -13,7 +13,7 @@ use tidegate_overload::Category;
 
 use super::super::contender::Contender;
 use super::super::record::Second;
-use super::super::report::{Round, Standing};
+use super::super::report::{ContenderResult, Round};
 use super::number;
 
 /// What a chart shows over time.
@@ -102,7 +102,7 @@ impl Chart {
 
     /// The chart of a round.
     pub fn draw(self, round: &Round) -> String {
-        let shown: Vec<&Standing> =
+        let shown: Vec<&ContenderResult> =
             round.standings.iter().filter(|standing| standing.tuned.is_none()).collect();
         let rows = shown.len().div_ceil(COLUMNS).max(1);
         let width = LEFT + COLUMNS as f64 * (WIDTH + GAP_X);
@@ -181,7 +181,13 @@ impl Chart {
         }
     }
 
-    fn panel(self, svg: &mut String, standing: &Standing, round: &Round, reference: Option<&str>) {
+    fn panel(
+        self,
+        svg: &mut String,
+        standing: &ContenderResult,
+        round: &Round,
+        reference: Option<&str>,
+    ) {
         let seconds = &standing.seconds;
         _ = write!(svg, "<text class=\"name\" x=\"0\" y=\"-7\">{}</text>", standing.title());
         let length = seconds.len().max(1) as f64;
@@ -216,7 +222,7 @@ impl Chart {
     }
 
     /// The path of our line that every panel repeats.
-    fn reference(self, ours: &Standing, round: &Round) -> String {
+    fn reference(self, ours: &ContenderResult, round: &Round) -> String {
         let seconds = &ours.seconds;
         let rank = Category::Critical.rank();
         match self {

@@ -12,7 +12,7 @@ use tidegate_overload::{
     WorkerShedder,
 };
 
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::load::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ impl Tidegate {
         self.inside[place] = Some(held);
     }
 
-    fn tell(&mut self, released: &mut Released) {
+    fn tell(&mut self, released: &mut ReleasedRequests) {
         while let Some(event) = self.gate.next_event() {
             let Some(slot) = self.waiting.remove(&event.ticket) else { continue };
             match event.outcome {
@@ -96,7 +96,7 @@ impl Tidegate {
         }
     }
 
-    fn end_patience(&mut self, now: u64, released: &mut Released) {
+    fn end_patience(&mut self, now: u64, released: &mut ReleasedRequests) {
         while let Some((_, ticket)) = self.patience.front().filter(|(until, _)| *until <= now) {
             let refused = self.gate.time_out(Timestamp::from_nanos(now), *ticket);
             if let Some(slot) = refused.and_then(|_| self.waiting.remove(ticket)) {
@@ -114,7 +114,7 @@ impl Tidegate {
 }
 
 impl Shield for Tidegate {
-    fn arrive(&mut self, now: u64, request: &Request, released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, released: &mut ReleasedRequests) -> Answer {
         let level = request.level;
         if let Some(shedder) = &self.shedder {
             let sequence = shedder.offer(level);
@@ -138,7 +138,7 @@ impl Shield for Tidegate {
         answer
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
         let place = usize::try_from(done.slot).unwrap_or(usize::MAX);
         let held = self.inside.get_mut(place).and_then(Option::take);
         if let Some(held) = held {
@@ -153,7 +153,7 @@ impl Shield for Tidegate {
         self.tick_at.min(patience)
     }
 
-    fn wake(&mut self, now: u64, released: &mut Released) {
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests) {
         self.end_patience(now, released);
         if now >= self.tick_at {
             self.tick(Timestamp::from_nanos(now));
