@@ -13,10 +13,10 @@ use http::request::Parts;
 use tidegate_engine::{Clock, CounterStore, Nanos, Request, Retry as Again, Verb, Verdict};
 use tokio::time::Instant;
 
+use super::active_document::ActiveDocument;
 use super::answers::{Answer, Asker, Cause, Retry};
 use super::describe::Description;
 use super::route::Route;
-use super::shared::Shared;
 use tidegate_admission::Charged;
 use tidegate_admission::HeldSlots;
 use tidegate_admission::{Later, LineKey, Said};
@@ -64,7 +64,7 @@ pub(super) enum Judged {
     Refused(Answer, Cause),
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -72,7 +72,7 @@ where
     /// Asks the engine, and waits for its store.
     pub(super) async fn ask(&self, description: &Description) -> (Verdict, Option<HeldSlots>) {
         let domain = &self.settings.domain;
-        let (verdict, permit) = description.described.admit(domain, &self.lasting.engine).await;
+        let (verdict, permit) = description.described.admit(domain, &self.state.engine).await;
         (verdict, HeldSlots::of(permit))
     }
 
@@ -87,7 +87,7 @@ where
         }
         let fields = match self.settings.headers_on {
             HeadersOn::Always => {
-                self.settings.headers.fields_of(verdict, || self.lasting.engine.clock().now())
+                self.settings.headers.fields_of(verdict, || self.state.engine.clock().now())
             }
             HeadersOn::Refusal => Fields::default(),
         };
@@ -116,27 +116,27 @@ where
             return Judged::Refused(answer, cause);
         };
         let descriptor = notice.tightest().map_or(0, |policy| policy.descriptor());
-        let line = self.lasting.lines.key(&asking.description.described, descriptor);
+        let line = self.state.lines.key(&asking.description.described, descriptor);
         Judged::Over(Over { later, line, wait: wait.into(), answer, cause })
     }
 
     /// What a request that may pass gets back if it is shed; where nobody sheds it is nothing.
     fn charged(&self, verdict: &Verdict, description: &Description) -> Charged {
-        if self.lasting.protection.is_none() {
+        if self.state.protection.is_none() {
             return Charged::Nothing;
         }
-        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let asked = (&self.state.engine, &*self.settings.domain);
         Charged::by(verdict, &description.described, asked)
     }
 
     /// Takes the turn that a leaky bucket gave, if it is near enough.
     fn take_turn(&self, verdict: &Verdict, asking: Asking<'_>) -> Result<Box<Waiting>, NoTurn> {
-        let (later, in_line) = (asking.waits.later(), self.lasting.lines.waiting());
+        let (later, in_line) = (asking.waits.later(), self.state.lines.waiting());
         let bounds = &self.settings.delay;
         let patience = Patience::new(later, self.patience(asking), bounds, in_line);
-        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let asked = (&self.state.engine, &*self.settings.domain);
         let described = &asking.description.described;
-        self.lasting.turns.take(described, verdict, asked, patience).map(Box::new)
+        self.state.turns.take(described, verdict, asked, patience).map(Box::new)
     }
 
     /// What a turn comes to that is too far off. Where the rule says so, the request is kept,
@@ -147,9 +147,9 @@ where
         NoTurn(retry): NoTurn,
         asking: Asking<'_>,
     ) -> Judged {
-        let Shared { lasting, settings, .. } = self;
+        let ActiveDocument { state, settings, .. } = self;
         asking.description.described.ask(&settings.domain, |request| {
-            lasting.engine.turn_away(request, verdict, retry.into());
+            state.engine.turn_away(request, verdict, retry.into());
         });
         match (self.judge_refusal(&Notice::of(verdict), asking), asking.waits) {
             (Judged::Over(over), Waits::Client(_)) if over.later == Later::Queue => {
@@ -186,7 +186,7 @@ where
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(self.slot_wait()));
         }
         if cause != Cause::Undecided {
-            let fields = self.settings.headers.fields(notice, self.lasting.engine.clock().now());
+            let fields = self.settings.headers.fields(notice, self.state.engine.clock().now());
             fields.add_to(answer.headers_mut());
         }
         answer
@@ -195,8 +195,8 @@ where
     /// Seconds after which a slot may be free: as long as they are held, a quarter more or
     /// less, so that those refused together do not come back together.
     fn slot_wait(&self) -> u64 {
-        let mean = self.lasting.counters.hold_nanos.load(Ordering::Relaxed).max(1_000_000_000);
-        let draw = self.lasting.counters.draws.fetch_add(1, Ordering::Relaxed);
+        let mean = self.state.counters.hold_nanos.load(Ordering::Relaxed).max(1_000_000_000);
+        let draw = self.state.counters.jitter_seed.fetch_add(1, Ordering::Relaxed);
         let spread = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         let jittered = mean / 4 * 3 + mean / 512 * spread;
         Nanos::new(jittered).as_secs_ceil().max(1)
@@ -204,9 +204,9 @@ where
 
     /// Takes note of how long slots were held.
     pub(super) fn slots_were_held_for(&self, held: Nanos) {
-        let mean = self.lasting.counters.hold_nanos.load(Ordering::Relaxed);
+        let mean = self.state.counters.hold_nanos.load(Ordering::Relaxed);
         let next = mean - mean / 8 + held.get() / 8;
-        self.lasting.counters.hold_nanos.store(next, Ordering::Relaxed);
+        self.state.counters.hold_nanos.store(next, Ordering::Relaxed);
     }
 
     /// Waits in a line until a limit admits the request, but no longer than it may.
@@ -220,10 +220,10 @@ where
         asking: Asking<'_>,
     ) -> Result<Passage, (Answer, Cause)> {
         let told = over.map(|over| (over.wait, (over.answer, over.cause)));
-        let bounds = self.settings.delay.beside(self.lasting.turns.waiting());
+        let bounds = self.settings.delay.beside(self.state.turns.waiting());
         let bounds = (&bounds, self.patience(asking));
         let ask = || self.asked(asking);
-        match self.lasting.lines.stand(line, bounds, told, ask).await {
+        match self.state.lines.stand(line, bounds, told, ask).await {
             Ok(passage) => Ok(passage),
             Err(Some(refusal)) => Err(refusal),
             Err(None) => Err(self.last_word(None, asking).await),
@@ -253,7 +253,7 @@ where
         let entries = description.described.entries();
         let descriptors = description.described.descriptors(&entries);
         let request = Request::new(&self.settings.domain, &descriptors);
-        let verdict = self.lasting.engine.apply(Verb::Peek, &request).await;
+        let verdict = self.state.engine.apply(Verb::Peek, &request).await;
         let notice = Notice::of(&verdict);
         if !notice.is_refusal() {
             // It would pass by now, but others are before it.

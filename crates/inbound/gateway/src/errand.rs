@@ -18,16 +18,16 @@ use tidegate_engine::{Clock, CounterStore};
 use tidegate_overload::{Category, Entry, Pass, Refusal, ScreenedRequest, SteadyClock};
 use tokio::time::{Instant, sleep_until};
 
+use super::active_document::ActiveDocument;
 use super::answers::{self, Answer, Cause, Fault};
 use super::body::{Ending, Fate, GatewayBody, Progress, RequestBody};
 use super::decide::{Asking, Judged, Over, Passage, Waits};
 use super::describe::Description;
-use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
+use super::forward::{Hop, ProvenanceContext, UpstreamRequest, remove_hop_by_hop, tunnel};
 use super::held::{HELD_PATH, HeldId, HeldRequest, HeldState};
 use super::route::Route;
-use super::shared::Shared;
 use super::tally::Outcome;
-use super::upstream::{Errand, SendError};
+use super::upstream::{SendError, SendOptions};
 use super::visit::{Known, Passport, Stage, Visit};
 use stay::Stay;
 use tidegate_admission::Charged;
@@ -58,7 +58,7 @@ enum Gone {
     Later(LineKey, Option<Box<Over>>),
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -144,7 +144,7 @@ where
             return self.fault(visit.passport, fault);
         };
         let request = HeldRequest { head, body: whole.to_bytes() };
-        let Ok(id) = self.lasting.held.hold(request) else {
+        let Ok(id) = self.state.held.hold(request) else {
             let Some(description) = &visit.description else {
                 return self.fault(visit.passport, Fault::BodyTooLarge);
             };
@@ -191,16 +191,16 @@ where
             Err(_) => None,
         };
         let (Ok(passage), Some(entered), Some(request)) =
-            (passage, entered, self.lasting.held.take(id))
+            (passage, entered, self.state.held.take(id))
         else {
-            self.lasting.held.settle(id, HeldState::Expired);
+            self.state.held.settle(id, HeldState::Expired);
             return;
         };
         let HeldRequest { head, body } = request;
         let body = RequestBody::whole(body);
         let trip = Box::new(Trip { hop, visit, head, body, progress: None });
         let answer = self.go(trip, passage, entered).await;
-        self.lasting.held.settle(id, HeldState::Done(answer.status()));
+        self.state.held.settle(id, HeldState::Done(answer.status()));
         // Read to its end, so that the upstream is not cut off.
         let mut body = answer.into_body();
         while let Some(Ok(_)) = body.frame().await {}
@@ -245,7 +245,7 @@ where
         if charged.is_nothing() {
             return;
         }
-        let asked = (&self.lasting.engine, &*self.settings.domain);
+        let asked = (&self.state.engine, &*self.settings.domain);
         let Trip { hop, visit, head, body, .. } = trip;
         match &visit.description {
             Some(description) => charged.give_back(&description.described, asked),
@@ -273,24 +273,27 @@ where
         category: Option<Category>,
     ) -> Answer {
         match category {
-            Some(category) => self.categories.tell(&mut trip.head.headers, category),
-            None => self.categories.forget(&mut trip.head.headers, trip.visit.trusted),
+            Some(category) => self.categories.set_field(&mut trip.head.headers, category),
+            None => {
+                self.categories.remove_untrusted_field(&mut trip.head.headers, trip.visit.trusted)
+            }
         }
         let body = std::mem::replace(&mut trip.body, RequestBody::empty());
         let Visit { target, route, trusted, .. } = &trip.visit;
-        let from = (&*trip.hop, *trusted, &self.provenance);
-        let mut outgoing = outgoing(&mut trip.head, body, target, route, from);
+        let from =
+            ProvenanceContext { provenance: &self.provenance, hop: &trip.hop, trusted: *trusted };
+        let mut outgoing = UpstreamRequest::prepare(&mut trip.head, body, target, route, from);
         let Trip { visit: Visit { passport, route, description, .. }, progress, .. } = *trip;
         let timeouts = &route.timeouts;
         let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
-        let errand = Errand { timeouts, end, progress: progress.as_ref() };
+        let errand = SendOptions { timeouts, end, progress: progress.as_ref() };
         let mut stay = Box::new(Stay::begin(self, passport, passage.held, pass));
         stay.owe(description, progress.clone());
-        let Some(group) = self.upstreams.get(route.upstreams) else {
+        let Some(group) = self.upstreams.get(route.upstream_group) else {
             return stay.fault(Fault::UpstreamUnreachable);
         };
-        let Outgoing { exchange, fitting, upgrade } = &mut outgoing;
-        if let Err(error) = group.send(exchange, &errand, fitting).await {
+        let UpstreamRequest { exchange, adapter, upgrade } = &mut outgoing;
+        if let Err(error) = group.send(exchange, &errand, adapter).await {
             tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
             return stay.fault(fault_of(&error));
         }
@@ -336,7 +339,7 @@ where
         screened: Option<(ScreenedRequest, Category)>,
         passport: &mut Passport,
     ) -> Result<Entered, Refusal> {
-        let (Some(protection), Some((screened, category))) = (&self.lasting.protection, screened)
+        let (Some(protection), Some((screened, category))) = (&self.state.protection, screened)
         else {
             return Ok((None, None));
         };

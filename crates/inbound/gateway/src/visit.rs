@@ -13,17 +13,17 @@ use http::request::Parts;
 use tidegate_engine::{Clock, CounterStore, Nanos, Timestamp};
 use tidegate_overload::{Arrival, Category, Refusal, ScreenedRequest};
 
-use super::access_log::{Line, Record};
+use super::access_log::{LogLine, Record};
+use super::active_document::ActiveDocument;
 use super::answers::{self, Answer, Asker, Cause, Fault, Retry};
 use super::category::field_value;
 use super::decide::{Asking, Judged, Over, Passage, Waits};
-use super::describe::{Description, Identity, Seen};
+use super::describe::{Description, Identity, RequestView};
 use super::forward::Hop;
-use super::head::{Examined, Target, examine};
+use super::head::{HeadCheck, Target, examine};
 use super::held::{HELD_PATH, HeldId, HeldState};
+use super::refusal_samples::RefusedRequest;
 use super::route::Route;
-use super::samples::RefusedRequest;
-use super::shared::Shared;
 use super::tally::Outcome;
 use tidegate_admission::HeldSlots;
 use tidegate_admission::{Later, LineKey};
@@ -82,7 +82,7 @@ pub(super) enum Stage {
     Ask,
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -94,14 +94,14 @@ where
         head: &mut Parts,
         body_bytes: Option<u64>,
     ) -> ControlFlow<Answer, Visit> {
-        let began = self.lasting.engine.clock().now();
+        let began = self.state.engine.clock().now();
         let client = self.hops.client(hop.address, &head.headers);
-        let record = self.lasting.log.as_ref().and_then(|log| log.record(head, client, began));
+        let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
         let mut passport =
             Passport { asker: Asker::of(head), place: self.routes.len(), began, client, record };
         let target = match examine(head, &self.settings.head, hop.host()) {
-            Ok(Examined::Sound(target)) => target,
-            Ok(Examined::Capabilities) => {
+            Ok(HeadCheck::Sound(target)) => target,
+            Ok(HeadCheck::Capabilities) => {
                 let answer = answers::capabilities();
                 return ControlFlow::Break(self.answered(passport, answer, Outcome::Own));
             }
@@ -111,7 +111,7 @@ where
             let answer = self.told_of_held(id, &passport.asker);
             return ControlFlow::Break(self.answered(passport, answer, Outcome::Own));
         }
-        let found = self.routes.iter().enumerate().find(|(_, route)| route.takes(head, &target));
+        let found = self.routes.iter().enumerate().find(|(_, route)| route.matches(head, &target));
         let Some((place, route)) = found else {
             return ControlFlow::Break(self.fault(passport, Fault::NoRoute));
         };
@@ -147,7 +147,7 @@ where
             return ControlFlow::Continue((passport, None, Stage::Pass(Passage::free()), None));
         }
         let mut needs = route.describer.needs();
-        if self.lasting.protection.is_some() {
+        if self.state.protection.is_some() {
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, known.head, passport.began);
@@ -163,13 +163,13 @@ where
         let description = route.describer.describe(&seen);
         let stage = if description.described.is_empty() {
             Stage::Pass(Passage::free())
-        } else if let Some((line, later)) = self.lasting.lines.standing(&description.described) {
+        } else if let Some((line, later)) = self.state.lines.standing(&description.described) {
             Stage::Join(line, later)
         } else {
             let domain = &self.settings.domain;
             // Judged in there: a verdict is large, and nobody needs it afterwards.
             let judged = description.described.ask(domain, |ask| {
-                self.lasting.engine.admit_here_with(ask, |verdict, permit| {
+                self.state.engine.admit_here_with(ask, |verdict, permit| {
                     let asking = Asking {
                         description: &description,
                         route,
@@ -216,11 +216,11 @@ where
     /// Whether we can take one more of this kind.
     fn screen(
         &self,
-        seen: &Seen<'_>,
+        seen: &RequestView<'_>,
         trusted: bool,
     ) -> Result<Option<(ScreenedRequest, Category)>, Refusal> {
-        let Some(protection) = &self.lasting.protection else { return Ok(None) };
-        let (category, timeout) = self.categories.of(seen, trusted);
+        let Some(protection) = &self.state.protection else { return Ok(None) };
+        let (category, timeout) = self.categories.categorize(seen, trusted);
         let deadline = timeout.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
         let caller = self.categories.caller(seen);
         let screened = protection.screen(Arrival::Counted { category, caller, deadline })?;
@@ -260,11 +260,11 @@ where
             Outcome::Fault(_) => self.count(Answered::Failed, passport.began),
             Outcome::Served | Outcome::Kept | Outcome::Own | Outcome::Gone => {}
         }
-        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.lasting.samples)
-            && samples.wants(passport.began)
+        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.state.samples)
+            && samples.is_due(passport.began)
         {
             let route = self.routes.get(passport.place).map(|route| route.name.clone());
-            samples.keep(RefusedRequest {
+            samples.add(RefusedRequest {
                 at: passport.began,
                 client: passport.client,
                 route: route.unwrap_or_default(),
@@ -287,11 +287,11 @@ where
         if let Some(tally) = self.tallies.get(place) {
             tally.count(outcome);
         }
-        if let (Some(log), Some(record)) = (&self.lasting.log, record) {
+        if let (Some(log), Some(record)) = (&self.state.log, record) {
             let route = self.routes.get(place).map(|route| route.name.clone());
-            log.write(Line {
+            log.write(LogLine {
                 record,
-                ended: self.lasting.engine.clock().now(),
+                ended: self.state.engine.clock().now(),
                 status,
                 bytes,
                 outcome: outcome.code(),
@@ -302,8 +302,8 @@ where
 
     /// Counts a decision and how long it took.
     pub(super) fn count(&self, answered: Answered, began: Timestamp) {
-        let took = self.lasting.engine.clock().now().since(began);
-        self.lasting.meter.count(answered, took.into());
+        let took = self.state.engine.clock().now().since(began);
+        self.state.meter.count(answered, took.into());
     }
 
     pub(super) fn answers_of(&self, place: usize) -> &answers::AnswerSet {
@@ -312,7 +312,7 @@ where
 
     /// The state of a held request.
     fn told_of_held(&self, id: &str, asker: &Asker) -> Answer {
-        let state = HeldId::parse(id).and_then(|id| self.lasting.held.state(id));
+        let state = HeldId::parse(id).and_then(|id| self.state.held.state(id));
         let body = match state {
             None => return self.answers.fault(Fault::NoRoute, asker),
             Some(HeldState::Waiting) => "{\"state\":\"waiting\"}".into(),
@@ -337,8 +337,8 @@ pub(super) struct Known<'r> {
 }
 
 impl<'r> Known<'r> {
-    fn seen(&self, route: &'r Route, identity: &'r Identity) -> Seen<'r> {
-        Seen {
+    fn seen(&self, route: &'r Route, identity: &'r Identity) -> RequestView<'r> {
+        RequestView {
             head: self.head,
             target: self.target,
             client: self.client,

@@ -307,7 +307,7 @@ async fn a_percentage_refuses_the_same_callers_always() {
     let mut refused = 0;
     for number in 0..100 {
         let name = number.to_string();
-        let refuses = async || matches!(bench.ask(from(&name, Category::Post)).await, Err(_));
+        let refuses = async || bench.ask(from(&name, Category::Post)).await.is_err();
         let first = refuses().await;
         assert_eq!(first, refuses().await);
         refused += u32::from(first);
@@ -322,7 +322,7 @@ async fn a_limiter_that_fails_lets_the_request_through_and_is_counted() {
     bench.clock.fails.store(true, Relaxed);
     for _ in 0..3 {
         let admission = bench.ask(from("ada", Category::Post)).await;
-        assert!(matches!(admission, Ok(_)));
+        assert!(admission.is_ok());
     }
     bench.protection.tick();
     bench.clock.fails.store(false, Relaxed);

@@ -51,7 +51,7 @@ impl<'v> Policy<'v> {
 
     /// Whether it limits requests in flight.
     pub fn is_concurrency(&self) -> bool {
-        matches!(self.algorithm(), Algorithm::Concurrency(_))
+        self.algorithm().holds_slots()
     }
 
     /// The amount that its rule gives: per window, or in flight.

@@ -12,25 +12,25 @@ use tidegate_overload::{Completion, Pass, SteadyClock};
 use tokio::runtime::Handle;
 
 use super::CLIENT_GONE;
+use crate::active_document::ActiveDocument;
 use crate::answers::{Answer, Fault};
 use crate::body::{End, OnEnd, Progress};
 use crate::describe::Description;
-use crate::shared::Shared;
 use crate::tally::Outcome;
-use crate::upstream::Lease;
+use crate::upstream::ConnectionLease;
 use crate::visit::Passport;
 use tidegate_admission::Described;
 use tidegate_admission::HeldSlots;
 
 /// A request while it is with its upstream.
 pub(super) struct Stay<S: CounterStore, C: Clock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ActiveDocument<S, C>>,
     /// Taken when its end is noted.
     passport: Option<Passport>,
     began: Timestamp,
     slots: Option<HeldSlots>,
     pass: Option<Pass<SteadyClock>>,
-    lease: Option<Lease>,
+    lease: Option<ConnectionLease>,
     status: StatusCode,
     /// What is charged when more is known.
     owed: Option<Box<Description>>,
@@ -39,12 +39,12 @@ pub(super) struct Stay<S: CounterStore, C: Clock> {
 
 impl<S: CounterStore, C: Clock> Stay<S, C> {
     pub(super) fn begin(
-        shared: &Arc<Shared<S, C>>,
+        shared: &Arc<ActiveDocument<S, C>>,
         passport: Passport,
         slots: Option<HeldSlots>,
         pass: Option<Pass<SteadyClock>>,
     ) -> Self {
-        shared.lasting.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        shared.state.counters.in_flight.fetch_add(1, Ordering::Relaxed);
         Stay {
             shared: Arc::clone(shared),
             began: passport.began,
@@ -65,7 +65,7 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
     }
 
     /// The upstream answers.
-    pub(super) fn answers(&mut self, status: StatusCode, lease: Lease) {
+    pub(super) fn answers(&mut self, status: StatusCode, lease: ConnectionLease) {
         self.status = status;
         self.lease = Some(lease);
     }
@@ -74,7 +74,7 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
     pub(super) fn charge_as_told(&self, headers: &mut HeaderMap) {
         let Some(owed) = &self.owed else { return };
         for deferred in &owed.deferred {
-            let rest = deferred.of_answer(headers);
+            let rest = deferred.due_by_response(headers);
             self.charge(&owed.described, deferred.descriptor, rest);
         }
         for deferred in &owed.deferred {
@@ -85,7 +85,7 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
     }
 
     pub(super) fn begins_tunnel(&self) {
-        self.shared.lasting.counters.tunnels.fetch_add(1, Ordering::Relaxed);
+        self.shared.state.counters.tunnels.fetch_add(1, Ordering::Relaxed);
     }
 
     /// There is no answer of the upstream to pass on.
@@ -103,17 +103,17 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
     fn end(&mut self, ending: Completion) {
         if let Some(pass) = self.pass.take() {
             let now =
-                self.shared.lasting.protection.as_ref().map(|protection| protection.clock().now());
+                self.shared.state.protection.as_ref().map(|protection| protection.clock().now());
             pass.finish(now.unwrap_or(self.began), ending);
         }
         if self.slots.take().is_some() {
-            let held = self.shared.lasting.engine.clock().now().since(self.began);
+            let held = self.shared.state.engine.clock().now().since(self.began);
             self.shared.slots_were_held_for(held);
         }
         if let (Some(owed), Some(progress)) = (self.owed.take(), &self.progress) {
             let bytes = progress.bytes();
             for deferred in &owed.deferred {
-                self.charge(&owed.described, deferred.descriptor, deferred.of_body(bytes));
+                self.charge(&owed.described, deferred.descriptor, deferred.due_for_body(bytes));
             }
         }
     }
@@ -129,7 +129,7 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
             let entries = only.entries();
             let descriptors = only.descriptors(&entries);
             let request = Request::new(&shared.settings.domain, &descriptors);
-            shared.lasting.engine.apply(Verb::Take, &request).await;
+            shared.state.engine.apply(Verb::Take, &request).await;
         });
     }
 }
@@ -144,10 +144,10 @@ impl<S: CounterStore, C: Clock> OnEnd for Stay<S, C> {
         });
         let lease = self.lease.take();
         match end {
-            End::Whole => lease.into_iter().for_each(Lease::give_back),
+            End::Whole => lease.into_iter().for_each(ConnectionLease::return_to_pool),
             End::Broken => {
-                self.shared.lasting.counters.broken.fetch_add(1, Ordering::Relaxed);
-                lease.iter().for_each(Lease::broke);
+                self.shared.state.counters.broken.fetch_add(1, Ordering::Relaxed);
+                lease.iter().for_each(ConnectionLease::record_broken);
             }
             End::Left => {}
         }
@@ -166,6 +166,6 @@ impl<S: CounterStore, C: Clock> Drop for Stay<S, C> {
             self.shared.note(passport.noted(), status, 0, Outcome::Gone);
         }
         // Last, so that whoever sees none in flight sees how they ended.
-        self.shared.lasting.counters.in_flight.fetch_sub(1, Ordering::Release);
+        self.shared.state.counters.in_flight.fetch_sub(1, Ordering::Release);
     }
 }

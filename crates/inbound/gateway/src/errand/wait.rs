@@ -9,7 +9,7 @@ use tidegate_engine::{Clock, CounterStore};
 
 use super::CLIENT_GONE;
 use crate::access_log::Record;
-use crate::shared::Shared;
+use crate::active_document::ActiveDocument;
 use crate::tally::Outcome;
 use crate::visit::Passport;
 
@@ -19,7 +19,7 @@ where
     S: CounterStore,
     C: Clock,
 {
-    shared: &'s Shared<S, C>,
+    shared: &'s ActiveDocument<S, C>,
     /// Its route; none once the wait is over.
     place: Option<usize>,
     record: Option<Box<Record>>,
@@ -30,7 +30,7 @@ where
     S: CounterStore,
     C: Clock,
 {
-    pub(super) fn begin(shared: &'s Shared<S, C>, passport: &mut Passport) -> Self {
+    pub(super) fn begin(shared: &'s ActiveDocument<S, C>, passport: &mut Passport) -> Self {
         Wait { shared, place: Some(passport.place), record: passport.record.take() }
     }
 

@@ -358,11 +358,14 @@ mod tests {
 
     #[test]
     fn the_overload_is_where_more_arrives_than_fits() {
-        let overload = |scenario| setting(scenario).script().overload();
-        assert_eq!(overload(Scenario::Step), [60..360]);
-        assert_eq!(overload(Scenario::CapacityLoss), [120..300]);
-        assert_eq!(overload(Scenario::SlowDependency), [60..180]);
-        assert_eq!(overload(Scenario::TwoCalls), [30..240]);
+        let overload = |scenario| -> Vec<(usize, usize)> {
+            let spans = setting(scenario).script().overload();
+            spans.into_iter().map(|span| (span.start, span.end)).collect()
+        };
+        assert_eq!(overload(Scenario::Step), [(60, 360)]);
+        assert_eq!(overload(Scenario::CapacityLoss), [(120, 300)]);
+        assert_eq!(overload(Scenario::SlowDependency), [(60, 180)]);
+        assert_eq!(overload(Scenario::TwoCalls), [(30, 240)]);
         assert_eq!(overload(Scenario::FlapBait).len(), 15);
         assert!(overload(Scenario::Healthy).is_empty());
         let peak = setting(Scenario::Step).script().loads().fold(0.0, f64::max);
