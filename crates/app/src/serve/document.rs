@@ -180,6 +180,6 @@ fn report(event: WatchEvent<'_>) {
         WatchEvent::Polling(reason) => {
             tracing::warn!(reason, "no file events: the gateway's document is polled");
         }
-        WatchEvent::Noticing => tracing::info!("file events are back"),
+        WatchEvent::EventsResumed => tracing::info!("file events are back"),
     }
 }

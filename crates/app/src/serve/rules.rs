@@ -8,8 +8,8 @@ use tidegate_engine::Timestamp;
 use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
 use tidegate_rules::Problem;
 use tidegate_sources::{
-    FileSource, Noticing, ReloadError, ReloadFailure, Watch, WatchBuilder, WatchEvent, WatchHandle,
-    WatchSettings, WatchStatus,
+    ChangeDetection, FileSource, ReloadError, ReloadFailure, Watch, WatchBuilder, WatchEvent,
+    WatchHandle, WatchSettings, WatchStatus,
 };
 
 use super::counters::Counters;
@@ -120,8 +120,8 @@ pub(super) fn watch_settings(rules: &config::Rules, watch: bool) -> WatchSetting
     if watch {
         return WatchSettings { quiet: rules.debounce, poll, ..WatchSettings::default() };
     }
-    let noticing = Noticing::Polling;
-    WatchSettings { poll: NEVER, poll_without_events: NEVER, noticing, ..WatchSettings::default() }
+    let detection = ChangeDetection::Polling;
+    WatchSettings { poll: NEVER, poll_without_events: NEVER, detection, ..WatchSettings::default() }
 }
 
 /// Tells the log what happens to the rules.
@@ -143,7 +143,7 @@ fn report(event: WatchEvent<'_>) {
         WatchEvent::Polling(reason) => {
             tracing::warn!(reason, "no file events: rules are polled");
         }
-        WatchEvent::Noticing => tracing::info!("file events are back"),
+        WatchEvent::EventsResumed => tracing::info!("file events are back"),
     }
 }
 

@@ -1,23 +1,23 @@
-//! Rule delivery: from where rules are kept to the texts that are compiled.
+//! Loads rules and other documents from files, and watches the files for changes.
 //!
-//! A [`TextSource`] gives texts: [`FileSource`] rules from files and directories,
+//! A [`TextSource`] loads texts: [`FileSource`] rules from files and directories,
 //! [`RuntimeSource`] rules from the layout of envoyproxy/ratelimit, [`DocumentSource`] another
-//! document with the files that it names. A [`Watch`] notices changes of any of them; it publishes
-//! each good [`Snapshot`](tidegate_rules::Snapshot) of rules, and gives another document to
-//! whoever reads it. The rule language is the work of
-//! `tidegate-rules`, using rules that of the engine, which this crate does not know.
+//! document with the files that it names. A [`Watch`] detects changes; it compiles rules and
+//! publishes each valid [`Snapshot`](tidegate_rules::Snapshot), and passes another document to
+//! a function. `tidegate-rules` reads the rules and the engine applies them; this crate does not
+//! depend on the engine.
 
 mod source;
 mod watch;
 
 pub use source::document::{DocumentSource, NamedFiles};
 pub use source::file::FileSource;
-pub use source::places::Watched;
-pub use source::reading::{BYTES_MAX, FILES_MAX};
+pub use source::reader::{BYTES_MAX, FILES_MAX};
 pub use source::runtime::{DotFiles, RuntimeChanges, RuntimeSource};
 pub use source::walk::{DEPTH_MAX, ENTRIES_MAX, FAULTS_MAX};
+pub use source::watched_paths::WatchedPaths;
 pub use source::{Cause, Fault, LoadError, TextSource};
-pub use watch::notice::WATCHES_MAX;
+pub use watch::directory_watcher::WATCHES_MAX;
+pub use watch::schedule::{ChangeDetection, WatchSettings};
 pub use watch::status::{ActiveTexts, ReloadError, ReloadFailure, Ticket, WatchEvent, WatchStatus};
-pub use watch::timing::{Noticing, WatchSettings};
 pub use watch::{Watch, WatchBuilder, WatchHandle};

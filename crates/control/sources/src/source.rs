@@ -1,44 +1,42 @@
-//! A place that texts come from, rules or another document, and what can go wrong there.
+//! Sources of texts, and the errors of loading them.
 
 pub(crate) mod document;
 pub(crate) mod file;
-pub(crate) mod places;
-pub(crate) mod reading;
+pub(crate) mod reader;
 pub(crate) mod runtime;
 pub(crate) mod walk;
+pub(crate) mod watched_paths;
 
 use std::fmt;
 use std::io;
 
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
-use places::Watched;
-use reading::{BYTES_MAX, FILES_MAX};
+use reader::{BYTES_MAX, FILES_MAX};
 use walk::{DEPTH_MAX, ENTRIES_MAX};
+use watched_paths::WatchedPaths;
 
-/// What Unix systems say of a link that leads to itself (`ELOOP`).
+/// `ELOOP`: a symbolic link that leads to itself.
 #[cfg(target_os = "linux")]
 const TOO_MANY_LINKS: i32 = 40;
 #[cfg(not(target_os = "linux"))]
 const TOO_MANY_LINKS: i32 = 62;
 
-/// A place that texts come from: those of rules, or of another document.
+/// A source of texts: rules, or another document.
 pub trait TextSource {
-    /// All texts as they are now, in an order that does not change by itself.
+    /// Loads all texts, in a stable order.
     ///
     /// # Errors
-    /// When any of them cannot be had. Texts are whole or not at all: half of some
-    /// rules would admit what the other half refuses.
+    /// When any text cannot be read. Half of the rules would admit what the other half refuses.
     fn load(&self) -> Result<Vec<Source>, LoadError>;
 
-    /// Where a change of these texts shows, as things are now. By default
-    /// nowhere: changes are then found by polling only.
-    fn watched(&self) -> Watched {
-        Watched::new()
+    /// The paths to watch for changes. None by default: then only polling finds changes.
+    fn watched(&self) -> WatchedPaths {
+        WatchedPaths::new()
     }
 }
 
-/// Texts that could not be had: everything that is in the way, at once.
+/// All faults that prevented a load.
 #[derive(Debug)]
 pub struct LoadError {
     faults: Vec<Fault>,
@@ -49,12 +47,12 @@ impl LoadError {
         LoadError { faults }
     }
 
-    /// Everything that is in the way; at least one thing.
+    /// The faults, at least one.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// The same, to keep.
+    /// The faults, owned.
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults
     }
@@ -74,17 +72,17 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// One thing that is in the way, and where.
+/// A path that cannot be read, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("`{place}` {cause}")]
 pub struct Fault {
-    /// The path, as it was given or found.
+    /// The path, as given or found.
     pub place: String,
-    /// What is wrong there.
+    /// Why it cannot be read.
     pub cause: Cause,
 }
 
-/// What is wrong with a place. Reads as the end of a sentence.
+/// Why a path cannot be read, as the end of a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// Nothing is there.
@@ -123,7 +121,7 @@ pub enum Cause {
     /// A directory without rule files.
     #[error("holds no rule files")]
     NoRuleFiles,
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
 }

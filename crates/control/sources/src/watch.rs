@@ -1,18 +1,18 @@
-//! Keeps texts fresh: notices that they have changed, and has them put in place.
+//! Watches texts for changes and activates new ones.
 //!
-//! A thread of its own does all the work, because compiling a hundred thousand
-//! rules takes a second, and neither the caller nor a request should wait for it.
-//! New texts are put in place only when they are good as a whole; otherwise those
-//! in use stay, and the status says what is wrong. The same texts again change nothing.
+//! A thread does all the work: compiling a hundred thousand rules takes a second, and neither the
+//! caller nor a request should wait for it. New texts are activated only when they are valid as a
+//! whole; otherwise the active ones stay, and the status has the error. Unchanged texts change
+//! nothing.
 //!
-//! Rules are compiled here and published as a snapshot; what that is used for is the business of
-//! whoever takes it. Another document, such as the gateway's, is read by its taker.
+//! Rules are compiled here and published as a snapshot. Another document, such as the gateway's,
+//! is passed to a function.
 
-pub(crate) mod attempt;
-pub(crate) mod notice;
+pub(crate) mod directory_watcher;
+pub(crate) mod loader;
+pub(crate) mod schedule;
 pub(crate) mod shared;
 pub(crate) mod status;
-pub(crate) mod timing;
 pub(crate) mod worker;
 
 #[cfg(test)]
@@ -27,14 +27,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate_rules::{Options, Problem, Snapshot, Source};
 
 use crate::source::TextSource;
-use attempt::{Attempts, Take};
-use notice::{Notice, Open};
-use shared::Shared;
+use directory_watcher::{DirectoryWatcher, Open};
+use loader::{Accept, Loader};
+use schedule::{ChangeDetection, Schedule, WatchSettings};
+use shared::SharedState;
 use status::{Ticket, WatchEvent, WatchStatus};
-use timing::{Noticing, Timing, WatchSettings};
 use worker::{Report, Worker};
 
-/// Texts that are kept fresh until this is stopped or dropped.
+/// A watch on texts, until it is stopped or dropped.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -53,7 +53,7 @@ use worker::{Report, Worker};
 /// let first = watch.handle().wait_until(patience, |status| status.looks > 0);
 /// assert_eq!(first.map(|status| status.published), Some(1));
 ///
-/// // A change for the worse is told, and changes nothing.
+/// // An invalid change is reported, and changes nothing.
 /// std::fs::write(&file, "domain: api\ndescriptors: nonsense\n")?;
 /// let ticket = watch.handle().reload();
 /// let status = watch.handle().wait_until(patience, |status| status.answers(ticket));
@@ -66,7 +66,7 @@ use worker::{Report, Worker};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "texts are kept fresh only until this is dropped"]
+#[must_use = "dropping the watch ends it"]
 #[derive(Debug)]
 pub struct Watch {
     handle: WatchHandle,
@@ -86,16 +86,16 @@ impl Watch {
             settings: WatchSettings::default(),
             report: Box::new(|_| {}),
             in_use: None,
-            open: notice::open,
+            open: directory_watcher::open,
         }
     }
 
-    /// A way to ask it things, to be given away.
+    /// A handle for status and reloads, to be cloned.
     pub const fn handle(&self) -> &WatchHandle {
         &self.handle
     }
 
-    /// Stops, and returns when nothing will be published any more.
+    /// Stops the thread and waits for it; nothing is published afterwards.
     pub fn stop(mut self) {
         self.end();
     }
@@ -103,9 +103,9 @@ impl Watch {
     fn end(&mut self) {
         self.handle.shared.signal(|signals| signals.stop = true);
         let Some(thread) = self.thread.take() else { return };
-        // Who drops the watch while being given a snapshot cannot wait for itself.
+        // `publish` may drop the watch on its own thread, which cannot join itself.
         if thread.thread().id() != thread::current().id() {
-            // What a panic there had to say was said by the panic.
+            // The panic hook has reported a panic.
             let _ = thread.join();
         }
     }
@@ -146,21 +146,20 @@ impl<S: TextSource + Send + 'static> WatchBuilder<S> {
         self
     }
 
-    /// Notices changes in this way.
+    /// Detects changes with these settings.
     pub const fn settings(mut self, settings: WatchSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Tells this of what happens, for a log. Called on the watch's thread, after a
-    /// snapshot is published and before the status says so.
+    /// Calls this for every event, for a log. On the watch's thread, after a snapshot is published
+    /// and before the status is updated.
     pub fn report(mut self, report: impl FnMut(WatchEvent<'_>) + Send + 'static) -> Self {
         self.report = Box::new(report);
         self
     }
 
-    /// These texts of a document are in use already: they count as put in place, and are not put
-    /// there again.
+    /// These texts of a document are active already and are not activated again.
     pub fn in_use(mut self, texts: Vec<Source>) -> Self {
         self.in_use = Some(texts);
         self
@@ -172,44 +171,42 @@ impl<S: TextSource + Send + 'static> WatchBuilder<S> {
         self
     }
 
-    /// Starts; returns at once. The first look begins now, and every snapshot,
-    /// the first too, is given to `publish` on the watch's thread.
+    /// Starts the thread, which begins with a load. Every snapshot, including the first, is passed to
+    /// `publish` on that thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the thread cannot be started.
     pub fn start(self, publish: impl FnMut(Snapshot) + Send + 'static) -> io::Result<Watch> {
-        let take = attempt::rules(self.options, publish);
-        self.start_taking(take)
+        let accept = loader::rules(self.options, publish);
+        self.start_with(accept)
     }
 
-    /// Starts like [`start`](Self::start), for a document that is not rules: `put_in_place` reads
-    /// its texts and uses them, or says what is wrong; what it returns are warnings. Options for
-    /// rules mean nothing then.
+    /// Starts like [`start`](Self::start), for a document that is not rules: `activate` reads the
+    /// texts and uses them, and returns warnings or a report of problems. Options for rules have no
+    /// effect.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the thread cannot be started.
     pub fn start_document(
         self,
-        put_in_place: impl FnMut(&[Source]) -> Result<Vec<Problem>, tidegate_rules::Report>
-        + Send
-        + 'static,
+        activate: impl FnMut(&[Source]) -> Result<Vec<Problem>, tidegate_rules::Report> + Send + 'static,
     ) -> io::Result<Watch> {
-        self.start_taking(attempt::document(put_in_place))
+        self.start_with(loader::document(activate))
     }
 
-    fn start_taking(self, take: Take) -> io::Result<Watch> {
+    fn start_with(self, accept: Accept) -> io::Result<Watch> {
         #[expect(clippy::disallowed_methods, reason = "the watch waits for real time to pass")]
         let started = Instant::now();
-        let shared = Arc::new(Shared::default());
-        let notice = match self.settings.noticing {
-            Noticing::Events => Some(Notice::new(Arc::clone(&shared), self.open)),
-            Noticing::Polling => None,
+        let shared = Arc::new(SharedState::default());
+        let watcher = match self.settings.detection {
+            ChangeDetection::Events => Some(DirectoryWatcher::new(Arc::clone(&shared), self.open)),
+            ChangeDetection::Polling => None,
         };
         let worker = Worker {
             shared: Arc::clone(&shared),
-            attempts: Attempts::new(self.source, take),
-            notice,
-            timing: Timing::new(self.settings, Duration::ZERO),
+            loader: Loader::new(self.source, accept),
+            watcher,
+            schedule: Schedule::new(self.settings, Duration::ZERO),
             clock: self.clock,
             report: self.report,
             status: WatchStatus::default(),
@@ -223,26 +220,25 @@ impl<S: TextSource + Send + 'static> WatchBuilder<S> {
     }
 }
 
-/// Asks a watch things. Cheap to clone, and harmless when the watch has ended.
+/// Status and reloads of a watch. Cheap to clone; usable after the watch has ended.
 #[derive(Clone, Debug)]
 pub struct WatchHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 impl WatchHandle {
-    /// What is known now.
+    /// The current status.
     pub fn status(&self) -> Arc<WatchStatus> {
         self.shared.status()
     }
 
-    /// Asks for a look at once, also at texts that failed before. Does not wait; a status
-    /// that [answers](WatchStatus::answers) the ticket has the outcome.
+    /// Requests a load now, also of texts that failed before. Does not wait: a status that
+    /// [answers](WatchStatus::answers) the ticket has the outcome.
     pub fn reload(&self) -> Ticket {
-        self.shared.ask()
+        self.shared.request_reload()
     }
 
-    /// Waits for the first status that is as wanted. None when time runs out
-    /// first, or when the watch has ended.
+    /// Waits for a status that fulfils `wanted`. `None` on timeout or when the watch has ended.
     pub fn wait_until(
         &self,
         patience: Duration,

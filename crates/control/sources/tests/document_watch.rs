@@ -15,7 +15,7 @@ use tidegate_rules::{Options, Report, Source, compile};
 use tidegate_sources::{DocumentSource, NamedFiles, ReloadError, TextSource, Watch, WatchStatus};
 
 /// A watch on `document`, which names `keys`. Documents that say `bad` are.
-struct Kept {
+struct WatchedFolder {
     // Before the directory, so that the watch ends first.
     watch: Watch,
     root: TempDir,
@@ -27,7 +27,7 @@ fn report() -> Report {
     compile(&[Source::new("document", "descriptors: nonsense")], &Options::default()).unwrap_err()
 }
 
-impl Kept {
+impl WatchedFolder {
     fn new(prepare: impl FnOnce(&Path)) -> Self {
         let root = tempfile::tempdir().unwrap();
         prepare(root.path());
@@ -47,7 +47,7 @@ impl Kept {
                 Ok(Vec::new())
             })
             .unwrap();
-        let kept = Kept { watch, root, in_place };
+        let kept = WatchedFolder { watch, root, in_place };
         kept.waits(|status| status.looks > 0);
         kept
     }
@@ -68,7 +68,7 @@ impl Kept {
 
 #[test]
 fn a_changed_document_is_put_in_place_and_a_bad_one_is_told() {
-    let kept = Kept::new(|root| write(&root.join("document"), "one"));
+    let kept = WatchedFolder::new(|root| write(&root.join("document"), "one"));
     kept.write("document", "two");
     kept.waits(|_| kept.last().as_deref() == Some("two"));
     kept.write("document", "bad");
@@ -85,7 +85,7 @@ fn a_changed_document_is_put_in_place_and_a_bad_one_is_told() {
 
 #[test]
 fn a_change_of_a_file_that_it_names_is_a_change_and_mends_what_failed() {
-    let kept = Kept::new(|root| write(&root.join("document"), "one"));
+    let kept = WatchedFolder::new(|root| write(&root.join("document"), "one"));
     kept.write("keys", "bad");
     kept.waits(|status| status.differs);
     kept.write("keys", "good");
@@ -101,7 +101,7 @@ fn a_document_behind_a_link_that_is_swapped_is_followed() {
         std::os::unix::fs::symlink(to, root.join("..tmp")).unwrap();
         fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
     };
-    let kept = Kept::new(|root| {
+    let kept = WatchedFolder::new(|root| {
         write(&root.join("..1/document"), "one");
         swap(root, "..1");
         std::os::unix::fs::symlink("..data/document", root.join("document")).unwrap();

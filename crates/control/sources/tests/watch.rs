@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use support::{Kept, PATIENCE, by_events, domain, write};
+use support::{PATIENCE, WatchedFolder, by_events, domain, write};
 use tidegate_rules::Options;
-use tidegate_sources::{FileSource, Noticing, ReloadError, Watch, WatchSettings};
+use tidegate_sources::{ChangeDetection, FileSource, ReloadError, Watch, WatchSettings};
 
 #[test]
 fn a_file_that_is_rewritten_in_place_is_read_again() {
-    let kept = Kept::file("rules.yaml", "a");
+    let kept = WatchedFolder::file("rules.yaml", "a");
     for name in ["b", "c"] {
         fs::write(kept.path("rules.yaml"), domain(name)).unwrap();
         kept.waits_for(&[name]);
@@ -26,7 +26,7 @@ fn a_file_that_is_rewritten_in_place_is_read_again() {
 
 #[test]
 fn a_file_that_another_is_renamed_over_is_read_again() {
-    let kept = Kept::file("rules.yaml", "a");
+    let kept = WatchedFolder::file("rules.yaml", "a");
     for name in ["b", "c"] {
         fs::write(kept.path(".rules.yaml.new"), domain(name)).unwrap();
         fs::rename(kept.path(".rules.yaml.new"), kept.path("rules.yaml")).unwrap();
@@ -37,7 +37,7 @@ fn a_file_that_another_is_renamed_over_is_read_again() {
 
 #[test]
 fn files_come_and_go_in_a_directory() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/b.yaml"), &domain("b"));
     kept.waits_for(&["a", "b"]);
     fs::remove_file(kept.path("rules/a.yaml")).unwrap();
@@ -46,7 +46,7 @@ fn files_come_and_go_in_a_directory() {
 
 #[test]
 fn directories_come_and_go_in_a_directory() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/inner/deep/b.yaml"), &domain("b"));
     kept.waits_for(&["a", "b"]);
     write(&kept.path("rules/inner/deep/c.yaml"), &domain("c"));
@@ -57,7 +57,7 @@ fn directories_come_and_go_in_a_directory() {
 
 #[test]
 fn a_directory_that_is_removed_and_made_again_is_still_watched() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     for name in ["b", "c"] {
         fs::remove_dir_all(kept.path("rules")).unwrap();
         let status = kept.waits(|status| status.differs);
@@ -71,7 +71,7 @@ fn a_directory_that_is_removed_and_made_again_is_still_watched() {
 
 #[test]
 fn a_directory_that_another_takes_the_place_of_is_still_watched() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("new/b.yaml"), &domain("b"));
     fs::rename(kept.path("rules"), kept.path("old")).unwrap();
     fs::rename(kept.path("new"), kept.path("rules")).unwrap();
@@ -82,7 +82,7 @@ fn a_directory_that_another_takes_the_place_of_is_still_watched() {
 
 #[test]
 fn rules_may_come_later_than_the_watch() {
-    let kept = Kept::new(|root| FileSource::new([root.join("not/yet/here")]));
+    let kept = WatchedFolder::new(|root| FileSource::new([root.join("not/yet/here")]));
     let status = kept.status();
     assert!(status.active.is_none() && status.differs);
     write(&kept.path("not/yet/here/a.yaml"), &domain("a"));
@@ -91,7 +91,7 @@ fn rules_may_come_later_than_the_watch() {
 
 #[test]
 fn a_bad_change_is_told_whole_and_the_good_rules_stay() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/bad.yaml"), "domain: b\ndescriptors:\n  - key: ''\n  - vlaue: x\n");
     let status = kept.waits(|status| status.differs);
     let failure = status.current_failure().unwrap();
@@ -106,7 +106,7 @@ fn a_bad_change_is_told_whole_and_the_good_rules_stay() {
 
 #[test]
 fn rules_that_are_as_before_again_are_not_published_again() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/bad.yaml"), "nonsense");
     kept.waits(|status| status.differs);
     fs::remove_file(kept.path("rules/bad.yaml")).unwrap();
@@ -118,7 +118,7 @@ fn rules_that_are_as_before_again_are_not_published_again() {
 
 #[test]
 fn the_same_failure_is_told_once_unless_somebody_asks() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     write(&kept.path("rules/bad.yaml"), "nonsense");
     let failed = kept.waits(|status| status.differs);
     // Something else, which is looked at.
@@ -130,7 +130,7 @@ fn the_same_failure_is_told_once_unless_somebody_asks() {
 
 #[test]
 fn a_reload_without_a_change_publishes_nothing() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     let before = kept.status();
     write(&kept.path("rules/a.yaml"), &domain("a"));
     for _ in 0..3 {
@@ -141,7 +141,7 @@ fn a_reload_without_a_change_publishes_nothing() {
 
 #[test]
 fn a_file_with_another_name_is_known_by_it_and_not_published() {
-    let kept = Kept::directory(&["a"]);
+    let kept = WatchedFolder::directory(&["a"]);
     fs::rename(kept.path("rules/a.yaml"), kept.path("rules/b.yaml")).unwrap();
     let status = kept.waits(|status| {
         status.active.as_ref().is_some_and(|active| active.sources[0].name.ends_with("b.yaml"))
@@ -190,7 +190,7 @@ fn changes_are_found_by_polling_where_that_was_chosen() {
     let root = tempfile::tempdir().unwrap();
     write(&root.path().join("a.yaml"), &domain("a"));
     let settings = WatchSettings {
-        noticing: Noticing::Polling,
+        detection: ChangeDetection::Polling,
         poll_without_events: Duration::ZERO,
         ..WatchSettings::default()
     };

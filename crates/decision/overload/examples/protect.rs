@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tidegate_overload::{
-    Admission, Arrival, Caller, Category, Ending, Limiter, Protection, ProtectionSettings,
-    Screening, SteadyClock, run,
+    Arrival, Caller, Category, Completion, Limiter, Protection, ProtectionSettings, SteadyClock,
+    run,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -35,12 +35,12 @@ impl Node {
     async fn serve(self: Arc<Self>, category: Category, caller: Caller) {
         let deadline = Some(self.protection.clock().now().after(PATIENCE));
         let arrival = Arrival::Counted { category, caller, deadline };
-        let Screening::GoOn(screened) = self.protection.screen(arrival) else { return };
-        let Admission::Admitted(pass) = self.protection.enter(screened).await else { return };
+        let Ok(screened) = self.protection.screen(arrival) else { return };
+        let Ok(pass) = self.protection.enter(screened).await else { return };
         let Ok(_worker) = self.workers.acquire().await else { return };
         sleep(WORK_MIN + Duration::from_millis(caller.number() >> 32 & 15)).await;
         // Counts as goodput if its client was still waiting.
-        pass.finish(self.protection.clock().now(), Ending::Succeeded);
+        pass.finish(self.protection.clock().now(), Completion::Succeeded);
     }
 }
 

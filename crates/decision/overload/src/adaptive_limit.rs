@@ -67,7 +67,7 @@ impl AdaptiveSettings {
 
 /// What was seen in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct WindowSample {
     /// What nine of ten successes took at most.
     pub p90: Nanos,
     /// Requests done in time.
@@ -119,7 +119,7 @@ impl AdaptiveLimit {
     }
 
     /// Takes a window in and says the limit.
-    pub fn step(&mut self, now: Timestamp, seen: &Seen) -> u64 {
+    pub fn step(&mut self, now: Timestamp, seen: &WindowSample) -> u64 {
         push(&mut self.peaks, seen.in_flight_max, PEAKS);
         if seen.successes < self.settings.successes_min {
             return self.limit();
@@ -138,7 +138,7 @@ impl AdaptiveLimit {
         self.limit()
     }
 
-    fn judge(&mut self, seen: &Seen, baseline: Nanos) {
+    fn judge(&mut self, seen: &WindowSample, baseline: Nanos) {
         let longer = seen.p90.get().saturating_sub(baseline.get()).max(seen.queue_wait.get());
         let target = self.settings.wait_target.get().max(baseline.get() / 10);
         let lost = longer > target.saturating_mul(LOST_TIMES);

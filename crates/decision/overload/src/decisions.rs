@@ -70,16 +70,16 @@ pub struct DecisionCount {
 /// The counts of all decisions.
 #[derive(Debug)]
 pub(crate) struct Decisions {
-    copies: Box<[Counts; SHARDS]>,
+    copies: Box<[DecisionCounts; SHARDS]>,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Counts([AtomicU64; COUNTS]);
+struct DecisionCounts([AtomicU64; COUNTS]);
 
 impl Decisions {
     pub(crate) fn new() -> Self {
-        let counts = |_| Counts(std::array::from_fn(|_| AtomicU64::new(0)));
+        let counts = |_| DecisionCounts(std::array::from_fn(|_| AtomicU64::new(0)));
         Decisions { copies: Box::new(std::array::from_fn(counts)) }
     }
 
@@ -151,7 +151,7 @@ pub const LATENCY_BUCKETS: [Nanos; 12] = [
 /// Refusals are not in it: they are quick, and would make the others look good.
 pub type Latency = Histogram<12>;
 
-/// Counts latencies of one category.
+/// DecisionCounts latencies of one category.
 pub(crate) type LatencyCopies = HistogramCopies<12>;
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! The inner gate: the fast loop. A hard limit on what is inside, and a short,
-//! ordered queue in front of it.
+//! The gate, the fast loop: a hard limit on requests in flight, and a short, ordered
+//! queue in front of it.
 //!
-//! [`GateState`] decides, and is all that a simulator needs. [`Gate`] puts it under a
-//! lock and lets tasks wait. A lock, and not a counter beside it: what is held for a
-//! few dozen nanoseconds costs about as much as the counter would, and the real
-//! gate cannot differ from the simulated one.
+//! [`GateState`] decides; a simulator needs nothing else. [`Gate`] puts it behind a lock and
+//! lets tasks wait. The lock is held for a few dozen nanoseconds, about the price of an
+//! atomic counter, and with it the real gate cannot differ from the simulated one.
 //!
-//! Whoever is let in gets a [`Slot`] that gives itself back when dropped: at the end,
-//! on an error, on a panic, when the client goes away. A task that is dropped while
-//! it waits gives up its place, and a slot that it was just given.
+//! An admitted request holds a [`Slot`], which its drop frees: at the end, on an error, on
+//! a panic, when the client disconnects. Dropping a waiting task removes it from the queue
+//! and frees a slot that it was granted meanwhile.
 
+mod limit_tuner;
 mod measure;
 mod queue;
+mod settings;
 mod slots;
 mod state;
-mod tuning;
 mod turn;
 
 use std::sync::Arc;
@@ -29,115 +29,104 @@ use crate::cause::Cause;
 
 pub use measure::{WAIT_BUCKETS, Waits};
 pub use queue::Ticket;
+pub use settings::GateSettings;
 pub use slots::{SLOTS_MAX, SlotId};
 pub use state::GateState;
-pub use turn::{Anyway, Ending, Event, GateCounts, GateSettings, Outcome, Turn, Window};
+pub use turn::{Completion, Event, ForcedEntry, GateCounts, Turn, Window};
 
 /// A gate for tasks. Waiting needs tokio's timer.
 #[derive(Debug)]
 pub struct Gate<C> {
     clock: C,
-    guarded: Mutex<Guarded>,
-    /// The mean service time, for those who ask before they come.
+    inner: Mutex<GateInner>,
+    /// The mean service time, readable without the lock.
     service_time: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Guarded {
+struct GateInner {
     state: GateState,
-    /// How to reach those who wait, by the number of their ticket.
-    waiting: Vec<Option<oneshot::Sender<Outcome>>>,
+    /// One channel for each queued task, by the index of its ticket.
+    waiting: Vec<Option<oneshot::Sender<Result<SlotId, Cause>>>>,
 }
 
-/// What [`Gate::enter`] came to.
-#[derive(Debug)]
-pub enum Entrance<C: Clock> {
-    /// Inside until the slot is dropped.
-    Entered(Slot<C>),
-    /// Refused.
-    Refused(Cause),
-}
-
-/// What a gate shows of itself.
+/// A reading of the gate's gauges and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateView {
-    /// How many are inside, those beyond the limit included.
+    /// Requests in flight, including those above the limit.
     pub in_flight: u64,
-    /// How many wait.
+    /// Requests in the queue.
     pub queued: u64,
-    /// How many may be inside.
+    /// The limit on requests in flight.
     pub limit: u64,
-    /// The mean service time of the last requests; zero while nobody knows.
+    /// The mean service time of recent requests; zero until measured.
     pub service_time: Nanos,
-    /// How long requests waited, by the rank of their category.
+    /// Waiting times, by the rank of the category.
     pub waits: [Waits; 4],
-    /// What was counted since the start.
+    /// Counters since the start.
     pub counts: GateCounts,
 }
 
 impl<C: Clock> Gate<C> {
-    /// An empty gate. The clock tells when slots are given back.
+    /// An empty gate. The clock times the release of slots.
     pub fn new(settings: GateSettings, clock: C) -> Self {
         let state = GateState::new(settings, clock.now());
-        let guarded = Mutex::new(Guarded { state, waiting: Vec::new() });
-        Gate { clock, guarded, service_time: AtomicU64::new(0) }
+        let inner = Mutex::new(GateInner { state, waiting: Vec::new() });
+        Gate { clock, inner, service_time: AtomicU64::new(0) }
     }
 
-    /// Goes in, at once or after a short wait, or is refused.
+    /// Enters, immediately or after a short wait, or is refused.
     pub async fn enter(
         self: &Arc<Self>,
         now: Timestamp,
         level: Level,
         deadline: Option<Timestamp>,
-    ) -> Entrance<C> {
+    ) -> Result<Slot<C>, Cause> {
         let outcome = match self.arrive(now, level, deadline) {
-            Arrived::Done(outcome) => outcome,
-            Arrived::Waits(place) => place.wait(now).await,
+            GateEntry::Decided(outcome) => outcome,
+            GateEntry::Queued(position) => position.wait(now).await,
         };
-        match outcome {
-            Outcome::Enter(id) => Entrance::Entered(self.slot(id)),
-            Outcome::Refuse(cause) => Entrance::Refused(cause),
-        }
+        outcome.map(|id| self.slot(id))
     }
 
-    /// Goes in, whatever the gate would say. The slot is none when there are more
-    /// inside than can be counted. Also says whether an enforcing gate would have refused.
-    pub fn enter_anyway(self: &Arc<Self>, now: Timestamp, level: Level) -> (Option<Slot<C>>, bool) {
-        let anyway = self.arrive_anyway(now, level);
-        (anyway.slot.map(|id| self.slot(id)), anyway.would_refuse)
+    /// Enters without being refused. Returns no slot when [`SLOTS_MAX`] are taken, and
+    /// whether an enforcing gate would have refused.
+    pub fn enter_forced(self: &Arc<Self>, now: Timestamp, level: Level) -> (Option<Slot<C>>, bool) {
+        let entry = self.arrive_forced(now, level);
+        (entry.slot.map(|id| self.slot(id)), entry.would_refuse)
     }
 
-    /// Whether there is too little time left before the deadline.
+    /// Whether less than the mean service time is left before the deadline.
     #[inline]
     pub fn is_hopeless(&self, now: Timestamp, deadline: Option<Timestamp>) -> bool {
         let Some(at) = deadline else { return false };
         at <= now || at.since(now).get() < self.service_time.load(Ordering::Relaxed)
     }
 
-    /// Refuses those who waited for too long, takes back what was held for too long, lets
-    /// an adaptive limit move, and says what was measured since the last tick.
+    /// Refuses requests that waited too long, reclaims slots held too long, moves an
+    /// adaptive limit, and returns the measurements since the last tick.
     pub fn tick(&self, now: Timestamp) -> Window {
-        let mut guarded = self.guarded.lock();
-        guarded.state.expire(now);
-        guarded.state.take_back(now);
-        guarded.state.adapt(now);
-        guarded.deliver(now);
-        let window = guarded.state.take_window(now);
+        let mut inner = self.inner.lock();
+        inner.state.expire(now);
+        inner.state.take_back(now);
+        inner.state.adapt(now);
+        inner.deliver(now);
+        let window = inner.state.take_window(now);
         self.service_time.store(window.service_time.get(), Ordering::Relaxed);
         window
     }
 
-    /// Changes how many may be inside.
+    /// Changes the limit.
     pub fn set_limit(&self, now: Timestamp, limit: u64) {
-        let mut guarded = self.guarded.lock();
-        guarded.state.set_limit(now, limit);
-        guarded.deliver(now);
+        let mut inner = self.inner.lock();
+        inner.state.set_limit(now, limit);
+        inner.deliver(now);
     }
 
-    /// What it looks like at present.
+    /// Reads the gauges and counters.
     pub fn view(&self) -> GateView {
-        let guarded = self.guarded.lock();
-        let state = &guarded.state;
+        let inner = self.inner.lock();
+        let state = &inner.state;
         GateView {
             in_flight: state.in_flight(),
             queued: state.queued() as u64,
@@ -148,54 +137,54 @@ impl<C: Clock> Gate<C> {
         }
     }
 
-    /// The clock that tells when slots are given back.
+    /// The clock that times the release of slots.
     pub(crate) const fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// What [`Gate::enter`] does at once. Whoever gets a slot has to [leave](Gate::leave).
+    /// [`Gate::enter`] up to the wait. The caller must [free](Gate::leave) a granted slot.
     #[inline]
     pub(crate) fn arrive(
         self: &Arc<Self>,
         now: Timestamp,
         level: Level,
         deadline: Option<Timestamp>,
-    ) -> Arrived<C> {
-        let mut guarded = self.guarded.lock();
-        let turn = guarded.state.arrive(now, level, deadline);
-        // First those who made way: the newcomer may have the number of one of them.
-        guarded.deliver(now);
+    ) -> GateEntry<C> {
+        let mut inner = self.inner.lock();
+        let turn = inner.state.arrive(now, level, deadline);
+        // Displaced waiters first: the newcomer may reuse the index of one of them.
+        inner.deliver(now);
         match turn {
-            Turn::Enter(id) => Arrived::Done(Outcome::Enter(id)),
-            Turn::Refuse(cause) => Arrived::Done(Outcome::Refuse(cause)),
+            Turn::Enter(id) => GateEntry::Decided(Ok(id)),
+            Turn::Refuse(cause) => GateEntry::Decided(Err(cause)),
             Turn::Wait { ticket, until } => {
-                let outcome = guarded.expect(ticket);
+                let outcome = inner.open_channel(ticket);
                 let gate = Arc::clone(self);
-                Arrived::Waits(Place { gate, ticket, until, outcome: Some(outcome) })
+                GateEntry::Queued(QueuePosition { gate, ticket, until, outcome: Some(outcome) })
             }
         }
     }
 
-    /// What [`Gate::enter_anyway`] does. Whoever gets a slot has to [leave](Gate::leave).
-    pub(crate) fn arrive_anyway(&self, now: Timestamp, level: Level) -> Anyway {
-        self.guarded.lock().state.arrive_anyway(now, level)
+    /// [`Gate::enter_forced`]; the caller must [free](Gate::leave) a granted slot.
+    pub(crate) fn arrive_forced(&self, now: Timestamp, level: Level) -> ForcedEntry {
+        self.inner.lock().state.arrive_forced(now, level)
     }
 
     fn slot(self: &Arc<Self>, id: SlotId) -> Slot<C> {
-        Slot { gate: Arc::clone(self), id, ending: Ending::Abandoned }
+        Slot { gate: Arc::clone(self), id, completion: Completion::Abandoned }
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     #[inline]
-    pub(crate) fn leave(&self, now: Timestamp, id: SlotId, ending: Ending) {
-        let mut guarded = self.guarded.lock();
-        guarded.state.leave(now, id, ending);
-        guarded.deliver(now);
+    pub(crate) fn leave(&self, now: Timestamp, id: SlotId, completion: Completion) {
+        let mut inner = self.inner.lock();
+        inner.state.leave(now, id, completion);
+        inner.deliver(now);
     }
 }
 
-impl Guarded {
-    fn expect(&mut self, ticket: Ticket) -> oneshot::Receiver<Outcome> {
+impl GateInner {
+    fn open_channel(&mut self, ticket: Ticket) -> oneshot::Receiver<Result<SlotId, Cause>> {
         let (sender, receiver) = oneshot::channel();
         let index = ticket.index();
         if self.waiting.len() <= index {
@@ -205,55 +194,55 @@ impl Guarded {
         receiver
     }
 
-    fn forget(&mut self, ticket: Ticket) {
+    fn close_channel(&mut self, ticket: Ticket) {
         if let Some(sender) = self.waiting.get_mut(ticket.index()) {
             *sender = None;
         }
     }
 
-    /// Tells those who wait what became of them. Under the lock, so that whoever
-    /// holds it afterwards finds either a waiting ticket or an outcome.
+    /// Sends the outcomes to the waiting tasks. Under the lock, so that its next holder
+    /// finds either a queued ticket or an outcome.
     #[inline]
     fn deliver(&mut self, now: Timestamp) {
         while let Some(event) = self.state.next_event() {
-            self.tell(event, now);
+            self.send(event, now);
         }
     }
 
-    /// Apart, since nearly nobody waits.
+    /// Not inlined: events are rare.
     #[cold]
-    fn tell(&mut self, event: Event, now: Timestamp) {
+    fn send(&mut self, event: Event, now: Timestamp) {
         let sender = self.waiting.get_mut(event.ticket.index()).and_then(Option::take);
-        let lost = match sender {
+        let undelivered = match sender {
             Some(sender) => sender.send(event.outcome).err(),
             None => Some(event.outcome),
         };
-        if let Some(Outcome::Enter(slot)) = lost {
-            self.state.leave(now, slot, Ending::Abandoned);
+        if let Some(Ok(slot)) = undelivered {
+            self.state.leave(now, slot, Completion::Abandoned);
         }
     }
 }
 
-/// A slot inside the gate. Gives itself back when dropped.
-#[must_use = "the slot is given back when it is dropped"]
+/// A slot of the gate. Dropping it frees it.
+#[must_use = "dropping the slot frees it"]
 pub struct Slot<C: Clock> {
     gate: Arc<Gate<C>>,
     id: SlotId,
-    /// How the work ended; nobody knows until it is said.
-    ending: Ending,
+    /// How the work ended; abandoned unless [finished](Slot::finish).
+    completion: Completion,
 }
 
 impl<C: Clock> Slot<C> {
-    /// Gives the slot back and says how the work ended. Without it, the gate learns
-    /// nothing of how long work takes.
-    pub fn finish(mut self, ending: Ending) {
-        self.ending = ending;
+    /// Frees the slot and records how the work ended. Only finished work enters the mean
+    /// service time.
+    pub fn finish(mut self, completion: Completion) {
+        self.completion = completion;
     }
 }
 
 impl<C: Clock> Drop for Slot<C> {
     fn drop(&mut self) {
-        self.gate.leave(self.gate.clock.now(), self.id, self.ending);
+        self.gate.leave(self.gate.clock.now(), self.id, self.completion);
     }
 }
 
@@ -263,73 +252,72 @@ impl<C: Clock> std::fmt::Debug for Slot<C> {
     }
 }
 
-/// What [`Gate::arrive`] came to.
-pub(crate) enum Arrived<C: Clock> {
-    Done(Outcome),
-    Waits(Place<C>),
+/// The result of [`Gate::arrive`].
+pub(crate) enum GateEntry<C: Clock> {
+    Decided(Result<SlotId, Cause>),
+    Queued(QueuePosition<C>),
 }
 
-/// A place in the queue. Dropping it gives it up.
-pub(crate) struct Place<C: Clock> {
+/// A position in the queue. Dropping it leaves the queue.
+pub(crate) struct QueuePosition<C: Clock> {
     gate: Arc<Gate<C>>,
     ticket: Ticket,
     until: Timestamp,
-    /// None once the outcome was taken.
-    outcome: Option<oneshot::Receiver<Outcome>>,
+    /// None once the outcome was received.
+    outcome: Option<oneshot::Receiver<Result<SlotId, Cause>>>,
 }
 
-impl<C: Clock> std::fmt::Debug for Place<C> {
+impl<C: Clock> std::fmt::Debug for QueuePosition<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("QueuePosition").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }
 
-impl<C: Clock> Place<C> {
-    /// Waits for its turn. Whoever gets a slot has to [leave](Gate::leave).
-    pub(crate) async fn wait(mut self, now: Timestamp) -> Outcome {
+impl<C: Clock> QueuePosition<C> {
+    /// Waits for a slot. The caller must [free](Gate::leave) it.
+    pub(crate) async fn wait(mut self, now: Timestamp) -> Result<SlotId, Cause> {
         let Some(outcome) = &mut self.outcome else {
-            return Outcome::Refuse(Cause::QueueTimeout);
+            return Err(Cause::QueueTimeout);
         };
         let patience = self.until.since(now).into();
-        let told = tokio::time::timeout(patience, outcome).await;
-        match told {
-            Ok(Ok(outcome)) => self.settle(outcome),
+        match tokio::time::timeout(patience, outcome).await {
+            Ok(Ok(outcome)) => self.conclude(outcome),
             Ok(Err(_)) | Err(_) => self.time_out(),
         }
     }
 
-    fn time_out(mut self) -> Outcome {
+    fn time_out(mut self) -> Result<SlotId, Cause> {
         let now = self.gate.clock.now();
-        let mut guarded = self.gate.guarded.lock();
-        let timed_out = guarded.state.time_out(now, self.ticket);
+        let mut inner = self.gate.inner.lock();
+        let timed_out = inner.state.time_out(now, self.ticket);
         if timed_out.is_some() {
-            guarded.forget(self.ticket);
+            inner.close_channel(self.ticket);
         }
-        drop(guarded);
-        let told = self.outcome.take().and_then(|mut outcome| outcome.try_recv().ok());
-        match (timed_out, told) {
-            (Some(cause), _) => Outcome::Refuse(cause),
-            (None, Some(outcome)) => self.settle(outcome),
-            (None, None) => Outcome::Refuse(Cause::QueueTimeout),
+        drop(inner);
+        let received = self.outcome.take().and_then(|mut outcome| outcome.try_recv().ok());
+        match (timed_out, received) {
+            (Some(cause), _) => Err(cause),
+            (None, Some(outcome)) => self.conclude(outcome),
+            (None, None) => Err(Cause::QueueTimeout),
         }
     }
 
-    fn settle(mut self, outcome: Outcome) -> Outcome {
+    fn conclude(mut self, outcome: Result<SlotId, Cause>) -> Result<SlotId, Cause> {
         self.outcome = None;
         outcome
     }
 }
 
-impl<C: Clock> Drop for Place<C> {
+impl<C: Clock> Drop for QueuePosition<C> {
     fn drop(&mut self) {
         let Some(mut outcome) = self.outcome.take() else { return };
         let now = self.gate.clock.now();
-        let mut guarded = self.gate.guarded.lock();
-        if guarded.state.give_up(now, self.ticket) {
-            guarded.forget(self.ticket);
-        } else if let Ok(Outcome::Enter(slot)) = outcome.try_recv() {
-            guarded.state.leave(now, slot, Ending::Abandoned);
-            guarded.deliver(now);
+        let mut inner = self.gate.inner.lock();
+        if inner.state.give_up(now, self.ticket) {
+            inner.close_channel(self.ticket);
+        } else if let Ok(Ok(slot)) = outcome.try_recv() {
+            inner.state.leave(now, slot, Completion::Abandoned);
+            inner.deliver(now);
         }
     }
 }

@@ -26,7 +26,7 @@ impl<const BUCKETS: usize> Histogram<BUCKETS> {
         self.counts.iter().sum()
     }
 
-    pub(crate) fn take_in(&mut self, ends: &[Nanos; BUCKETS], time: Nanos) {
+    pub(crate) fn record(&mut self, ends: &[Nanos; BUCKETS], time: Nanos) {
         if let Some(count) = self.counts.get_mut(bucket(ends, time)) {
             *count += 1;
         }
@@ -53,7 +53,7 @@ struct Copy<const BUCKETS: usize> {
 
 impl<const BUCKETS: usize> HistogramCopies<BUCKETS> {
     #[inline]
-    pub(crate) fn take_in(&self, ends: &[Nanos; BUCKETS], time: Nanos) {
+    pub(crate) fn record(&self, ends: &[Nanos; BUCKETS], time: Nanos) {
         let shard = Shard::of_thread();
         let copy = shard.of(&self.0);
         if let Some(count) = copy.counts.get(bucket(ends, time)) {
@@ -107,8 +107,8 @@ mod tests {
         let times =
             [Nanos::ZERO, Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_secs(9)];
         for time in times {
-            plain.take_in(&ENDS, time);
-            cell.take_in(&ENDS, time);
+            plain.record(&ENDS, time);
+            cell.record(&ENDS, time);
         }
         assert_eq!(plain.counts, [1, 1, 1, 1]);
         assert_eq!(plain.sum, Nanos::from_millis(9_003));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn no_time_is_too_long() {
         let mut plain = Histogram::default();
-        (0..2).for_each(|_| plain.take_in(&ENDS, Nanos::MAX));
+        (0..2).for_each(|_| plain.record(&ENDS, Nanos::MAX));
         assert_eq!((plain.counts, plain.sum), ([0, 0, 0, 2], Nanos::MAX));
     }
 }

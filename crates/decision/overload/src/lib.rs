@@ -1,41 +1,40 @@
-//! What keeps one node alive under overload: a hard gate in front, a slow loop that
-//! decides who is refused, a share of the fleet kept for critical requests.
+//! Overload protection for one node: a gate with a hard limit, a slow loop that sheds the
+//! least important requests, and a share of the fleet reserved for critical requests.
 //!
-//! Everything here answers "we are short", never "you are over your limit": that is the
-//! engine's. Nothing knows HTTP or Redis. Every loop is a `tick(now)` that somebody
-//! calls, every decision follows from state, clock and seed, so that a simulator
-//! drives the production code in virtual time.
+//! A refusal by this crate means "the service is short of capacity", never "you are over
+//! your limit"; that is the engine's. The crate knows neither HTTP nor Redis. Every loop is
+//! a `tick(now)`, and every decision follows from state, clock and seed, so that a simulator
+//! can drive the production code in virtual time.
 //!
-//! | Module | Holds |
+//! | Module | Contents |
 //! |---|---|
-//! | `category` | who is shed first: [`Category`], [`Cohort`], [`Level`] |
+//! | `category` | the order of shedding: [`Category`], [`Cohort`], [`Level`] |
 //! | `cause` | why a request was refused: [`Cause`] |
 //! | `control_law` | utilization → admitted fraction: [`ControlLaw`] |
-//! | `offered`, `threshold` | admitted fraction → levels: [`Offered`], [`Threshold`] |
-//! | `utilization`, `probe` | what is measured: [`Signals`], [`SchedulerProbe`] |
+//! | `offered`, `threshold` | admitted fraction → levels: [`OfferedLoad`], [`Threshold`] |
+//! | `utilization`, `probe` | the measurements: [`Signals`], [`SchedulerProbe`] |
 //! | `worker_shedder` | the slow loop: [`WorkerShedder`] |
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
-//! | `adaptive_limit` | a gate's limit that finds itself: [`AdaptiveLimit`] |
+//! | `adaptive_limit` | a search for the gate's limit: [`AdaptiveLimit`] |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
 //! | `mode`, `decisions`, `refusal` | off, shadow or enforced; what was said; what clients are told |
 //! | `histogram` | times in buckets: [`Histogram`] |
-//! | `protection` | all of them in order: [`Protection`] |
-//! | `run` | at the edge: who calls the loops on tokio |
-//! | `steady_clock`, `tokio_clock` | clocks that nobody sets: one to run by, one for tests |
+//! | `protection` | all limiters in order: [`Protection`], [`Entry`], [`Pass`] |
+//! | `run` | the tasks that call the loops on tokio |
+//! | `steady_clock`, `tokio_clock` | monotonic clocks: for production, for tests |
 //!
-//! A node is protected like this; `examples/protect.rs` shows it under ten times too much.
+//! How to protect a node; `examples/protect.rs` shows one at ten times its capacity.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use tidegate_algorithms::{Clock, Timestamp};
 //! use tidegate_overload::{
-//!     Admission, Arrival, Caller, Category, Ending, Protection, ProtectionSettings, Screening,
-//!     SteadyClock,
+//!     Arrival, Caller, Category, Completion, Protection, ProtectionSettings, SteadyClock,
 //! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! // A node that works on 64 requests at once. Spawn `run` to let its loops tick.
+//! // A node with 64 requests in flight at most. Spawn `run` to let its loops tick.
 //! let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
 //! let protection = Arc::new(Protection::new(ProtectionSettings::new(64), clock));
 //! tokio::spawn(tidegate_overload::run(Arc::clone(&protection)));
@@ -43,13 +42,13 @@
 //! let caller = Caller::named("tenant-7");
 //! let arrival = Arrival::Counted { category: Category::Get, caller, deadline: None };
 //! match protection.screen(arrival) {
-//!     Screening::Refuse(refusal) => println!("503 {}", refusal.cause.code()),
-//!     // Here the caller's own limits are asked: the engine's matter.
-//!     Screening::GoOn(screened) => match protection.enter(screened).await {
-//!         Admission::Refused(refusal) => println!("503 {}", refusal.cause.code()),
-//!         Admission::Admitted(pass) => {
+//!     Err(refusal) => println!("503 {}", refusal.cause.code()),
+//!     // Check the caller's own limits here: that is the engine's part.
+//!     Ok(screened) => match protection.enter(screened).await {
+//!         Err(refusal) => println!("503 {}", refusal.cause.code()),
+//!         Ok(pass) => {
 //!             println!("200");
-//!             pass.finish(clock.now(), Ending::Succeeded);
+//!             pass.finish(clock.now(), Completion::Succeeded);
 //!         }
 //!     },
 //! }
@@ -84,7 +83,7 @@ mod run;
 mod steady_clock;
 mod tokio_clock;
 
-pub use adaptive_limit::{AdaptiveLimit, AdaptiveSettings, Seen};
+pub use adaptive_limit::{AdaptiveLimit, AdaptiveSettings, WindowSample};
 pub use category::{COHORTS, Caller, Category, Cohort, LEVELS, Level};
 pub use cause::Cause;
 pub use control_law::{Change, ControlLaw, LawState};
@@ -94,16 +93,16 @@ pub use fleet::{
     NODES_MAX, Report, SharedBoard, fair_shares,
 };
 pub use gate::{
-    Anyway, Ending, Entrance, Event, Gate, GateCounts, GateSettings, GateState, GateView, Outcome,
-    SLOTS_MAX, Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
+    Completion, Event, ForcedEntry, Gate, GateCounts, GateSettings, GateState, GateView, SLOTS_MAX,
+    Slot, SlotId, Ticket, Turn, WAIT_BUCKETS, Waits, Window,
 };
 pub use histogram::Histogram;
 pub use mode::Limiter;
-pub use offered::{Memory, Offered};
+pub use offered::{Memory, OfferedLoad};
 pub use probe::SchedulerProbe;
 pub use protection::{
-    Admission, Arrival, Entering, Gauges, OVERLOAD_METRICS, Pass, Protection, ProtectionSettings,
-    Screened, Screening, Waiting,
+    Arrival, Entry, Gauges, OVERLOAD_METRICS, Pass, Protection, ProtectionSettings, QueuedRequest,
+    ScreenedRequest,
 };
 pub use refusal::{Refusal, retry_after};
 pub use run::{run, run_beats};

@@ -20,13 +20,13 @@ const FORGOTTEN: f64 = 1e-6;
 
 /// Counts of offered requests, one for each level.
 #[derive(Debug)]
-pub struct Offered {
-    copies: Box<[Counts; SHARDS]>,
+pub struct OfferedLoad {
+    copies: Box<[LevelCounts; SHARDS]>,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Counts([Count; LEVELS]);
+struct LevelCounts([Count; LEVELS]);
 
 /// Two words, because a thread that counts must be the only one that writes to its own.
 #[derive(Debug)]
@@ -37,12 +37,12 @@ struct Count {
     folded: AtomicU32,
 }
 
-impl Offered {
+impl OfferedLoad {
     /// Nothing has come yet.
     pub fn new() -> Self {
         let none = |_| Count { came: AtomicU32::new(0), folded: AtomicU32::new(0) };
-        let counts = |_| Counts(std::array::from_fn(none));
-        Offered { copies: Box::new(std::array::from_fn(counts)) }
+        let counts = |_| LevelCounts(std::array::from_fn(none));
+        OfferedLoad { copies: Box::new(std::array::from_fn(counts)) }
     }
 
     /// Counts a request. The number tells it apart from the others of its level since they were
@@ -69,9 +69,9 @@ impl Offered {
     }
 }
 
-impl Default for Offered {
+impl Default for OfferedLoad {
     fn default() -> Self {
-        Offered::new()
+        OfferedLoad::new()
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_came_is_counted_once_and_fades() {
-        let (offered, mut memory) = (Offered::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
         (0..100).for_each(|_| _ = offered.count(LOW));
         assert_eq!(offered.fold(&mut memory), 100);
         assert_eq!(memory.levels()[LOW.index()], 100.0);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_count_of_any_thread_is_lost() {
-        let (offered, mut memory) = (Offered::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| (0..1000).for_each(|_| _ = offered.count(HIGH)));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_critical_share_is_that_of_what_was_offered() {
-        let (offered, mut memory) = (Offered::new(), Memory::new());
+        let (offered, mut memory) = (OfferedLoad::new(), Memory::new());
         assert_eq!(memory.critical_share(), 0.0);
         (0..30).for_each(|_| _ = offered.count(LOW));
         (0..10).for_each(|_| _ = offered.count(HIGH));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn requests_of_a_level_are_told_apart() {
-        let offered = Offered::new();
+        let offered = OfferedLoad::new();
         let numbers: HashSet<u64> = (0..1000).map(|_| offered.count(LOW)).collect();
         assert_eq!(numbers.len(), 1000);
     }

@@ -1,4 +1,4 @@
-//! The whole of it, in order.
+//! All limiters of a node, in order.
 //!
 //! ```text
 //! exempt? ─ kill switch, mode ─ worker shedder ─ deadline hopeless?      screen
@@ -6,15 +6,13 @@
 //!     ─ fleet grant ─ gate                                               enter
 //! ```
 //!
-//! The cheapest comes first, and what is short here before what the caller is
-//! allowed: a request that cannot be served should not spend the caller's budget. What
-//! holds something comes last, so that nothing has to be given back for those
-//! refused before.
+//! The cheapest check comes first, and the node's capacity before the caller's limits: a
+//! request that cannot be served should not spend the caller's budget. Steps that hold
+//! something come last, so that an earlier refusal has nothing to give back.
 //!
-//! A limiter that fails lets the request through and is counted. Nothing here waits
-//! but the gate.
+//! A limiter that panics admits the request and is counted. Only the gate waits.
 
-mod entering;
+mod entry;
 mod metrics;
 mod pass;
 mod switches;
@@ -39,12 +37,12 @@ use crate::refusal::{Refusal, retry_after};
 use crate::utilization::Signals;
 use crate::worker_shedder::{WorkerSettings, WorkerShedder};
 
-pub use entering::{Entering, Waiting};
+pub use entry::{Entry, QueuedRequest};
 pub use metrics::OVERLOAD_METRICS;
 pub use pass::Pass;
 pub use view::Gauges;
 
-/// How the whole is set up.
+/// The settings of a node's protection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProtectionSettings {
     /// The worker shedder.
@@ -53,18 +51,18 @@ pub struct ProtectionSettings {
     pub fleet: FleetSettings,
     /// The gate.
     pub gate: GateSettings,
-    /// What the worker shedder does.
+    /// The mode of the worker shedder.
     pub worker_mode: Mode,
-    /// What the fleet shedder does.
+    /// The mode of the fleet shedder.
     pub fleet_mode: Mode,
-    /// What the gate does.
+    /// The mode of the gate.
     pub gate_mode: Mode,
-    /// Where the times to come back are drawn from.
+    /// Seeds the random part of `retry_after`.
     pub seed: u64,
 }
 
 impl ProtectionSettings {
-    /// Everything enforced, for a node that works on `limit` requests at once.
+    /// Everything enforced, for a node with `limit` requests in flight.
     pub fn new(limit: u64) -> Self {
         ProtectionSettings {
             worker: WorkerSettings::default(),
@@ -78,40 +76,32 @@ impl ProtectionSettings {
     }
 }
 
-/// A request that came.
+/// A new request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Health checks, metrics, administration: never refused, never counted.
     Exempt,
     /// Everything else.
     Counted {
-        /// What it is.
+        /// How important it is.
         category: Category,
-        /// Who sent it.
+        /// The caller that sent it.
         caller: Caller,
         /// When the client stops waiting.
         deadline: Option<Timestamp>,
     },
 }
 
-/// What [`Protection::screen`] came to.
-#[derive(Debug)]
-pub enum Screening {
-    /// Ask the caller's own limits, then [`Protection::enter`].
-    GoOn(Screened),
-    /// Refused.
-    Refuse(Refusal),
-}
-
-/// A request that may go on to the caller's own limits.
+/// A request that passed [`Protection::screen`]. Check the caller's own limits, then
+/// [`Protection::enter`].
 #[derive(Clone, Copy, Debug)]
-#[must_use = "it is not in yet"]
-pub struct Screened(Option<Request>);
+#[must_use = "the request has not entered yet"]
+pub struct ScreenedRequest(Option<Request>);
 
-impl Screened {
-    /// The same request without a time by which it is too late: nobody waits for it any more.
+impl ScreenedRequest {
+    /// The same request without its deadline.
     pub fn without_deadline(self) -> Self {
-        Screened(self.0.map(|request| Request { deadline: None, ..request }))
+        ScreenedRequest(self.0.map(|request| Request { deadline: None, ..request }))
     }
 }
 
@@ -122,16 +112,7 @@ struct Request {
     deadline: Option<Timestamp>,
 }
 
-/// What [`Protection::enter`] came to.
-#[derive(Debug)]
-pub enum Admission<C: Clock> {
-    /// Admitted, until the pass is dropped.
-    Admitted(Pass<C>),
-    /// Refused.
-    Refused(Refusal),
-}
-
-/// All that protects one node.
+/// The limiters that protect one node.
 #[derive(Debug)]
 pub struct Protection<C> {
     clock: C,
@@ -146,7 +127,7 @@ pub struct Protection<C> {
     demand: Mutex<view::Demand>,
 }
 
-/// What passes come back to.
+/// The part that a [`Pass`] refers to.
 #[derive(Debug)]
 struct Node<C> {
     worker: Arc<WorkerShedder>,
@@ -157,7 +138,7 @@ struct Node<C> {
 }
 
 impl<C: Clock + Clone> Protection<C> {
-    /// Protection for one node. Its clock should never step: see
+    /// The protection of one node. Its clock should never step: see
     /// [`SteadyClock`](crate::SteadyClock).
     pub fn new(settings: ProtectionSettings, clock: C) -> Self {
         let gate = Arc::new(Gate::new(settings.gate, clock.clone()));
@@ -184,21 +165,21 @@ impl<C: Clock + Clone> Protection<C> {
 }
 
 impl<C: Clock> Protection<C> {
-    /// What can be said before the caller's own limits are asked: the worker shedder,
-    /// and whether there is time enough.
-    pub fn screen(&self, arrival: Arrival) -> Screening {
+    /// The checks before the caller's own limits: the worker shedder, and whether there is
+    /// enough time before the deadline.
+    pub fn screen(&self, arrival: Arrival) -> Result<ScreenedRequest, Refusal> {
         let Arrival::Counted { category, caller, deadline } = arrival else {
-            return Screening::GoOn(Screened(None));
+            return Ok(ScreenedRequest(None));
         };
         let screened = contain(|| self.screen_counted(category, caller, deadline));
         screened.unwrap_or_else(|| {
             let acting = CallerMode::Enforce;
             self.decisions.count(Limiter::Worker, acting, category, Answer::ErrorOpen);
-            Screening::GoOn(Screened(None))
+            Ok(ScreenedRequest(None))
         })
     }
 
-    /// One step of all loops. Constant work; call it every
+    /// One step of all loops, in constant time. Call it every
     /// [period](crate::ControlLaw::period) of the worker shedder's law.
     pub fn tick(&self) {
         let ticked = contain(|| {
@@ -236,28 +217,28 @@ impl<C: Clock> Protection<C> {
         &self.node.worker
     }
 
-    /// The fleet shedder: reports for a board, and takes its grants.
+    /// The fleet shedder: reports to a board and receives its grants.
     pub fn fleet(&self) -> &Arc<FleetShedder> {
         &self.node.fleet
     }
 
-    /// Takes readings of the runtime's delay.
+    /// Measures the scheduling delay of the runtime.
     pub const fn probe(&self) -> &SchedulerProbe {
         &self.probe
     }
 
-    /// The clock by which everything here is judged.
+    /// The clock of all limiters.
     pub const fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// How often each limiter said what.
+    /// Counts of all answers of all limiters.
     pub fn decisions(&self) -> Vec<DecisionCount> {
         self.decisions.read()
     }
 
-    /// A number from the seed; the same ones in the same order for the same seed.
-    pub(crate) fn draw(&self) -> u64 {
+    /// The next random number; the sequence follows from the seed.
+    pub(crate) fn random(&self) -> u64 {
         mix(self.seed ^ mix(self.refusals.fetch_add(1, Relaxed)))
     }
 
@@ -267,29 +248,29 @@ impl<C: Clock> Protection<C> {
         category: Category,
         caller: Caller,
         deadline: Option<Timestamp>,
-    ) -> Screening {
+    ) -> Result<ScreenedRequest, Refusal> {
         let now = self.clock.now();
         if self.kill_all.is_killed(now) {
-            return Screening::GoOn(Screened(None));
+            return Ok(ScreenedRequest(None));
         }
         let level = Level::of(category, caller, now);
-        // Counted also when the shedder is off: it may be switched on.
+        // Also counted while the shedder is off: it may be switched on.
         let sequence = self.node.worker.offer(level);
         let acting = self.acting(Limiter::Worker, now, caller);
         let refuses = acting.is_some() && !self.node.worker.judge(level, sequence);
         if self.decide(Limiter::Worker, acting, category, Some(refuses)) {
-            return Screening::Refuse(self.refusal(Cause::ShedWorker, category));
+            return Err(self.refusal(Cause::ShedWorker, category));
         }
         let hopeless = self.node.gate.is_hopeless(now, deadline);
         if hopeless && self.acting(Limiter::Gate, now, caller) == Some(CallerMode::Enforce) {
             self.decisions.count(Limiter::Gate, CallerMode::Enforce, category, Answer::Reject);
-            return Screening::Refuse(self.refusal(Cause::Deadline, category));
+            return Err(self.refusal(Cause::Deadline, category));
         }
-        Screening::GoOn(Screened(Some(Request { level, caller, deadline })))
+        Ok(ScreenedRequest(Some(Request { level, caller, deadline })))
     }
 
-    /// Counts what a limiter said and says whether the request is refused. `None` is a
-    /// limiter that failed.
+    /// Counts the answer of a limiter and returns whether it refuses the request. `refuses` is
+    /// `None` when the limiter panicked.
     #[inline]
     fn decide(
         &self,
@@ -315,14 +296,13 @@ impl<C: Clock> Protection<C> {
         Refusal {
             cause,
             category,
-            retry_after: retry_after(cause, category, admitted, self.draw()),
+            retry_after: retry_after(cause, category, admitted, self.random()),
             fleet_saturated: self.node.fleet.is_saturated(),
         }
     }
 }
 
-/// Runs a limiter. `None` when it panicked: a fault in here must not become the fault of a
-/// request.
+/// Runs a limiter. `None` when it panicked: a defect of a limiter must not fail a request.
 #[inline]
 fn contain<T>(limiter: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(limiter)).ok()

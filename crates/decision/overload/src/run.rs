@@ -57,7 +57,7 @@ pub async fn run_beats<C: Clock, B: FleetBoard>(
             Ok(Ok(grant)) => fleet.accept(sent, &grant),
             Ok(Err(_)) | Err(_) => fleet.miss_beat(),
         }
-        sleep(jittered(beat, protection.draw()).into()).await;
+        sleep(jittered(beat, protection.random()).into()).await;
     }
 }
 

@@ -40,7 +40,7 @@ impl Shard {
 
     #[cold]
     fn first() -> Self {
-        // A thread that is ending has no copy any more.
+        // A thread that is completion has no copy any more.
         let shard = OWNERSHIP.try_with(|ownership| ownership.0).unwrap_or(SHARED);
         SHARD.set(shard);
         Shard(shard)

@@ -70,12 +70,12 @@ impl SignalSettings {
 
 /// A signal without its noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Smoothed(f64);
+pub(crate) struct SmoothedValue(f64);
 
-impl Smoothed {
+impl SmoothedValue {
     /// Takes a new value in; it counts the more the longer `passed` is beside the
     /// time constant. Without a time constant it counts alone.
-    pub(crate) fn take_in(&mut self, value: f64, passed: Nanos, constant: Nanos) -> f64 {
+    pub(crate) fn record(&mut self, value: f64, passed: Nanos, constant: Nanos) -> f64 {
         let weight = match constant.get() {
             0 => 1.0,
             constant => 1.0 - (-(passed.get() as f64) / constant as f64).exp(),
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn a_smoothed_signal_comes_two_thirds_of_the_way_in_its_time_constant() {
-        let mut smoothed = Smoothed::default();
+        let mut smoothed = SmoothedValue::default();
         let second = Nanos::from_secs(1);
         for _ in 0..4 {
-            smoothed.take_in(1.0, Nanos::from_millis(250), second);
+            smoothed.record(1.0, Nanos::from_millis(250), second);
         }
         assert!((smoothed.0 - 0.632).abs() < 0.001);
-        assert_eq!(smoothed.take_in(7.0, second, Nanos::ZERO), 7.0);
+        assert_eq!(smoothed.record(7.0, second, Nanos::ZERO), 7.0);
     }
 }

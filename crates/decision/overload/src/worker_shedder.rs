@@ -1,7 +1,7 @@
 //! The worker utilization shedder: the slow loop around one process.
 //!
 //! Every tick turns the signals into a utilization, the [control law](ControlLaw) turns
-//! that into an admitted fraction, and the [offered](Offered) traffic turns the
+//! that into an admitted fraction, and the [offered](OfferedLoad) traffic turns the
 //! fraction into a [threshold](Threshold) on levels. A request costs one count, one
 //! load and one comparison.
 //!
@@ -21,9 +21,9 @@ use tidegate_algorithms::{CallerMode, Nanos, Timestamp};
 
 use crate::category::{LEVELS, Level};
 use crate::control_law::{ControlLaw, LawState};
-use crate::offered::{Memory, Offered};
+use crate::offered::{Memory, OfferedLoad};
 use crate::threshold::Threshold;
-use crate::utilization::{SignalSettings, Signals, Smoothed};
+use crate::utilization::{SignalSettings, Signals, SmoothedValue};
 
 /// How many service times the signal is smoothed over, at least.
 const SMOOTHED_SERVICES: u64 = 5;
@@ -79,7 +79,7 @@ pub struct WorkerShedder {
     threshold: AtomicU64,
     /// The bits of the admitted fraction.
     admitted: AtomicU64,
-    offered: Offered,
+    offered: OfferedLoad,
     /// Work in progress at each level, counted while the shedder watches.
     present: Box<[AtomicU32; LEVELS]>,
     slow_loop: Mutex<SlowLoop>,
@@ -88,7 +88,7 @@ pub struct WorkerShedder {
 #[derive(Debug, Default)]
 struct SlowLoop {
     law: LawState,
-    smoothed: Smoothed,
+    smoothed: SmoothedValue,
     memory: Memory,
     ticked: Option<Timestamp>,
     epoch: u32,
@@ -106,7 +106,7 @@ impl WorkerShedder {
             settings,
             threshold: AtomicU64::new(Threshold::OPEN.to_word()),
             admitted: AtomicU64::new(1f64.to_bits()),
-            offered: Offered::new(),
+            offered: OfferedLoad::new(),
             present: Box::new(std::array::from_fn(|_| AtomicU32::new(0))),
             slow_loop: Mutex::new(slow_loop),
         }
@@ -166,7 +166,7 @@ impl WorkerShedder {
             }
         };
         let smoothing = self.smoothing(signals.service_time);
-        let smoothed = slow.smoothed.take_in(predicted, passed, smoothing);
+        let smoothed = slow.smoothed.record(predicted, passed, smoothing);
         if arrivals >= self.settings.arrivals_min {
             let floor =
                 if self.settings.shed_critical { 0.0 } else { slow.memory.critical_share() };
@@ -190,7 +190,7 @@ impl WorkerShedder {
     pub fn reset(&self) {
         let mut slow = self.slow_loop.lock();
         slow.law = LawState::new();
-        slow.smoothed = Smoothed::default();
+        slow.smoothed = SmoothedValue::default();
         slow.view.admitted = 1.0;
         slow.view.shed_level = 0;
         self.publish(&mut slow);

@@ -6,8 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_algorithms::{Clock, ManualClock, Nanos, Timestamp};
 use tidegate_overload::{
-    Admission, Arrival, Caller, Category, Ending, Mode, Pass, Protection, ProtectionSettings,
-    Screening,
+    Arrival, Caller, Category, Completion, Mode, Pass, Protection, ProtectionSettings,
 };
 
 type TestClock = Arc<ManualClock>;
@@ -15,11 +14,11 @@ type TestClock = Arc<ManualClock>;
 /// Asks, where nobody has to wait.
 fn ask(protection: &Protection<TestClock>, category: Category) -> Option<Pass<TestClock>> {
     let arrival = Arrival::Counted { category, caller: Caller::named("ada"), deadline: None };
-    let Screening::GoOn(screened) = protection.screen(arrival) else { return None };
+    let Ok(screened) = protection.screen(arrival) else { return None };
     let entering = pin!(protection.enter(screened));
     match entering.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(Admission::Admitted(pass)) => Some(pass),
-        Poll::Ready(Admission::Refused(_)) => None,
+        Poll::Ready(Ok(pass)) => Some(pass),
+        Poll::Ready(Err(_)) => None,
         Poll::Pending => panic!("there is room or none, but nothing to wait for"),
     }
 }
@@ -39,7 +38,7 @@ fn admitting_and_finishing_allocates_nothing() {
         let allocated = allocation_counter::measure(|| {
             for _ in 0..100 {
                 let pass = ask(&protection, Category::Get).expect("there is room");
-                pass.finish(protection.clock().now(), Ending::Succeeded);
+                pass.finish(protection.clock().now(), Completion::Succeeded);
             }
         });
         assert_eq!(allocated.count_total, 0, "{mode:?}");

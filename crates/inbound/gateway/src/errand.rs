@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Admission, Category, Entering, Pass, Refusal, Screened, SteadyClock};
+use tidegate_overload::{Category, Entry, Pass, Refusal, ScreenedRequest, SteadyClock};
 use tokio::time::{Instant, sleep_until};
 
 use super::active_document::ActiveDocument;
@@ -336,26 +336,24 @@ where
     /// Through the gate, if there is one.
     async fn enter(
         &self,
-        screened: Option<(Screened, Category)>,
+        screened: Option<(ScreenedRequest, Category)>,
         passport: &mut Passport,
     ) -> Result<Entered, Refusal> {
         let (Some(protection), Some((screened, category))) = (&self.state.protection, screened)
         else {
             return Ok((None, None));
         };
-        let admission = match protection.try_enter(screened) {
-            Entering::Done(admission) => admission,
-            Entering::Waits(waiting) => {
+        let pass = match protection.try_enter(screened) {
+            Entry::Entered(pass) => pass,
+            Entry::Refused(refusal) => return Err(refusal),
+            Entry::Queued(queued) => {
                 let wait = Wait::begin(self, passport);
-                let admission = waiting.wait().await;
+                let entered = queued.wait().await;
                 wait.end(passport);
-                admission
+                entered?
             }
         };
-        match admission {
-            Admission::Admitted(pass) => Ok((Some(pass), Some(category))),
-            Admission::Refused(refusal) => Err(refusal),
-        }
+        Ok((Some(pass), Some(category)))
     }
 }
 

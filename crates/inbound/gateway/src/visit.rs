@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use tidegate_engine::{Clock, CounterStore, Nanos, Tenure, Timestamp};
-use tidegate_overload::{Arrival, Category, Refusal, Screened, Screening};
+use tidegate_overload::{Arrival, Category, Refusal, ScreenedRequest};
 
 use super::access_log::{LogLine, Record};
 use super::active_document::ActiveDocument;
@@ -45,7 +45,7 @@ pub(super) struct Visit {
     pub(super) description: Option<Box<Description>>,
     pub(super) stage: Stage,
     /// What protection said, if there is any.
-    pub(super) screened: Option<(Screened, Category)>,
+    pub(super) screened: Option<(ScreenedRequest, Category)>,
 }
 
 /// What a request has with it wherever it goes: how to answer it, and where to note how it ended.
@@ -217,15 +217,13 @@ where
         &self,
         seen: &RequestView<'_>,
         trusted: bool,
-    ) -> Result<Option<(Screened, Category)>, Refusal> {
+    ) -> Result<Option<(ScreenedRequest, Category)>, Refusal> {
         let Some(protection) = &self.state.protection else { return Ok(None) };
         let (category, timeout) = self.categories.categorize(seen, trusted);
         let deadline = timeout.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
         let caller = self.categories.caller(seen);
-        match protection.screen(Arrival::Counted { category, caller, deadline }) {
-            Screening::GoOn(screened) => Ok(Some((screened, category))),
-            Screening::Refuse(refusal) => Err(refusal),
-        }
+        let screened = protection.screen(Arrival::Counted { category, caller, deadline })?;
+        Ok(Some((screened, category)))
     }
 
     /// The answer to a request that we are too busy for.
@@ -326,7 +324,7 @@ where
     }
 }
 
-type Decided = (Passport, Option<Box<Description>>, Stage, Option<(Screened, Category)>);
+type Decided = (Passport, Option<Box<Description>>, Stage, Option<(ScreenedRequest, Category)>);
 
 /// What is known of a request before its route says more.
 pub(super) struct Known<'r> {

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use support::{Answer, check, get, hello, layer, send, user_limits};
 use tidegate_engine::{Clock, Timestamp};
 use tidegate_overload::{
-    Answer as Said, Category, Ending, Limiter, Mode, Pass, Protection, ProtectionSettings,
+    Answer as Said, Category, Completion, Limiter, Mode, Pass, Protection, ProtectionSettings,
     TokioClock,
 };
 use tidegate_tower_layer::{Arriving, ProtectionLayer, Unserved};
@@ -58,12 +58,8 @@ async fn fill(guard: &Guard, count: u64) -> Vec<Pass<TokioClock>> {
             caller: tidegate_overload::Caller::default(),
             deadline: None,
         };
-        let tidegate_overload::Screening::GoOn(screened) = guard.screen(arrival) else {
-            panic!("nothing is shed yet")
-        };
-        let tidegate_overload::Admission::Admitted(pass) = guard.enter(screened).await else {
-            panic!("there is room")
-        };
+        let Ok(screened) = guard.screen(arrival) else { panic!("nothing is shed yet") };
+        let Ok(pass) = guard.enter(screened).await else { panic!("there is room") };
         inside.push(pass);
     }
     assert_eq!(in_flight(guard), count);
@@ -215,7 +211,7 @@ async fn who_waits_enters_when_there_is_room_and_gives_its_place_up_when_it_goes
     drop(gone);
     assert_eq!(queued(), 1);
     let first = inside.remove(0);
-    first.finish(guard.clock().now(), Ending::Succeeded);
+    first.finish(guard.clock().now(), Completion::Succeeded);
     let Ok(answer) = waits.await;
     assert_eq!(answer.status(), 200);
 }

@@ -58,34 +58,34 @@ pub(crate) fn ensure_holds(contestant: &dyn Contestant, keys: u64) -> anyhow::Re
 
 /// The contestants by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Name {
+pub(crate) enum ContestantName {
     Tidegate,
     Governor,
     Throttlecrab,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ContestantName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
-            Name::Tidegate => "tidegate",
-            Name::Governor => "governor",
-            Name::Throttlecrab => "throttlecrab",
+            ContestantName::Tidegate => "tidegate",
+            ContestantName::Governor => "governor",
+            ContestantName::Throttlecrab => "throttlecrab",
         })
     }
 }
 
-impl Name {
+impl ContestantName {
     /// The contestant with room for 10M keys, all of which it admits and keeps;
     /// each run's is like that of the run before.
     pub(crate) fn spacious(self) -> anyhow::Result<Box<dyn Contestant>> {
         let terms = Terms::Keep;
         Ok(match self {
-            Name::Tidegate => Box::new(Ours::spacious(terms)?),
-            Name::Governor => {
+            ContestantName::Tidegate => Box::new(TidegateLimiter::spacious(terms)?),
+            ContestantName::Governor => {
                 let hasher = BuildHasherDefault::<DefaultHasher>::default();
                 Box::new(Governor::with_hasher(terms, hasher)?)
             }
-            Name::Throttlecrab => Box::new(Throttlecrab::new(terms)),
+            ContestantName::Throttlecrab => Box::new(Throttlecrab::new(terms)),
         })
     }
 }
@@ -137,12 +137,12 @@ impl Terms {
 
 /// Our limiter.
 #[derive(Debug)]
-pub(crate) struct Ours(KeyedLimiter);
+pub(crate) struct TidegateLimiter(KeyedLimiter);
 
-impl Ours {
+impl TidegateLimiter {
     /// As anyone gets it who does not say otherwise.
     pub(crate) fn new(terms: Terms) -> anyhow::Result<Self> {
-        Ok(Ours(KeyedLimiter::new(limit(terms))?))
+        Ok(TidegateLimiter(KeyedLimiter::new(limit(terms))?))
     }
 
     /// With a large budget and a fixed seed.
@@ -152,7 +152,7 @@ impl Ours {
             seed: Some(SEED),
             ..MemoryConfig::default()
         };
-        Ok(Ours(KeyedLimiter::with(limit(terms), memory, SystemClock::new())?))
+        Ok(TidegateLimiter(KeyedLimiter::with(limit(terms), memory, SystemClock::new())?))
     }
 }
 
@@ -164,7 +164,7 @@ fn limit(terms: Terms) -> Limit {
     Limit::new(TokenBucket::new(1, period, terms.burst().into()))
 }
 
-impl Contestant for Ours {
+impl Contestant for TidegateLimiter {
     #[inline]
     fn admits(&self, key: &KeyBuffer) -> bool {
         let decision = self.0.check(key.as_str());
@@ -258,9 +258,9 @@ impl Contestant for Throttlecrab {
 
 /// Decides nothing: what remains is the cost of making keys.
 #[derive(Debug)]
-pub(crate) struct Nobody(pub(crate) Terms);
+pub(crate) struct NoLimiter(pub(crate) Terms);
 
-impl Contestant for Nobody {
+impl Contestant for NoLimiter {
     #[inline]
     fn admits(&self, key: &KeyBuffer) -> bool {
         black_box(key.as_str());
@@ -341,7 +341,7 @@ mod tests {
 
     fn all(terms: Terms) -> Vec<Box<dyn Contestant>> {
         vec![
-            Box::new(Ours::new(terms).unwrap()),
+            Box::new(TidegateLimiter::new(terms).unwrap()),
             Box::new(Governor::new(terms).unwrap()),
             Box::new(Governor::new(terms).unwrap().with_figures()),
             Box::new(Throttlecrab::new(terms)),
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn every_contestant_admits_and_keeps_keys_that_are_asked_for_once() {
-        for name in Name::value_variants() {
+        for name in ContestantName::value_variants() {
             let contestant = name.spacious().unwrap();
             let mut key = KeyBuffer::default();
             for number in 0..1_000 {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_contestant_that_lost_keys_is_found_out() {
-        let contestant = Name::Tidegate.spacious().unwrap();
+        let contestant = ContestantName::Tidegate.spacious().unwrap();
         let error = ensure_holds(&*contestant, 1).unwrap_err();
         assert_eq!(error.to_string(), "0 keys are held, not 1");
     }

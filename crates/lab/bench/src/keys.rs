@@ -60,11 +60,11 @@ pub(crate) fn write_key(number: u64, bytes: usize, to: &mut String) {
 #[derive(Debug)]
 pub(crate) struct Draw {
     state: u64,
-    kind: Kind,
+    kind: Distribution,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Distribution {
     Uniform(u64),
     /// The sums of the weights up to each number.
     Zipf(Vec<f64>),
@@ -73,7 +73,7 @@ enum Kind {
 impl Draw {
     /// Every number below `population` equally often.
     pub(crate) const fn uniform(population: u64) -> Self {
-        Draw { state: 1, kind: Kind::Uniform(population) }
+        Draw { state: 1, kind: Distribution::Uniform(population) }
     }
 
     /// Number n in proportion to 1 / (n + 1).
@@ -82,7 +82,7 @@ impl Draw {
             *sum += 1.0 / rank as f64;
             Some(*sum)
         });
-        Draw { state: 1, kind: Kind::Zipf(sums.collect()) }
+        Draw { state: 1, kind: Distribution::Zipf(sums.collect()) }
     }
 
     fn bits(&mut self) -> u64 {
@@ -97,8 +97,8 @@ impl Iterator for Draw {
     fn next(&mut self) -> Option<u64> {
         let bits = self.bits();
         Some(match &self.kind {
-            Kind::Uniform(population) => bits % (*population).max(1),
-            Kind::Zipf(sums) => {
+            Distribution::Uniform(population) => bits % (*population).max(1),
+            Distribution::Zipf(sums) => {
                 let share = (bits >> 11) as f64 / (1_u64 << 53) as f64;
                 let wanted = share * sums.last().copied().unwrap_or(0.0);
                 sums.partition_point(|sum| *sum < wanted) as u64

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::contestant::Name;
+use crate::contestant::ContestantName;
 use crate::scale::Scale;
 use crate::tables::{Tools, Topic};
 
@@ -60,9 +60,9 @@ struct Args {
 #[derive(Debug, Parser)]
 #[command(name = "tidegate-bench-peer")]
 struct PeerArgs {
-    name: peer::Name,
+    name: peer::PeerName,
     #[command(flatten)]
-    told: peer::Told,
+    options: peer::PeerOptions,
 }
 
 /// What the program runs itself again for: parts that need a fresh process.
@@ -70,10 +70,10 @@ struct PeerArgs {
 enum Part {
     /// Prints by how many bytes the process grows with so many keys.
     #[command(hide = true)]
-    Memory { name: Name, keys: u64, key_bytes: usize },
+    Memory { name: ContestantName, keys: u64, key_bytes: usize },
     /// Writes how long each insert took.
     #[command(hide = true)]
-    Growth { name: Name, keys: u64 },
+    Growth { name: ContestantName, keys: u64 },
 }
 
 /// The program `tidegate-bench`: prints the tables that its arguments ask for.
@@ -93,8 +93,8 @@ pub fn run() -> ExitCode {
 
 /// The program `tidegate-bench-peer`: serves the peer that its argument names.
 pub fn serve_peer() -> ExitCode {
-    let PeerArgs { name, told } = PeerArgs::parse();
-    outcome(peer::serve(name, told))
+    let PeerArgs { name, options } = PeerArgs::parse();
+    outcome(peer::serve(name, options))
 }
 
 fn outcome(done: anyhow::Result<()>) -> ExitCode {

@@ -7,19 +7,19 @@
 
 mod arrivals;
 mod call;
+mod connection;
 mod crowd;
 mod frame;
 mod generator;
 mod header_block;
 mod http1;
 mod http2;
-mod link;
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-pub(crate) use crowd::{Crowd, Fate, Kind, Rush};
+pub(crate) use crowd::{ArrivalPlan, CallerKind, CallerOutcome, Crowd};
 pub(crate) use generator::{Enough, Generator, Wait};
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;

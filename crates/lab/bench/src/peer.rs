@@ -1,9 +1,7 @@
-//! Servers to compare with, or to stand behind others, each on one thread.
+//! Servers to compare with or to use as upstreams, each on one thread.
 //!
-//! The bare ones read the whole request, decide nothing and answer yes: what
-//! remains is the cost of the protocol's usual stack. Each tells the address
-//! that it listens on as Tidegate does, so that whoever starts it need not know
-//! which one it is.
+//! The bare ones decode the request, decide nothing and admit it: the cost of the protocol
+//! stack. Each prints its address as Tidegate does, so that one function starts them all.
 
 mod bare_axum;
 mod bare_tonic;
@@ -14,9 +12,9 @@ mod slow_api;
 mod upstream;
 
 pub(crate) use bare_tonic::service as bare_tonic_service;
-pub(crate) use gateway::{RULES as GATEWAY_RULES, Setting};
+pub(crate) use gateway::{GatewayOptions, RULES as GATEWAY_RULES};
 pub(crate) use slow_api::Capacity;
-pub(crate) use upstream::Upstream;
+pub(crate) use upstream::{PAGE_BYTES, Upstream};
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,41 +22,41 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use clap::ValueEnum;
 
-/// Which server.
+/// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Name {
+pub(crate) enum PeerName {
     /// A tonic server that answers OK.
     BareTonic,
     /// An axum server that answers a JSON object.
     BareAxum,
     /// Limitador's library, in memory, behind a tonic server.
     Limitador,
-    /// Answers a kibibyte, as fast as it can.
+    /// Answers 1 KiB with the least CPU.
     Upstream,
-    /// Takes its time, for so many requests at once.
+    /// Answers slowly, with a bound on requests in flight.
     SlowApi,
     /// Tidegate's gateway.
     Gateway,
 }
 
-/// What some servers are told.
+/// Options of some servers.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Told {
+pub(crate) struct PeerOptions {
     #[command(flatten)]
     pub(crate) capacity: Capacity,
     #[command(flatten)]
-    pub(crate) setting: Setting,
+    pub(crate) setting: GatewayOptions,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for PeerName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
-            Name::BareTonic => "bare-tonic",
-            Name::BareAxum => "bare-axum",
-            Name::Limitador => "limitador",
-            Name::Upstream => "upstream",
-            Name::SlowApi => "slow-api",
-            Name::Gateway => "gateway",
+            PeerName::BareTonic => "bare-tonic",
+            PeerName::BareAxum => "bare-axum",
+            PeerName::Limitador => "limitador",
+            PeerName::Upstream => "upstream",
+            PeerName::SlowApi => "slow-api",
+            PeerName::Gateway => "gateway",
         })
     }
 }
@@ -67,20 +65,24 @@ impl fmt::Display for Name {
 ///
 /// # Errors
 /// When it cannot listen.
-pub(crate) fn serve(name: Name, told: Told) -> anyhow::Result<()> {
-    serve_with(name, told, announce)
+pub(crate) fn serve(name: PeerName, options: PeerOptions) -> anyhow::Result<()> {
+    serve_with(name, options, announce)
 }
 
-fn serve_with(name: Name, told: Told, announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {
+fn serve_with(
+    name: PeerName,
+    options: PeerOptions,
+    announce: impl Fn(&str, SocketAddr),
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start a runtime")?.block_on(async {
         match name {
-            Name::BareTonic => bare_tonic::serve(announce).await,
-            Name::BareAxum => bare_axum::serve(announce).await,
-            Name::Limitador => limitador::serve(announce).await,
-            Name::Upstream => upstream::serve(announce),
-            Name::SlowApi => slow_api::serve(told.capacity, announce).await,
-            Name::Gateway => gateway::serve(told.setting, announce).await,
+            PeerName::BareTonic => bare_tonic::serve(announce).await,
+            PeerName::BareAxum => bare_axum::serve(announce).await,
+            PeerName::Limitador => limitador::serve(announce).await,
+            PeerName::Upstream => upstream::serve(announce),
+            PeerName::SlowApi => slow_api::serve(options.capacity, announce).await,
+            PeerName::Gateway => gateway::serve(options.setting, announce).await,
         }
     })
 }
@@ -106,17 +108,19 @@ mod in_tests {
     use super::*;
 
     /// Serves on a thread of this process for as long as that lives.
-    pub(crate) fn start(name: Name) -> SocketAddr {
+    pub(crate) fn start(name: PeerName) -> SocketAddr {
         start_with(name, Capacity { slots: 1, millis: 1 })
     }
 
-    /// The same, with what it can do.
-    pub(crate) fn start_with(name: Name, capacity: Capacity) -> SocketAddr {
-        let setting = Setting { upstream: None, limiters: gateway::Limiters::All, gate: 1 };
-        let (tell, address) = mpsc::sync_channel(1);
+    /// The same with a capacity.
+    pub(crate) fn start_with(name: PeerName, capacity: Capacity) -> SocketAddr {
+        let setting =
+            GatewayOptions { upstream: None, limiters: gateway::LimiterSet::All, gate: 1 };
+        let (sender, address) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            let tell = move |_: &str, address| tell.send(address).expect("the test waits for it");
-            serve_with(name, Told { capacity, setting }, tell)
+            let announce =
+                move |_: &str, address| sender.send(address).expect("the test waits for it");
+            serve_with(name, PeerOptions { capacity, setting }, announce)
         });
         address.recv().expect("the server listens")
     }

@@ -10,7 +10,7 @@ const REQUEST_BYTES: usize = 2 * NAME_BYTES + KEY_BYTES;
 
 /// One request's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestValues<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) path: &'a str,
     pub(crate) user: &'a str,
@@ -36,11 +36,11 @@ impl RequestSequence {
 
     /// The requests from a place on; from the end it goes on at the beginning.
     #[inline]
-    pub(crate) fn from(&self, place: usize) -> impl Iterator<Item = Asked<'_>> {
+    pub(crate) fn from(&self, place: usize) -> impl Iterator<Item = RequestValues<'_>> {
         records(&self.0, REQUEST_BYTES, place).filter_map(|record| {
             let (tenant, rest) = record.split_at_checked(NAME_BYTES)?;
             let (path, user) = rest.split_at_checked(NAME_BYTES)?;
-            Some(Asked { tenant, path, user })
+            Some(RequestValues { tenant, path, user })
         })
     }
 }

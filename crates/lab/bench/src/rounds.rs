@@ -15,14 +15,14 @@ const TRIES: usize = 2;
 
 /// What came of visiting one contender.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit<F> {
+pub(crate) struct Measurement<F> {
     pub(crate) figures: F,
     /// How many processors others kept busy meanwhile.
     pub(crate) others: f64,
 }
 
 /// One round: a visit to each.
-type Round<W, F> = BTreeMap<W, Visit<F>>;
+type Round<W, F> = BTreeMap<W, Measurement<F>>;
 
 /// The rounds that count.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
     pub(crate) fn run<C>(
         contenders: impl IntoIterator<Item = (W, C)>,
         wanted: usize,
-        mut visit: impl FnMut(&C) -> anyhow::Result<Visit<F>>,
+        mut visit: impl FnMut(&C) -> anyhow::Result<Measurement<F>>,
     ) -> anyhow::Result<Self> {
         let mut contenders: Vec<(W, C)> = contenders.into_iter().collect();
         Rounds::collect(wanted, || {
@@ -115,23 +115,23 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    enum Who {
+    enum TestContender {
         Tidegate,
         BareTonic,
         Limitador,
     }
 
     /// Rounds of two contenders, the machine being as busy as told.
-    fn rounds(others: &[f64], wanted: usize) -> Rounds<Who, f64> {
+    fn rounds(others: &[f64], wanted: usize) -> Rounds<TestContender, f64> {
         let mut at = 0;
         Rounds::collect(wanted, || {
             let others = others.get(at).copied().unwrap_or(1.0);
             at += 1;
-            let visit = |figures| Visit { figures, others };
+            let visit = |figures| Measurement { figures, others };
             let figure = at as f64;
             Ok(BTreeMap::from([
-                (Who::Tidegate, visit(figure)),
-                (Who::BareTonic, visit(2.0 * figure)),
+                (TestContender::Tidegate, visit(figure)),
+                (TestContender::BareTonic, visit(2.0 * figure)),
             ]))
         })
         .unwrap()
@@ -148,11 +148,11 @@ mod tests {
             "the 3 quietest of 5 rounds, in which others kept up to 0.10 processors busy: quiet";
         assert_eq!(rounds.quality(), quality);
         let counted: Vec<f64> =
-            rounds.rounds.iter().map(|round| round[&Who::Tidegate].figures).collect();
+            rounds.rounds.iter().map(|round| round[&TestContender::Tidegate].figures).collect();
         assert_eq!(counted, [2.0, 4.0, 6.0]);
-        let ratio = rounds.ratio(Who::Tidegate, Who::BareTonic, itself);
+        let ratio = rounds.ratio(TestContender::Tidegate, TestContender::BareTonic, itself);
         assert_eq!(ratio.to_string(), "0.50 (0.50–0.50)");
-        assert!(rounds.figures(Who::BareTonic).eq(&[4.0, 8.0, 12.0]));
+        assert!(rounds.figures(TestContender::BareTonic).eq(&[4.0, 8.0, 12.0]));
     }
 
     #[test]
@@ -165,10 +165,14 @@ mod tests {
     #[test]
     fn contenders_take_turns_at_being_first() {
         let mut visited = Vec::new();
-        let contenders = [(Who::Tidegate, 'a'), (Who::BareTonic, 'b'), (Who::Limitador, 'c')];
+        let contenders = [
+            (TestContender::Tidegate, 'a'),
+            (TestContender::BareTonic, 'b'),
+            (TestContender::Limitador, 'c'),
+        ];
         Rounds::run(contenders, 2, |contender| {
             visited.push(*contender);
-            Ok(Visit { figures: 0.0, others: 0.0 })
+            Ok(Measurement { figures: 0.0, others: 0.0 })
         })
         .unwrap();
         assert_eq!(visited.iter().collect::<String>(), "bcacababc");
@@ -177,7 +181,9 @@ mod tests {
     #[test]
     fn who_took_no_part_has_no_figure() {
         let rounds = rounds(&[0.0; 4], 3);
-        assert!(rounds.has(Who::Tidegate) && !rounds.has(Who::Limitador));
-        assert!(rounds.ratio(Who::Tidegate, Who::Limitador, itself).median.is_nan());
+        assert!(rounds.has(TestContender::Tidegate) && !rounds.has(TestContender::Limitador));
+        assert!(
+            rounds.ratio(TestContender::Tidegate, TestContender::Limitador, itself).median.is_nan()
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidegate_engine::{Entry, Options, Snapshot, Source, compile};
 
 use crate::keys::{KEY_BYTES, write_key};
-use crate::requests::Asked;
+use crate::requests::RequestValues;
 
 /// The domain of all rules here.
 pub(crate) const DOMAIN: &str = "bench";
@@ -92,7 +92,7 @@ pub(crate) fn compiled(text: String) -> anyhow::Result<Snapshot> {
 
 /// The entries of a request.
 #[inline]
-pub(crate) const fn entries<'a>(asked: &Asked<'a>) -> [Entry<'a>; 3] {
+pub(crate) const fn entries<'a>(asked: &RequestValues<'a>) -> [Entry<'a>; 3] {
     [
         Entry { key: "tenant", value: asked.tenant },
         Entry { key: "path", value: asked.path },
@@ -106,7 +106,8 @@ mod tests {
 
     fn found(rules: u64, limits: Limits, rule: u64) -> Option<(String, usize)> {
         let snapshot = compiled(rule_text(rules, limits)).unwrap();
-        let asked = Asked { tenant: &tenant_of(rule), path: &path_of(rule), user: "somebody" };
+        let asked =
+            RequestValues { tenant: &tenant_of(rule), path: &path_of(rule), user: "somebody" };
         let found = snapshot.domain(DOMAIN)?.find(&entries(&asked))?;
         Some((found.rule.path().to_owned(), snapshot.limits_of(found.rule).len()))
     }

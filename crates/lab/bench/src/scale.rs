@@ -6,29 +6,29 @@ use std::time::Duration;
 /// The counts of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Rounds that count; one more comes before them.
+    /// Measured rounds, after one that is not.
     pub(crate) rounds: usize,
     /// Operations of one thread in one round.
     pub(crate) operations: usize,
-    /// How many keys or requests are drawn ahead.
+    /// Keys or requests that are drawn before the measurement.
     pub(crate) drawn: usize,
-    /// The sizes of the tables whose memory is measured; all contestants do
-    /// the first, the two fastest the rest.
+    /// Sizes of the tables whose memory is measured: the first for all contestants, the others for
+    /// the two fastest.
     pub(crate) memory_keys: &'static [u64],
-    /// Keys that the growing table ends with.
+    /// Final number of keys in the growing table.
     pub(crate) growth_keys: u64,
     /// How often a rule file is compiled.
     pub(crate) compilations: usize,
-    /// Quiet rounds in which servers are visited.
-    pub(crate) visits: usize,
-    /// How long a visit is measured.
-    pub(crate) visit: Duration,
+    /// Quiet rounds in which servers are measured.
+    pub(crate) server_rounds: usize,
+    /// How long one server is measured in a round.
+    pub(crate) server_time: Duration,
     /// Keys that a server holds when its memory is measured.
     pub(crate) live_keys: u64,
     /// How often a server is started.
     pub(crate) starts: usize,
-    /// How long callers rush in at too high a rate.
-    pub(crate) rush: Duration,
+    /// How long an overload lasts.
+    pub(crate) overload_time: Duration,
     pub(crate) size: Size,
 }
 
@@ -56,11 +56,11 @@ impl Scale {
         memory_keys: &[1_000_000, 10_000_000],
         growth_keys: 10_000_000,
         compilations: 5,
-        visits: 7,
-        visit: Duration::from_secs(2),
+        server_rounds: 7,
+        server_time: Duration::from_secs(2),
         live_keys: 1_000_000,
         starts: 9,
-        rush: Duration::from_secs(20),
+        overload_time: Duration::from_secs(20),
         size: Size::Full,
     };
 
@@ -71,11 +71,11 @@ impl Scale {
         memory_keys: &[1_000_000],
         growth_keys: 1_000_000,
         compilations: 3,
-        visits: 3,
-        visit: Duration::from_millis(700),
+        server_rounds: 3,
+        server_time: Duration::from_millis(700),
         live_keys: 1_000_000,
         starts: 3,
-        rush: Duration::from_secs(5),
+        overload_time: Duration::from_secs(5),
         size: Size::Quick,
     };
 }

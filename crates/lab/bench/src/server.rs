@@ -13,14 +13,14 @@ use serde::Deserialize;
 
 use crate::stopwatch::Stopwatch;
 
-/// A server that does not listen by then never will.
+/// The longest time to start.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long to wait before looking again.
+/// The interval between attempts to connect.
 const BEAT: Duration = Duration::from_millis(2);
-/// Lines that may wait to be read while a server starts.
+/// Lines buffered while a server starts.
 const LINES_MAX: usize = 64;
 
-/// A way in, by the name that a server gives it.
+/// A door, by its name in the line of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Door {
     Grpc,
@@ -38,7 +38,7 @@ impl Door {
     }
 }
 
-/// A running server. It is ended when this is dropped.
+/// A running server. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -46,34 +46,33 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that tells the address of each door in a line of JSON,
-    /// and waits for these doors.
+    /// Starts a server that prints the address of each door as a line of JSON, and waits for these
+    /// doors.
     ///
     /// # Errors
-    /// When it does not start or does not tell.
+    /// When it does not start or prints no address.
     pub(crate) fn start(mut command: Command, wanted: &[Door]) -> anyhow::Result<Self> {
         let mut child = spawn(&mut command)?;
-        let output = child.stderr.take().context("the server has no output")?;
-        let (tell, told) = mpsc::sync_channel(LINES_MAX);
-        thread::spawn(move || read(output, &tell));
+        let stderr = child.stderr.take().context("the server has no output")?;
+        let (sender, lines) = mpsc::sync_channel(LINES_MAX);
+        thread::spawn(move || read(stderr, &sender));
         let mut server = Server { child, doors: BTreeMap::new() };
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let stopwatch = Stopwatch::start();
         while !wanted.iter().all(|door| server.doors.contains_key(door)) {
             let left = START_MAX.saturating_sub(stopwatch.elapsed());
-            let Ok(line) = told.recv_timeout(left) else {
-                bail!("{command:?} does not listen; it said:\n{}", said.join("\n"));
+            let Ok(line) = lines.recv_timeout(left) else {
+                bail!("{command:?} does not listen; it said:\n{}", output.join("\n"));
             };
             if let Some((door, address)) = listening(&line) {
                 server.doors.insert(door, address);
             }
-            said.push(line);
+            output.push(line);
         }
         Ok(server)
     }
 
-    /// Starts a server that is told where to listen, by the arguments that
-    /// `listen_on` makes of a free port.
+    /// Starts a server on a free port, with the arguments that `listen_on` returns for it.
     ///
     /// # Errors
     /// When it does not start or does not listen.
@@ -84,10 +83,10 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut child = spawn(command.args(listen_on(address)?))?;
-        let output = child.stderr.take().context("the server has no output")?;
-        let (tell, told) = mpsc::sync_channel(LINES_MAX);
-        thread::spawn(move || read(output, &tell));
-        drop(told);
+        let stderr = child.stderr.take().context("the server has no output")?;
+        let (sender, lines) = mpsc::sync_channel(LINES_MAX);
+        thread::spawn(move || read(stderr, &sender));
+        drop(lines);
         let mut server = Server { child, doors: BTreeMap::from([(door, address)]) };
         let stopwatch = Stopwatch::start();
         while TcpStream::connect(address).is_err() {
@@ -102,7 +101,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where a door is.
+    /// The address of a door.
     ///
     /// # Errors
     /// When the server has no such door.
@@ -111,7 +110,7 @@ impl Server {
         address.with_context(|| format!("the server has no door {:?}", door.name()))
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -119,7 +118,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended already if this fails, which is what is wanted.
+        // Fails only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -130,35 +129,34 @@ fn spawn(command: &mut Command) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {command:?}"))
 }
 
-/// Reads all that a server writes, so that it never waits to write, and hands
-/// lines on for as long as somebody wants them.
-fn read(output: impl Read, tell: &SyncSender<String>) {
+/// Reads all output of a server, so that its writes never block, and sends lines to the receiver.
+fn read(output: impl Read, lines: &SyncSender<String>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        // Whoever has heard enough is gone or full; the rest is read for nobody.
-        let _ = tell.try_send(line);
+        // The receiver may be gone or full; the line is dropped then.
+        let _ = lines.try_send(line);
     }
 }
 
-/// What a server says when a door is open.
+/// The line that a server prints when a door is open.
 #[derive(Deserialize)]
-struct Listening {
+struct ListeningLine {
     message: String,
     door: String,
     address: SocketAddr,
 }
 
 fn listening(line: &str) -> Option<(Door, SocketAddr)> {
-    let said: Listening = serde_json::from_str(line).ok()?;
+    let parsed: ListeningLine = serde_json::from_str(line).ok()?;
     let doors = [Door::Grpc, Door::Http];
-    let door = doors.into_iter().find(|door| door.name() == said.door)?;
-    (said.message == "listening").then_some((door, said.address))
+    let door = doors.into_iter().find(|door| door.name() == parsed.door)?;
+    (parsed.message == "listening").then_some((door, parsed.address))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A program that writes this to where logs go, and stays.
+    /// A program that writes this to standard error and keeps running.
     fn saying(text: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "echo \"$0\" >&2; exec tail -f /dev/null", text]);

@@ -11,8 +11,8 @@ mod overload_check;
 mod parts;
 mod redis;
 mod rules;
+mod server_figures;
 mod service;
-mod visiting;
 
 use std::path::PathBuf;
 use std::{fs, thread};
@@ -50,18 +50,24 @@ pub(crate) enum Topic {
     OverloadCheck,
 }
 
-/// Programs of others that are compared with, where they are not built here.
+/// Paths of other programs to compare with.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Tools {
     /// The nginx to compare with.
     #[arg(long, env = "TIDEGATE_NGINX", default_value = "nginx")]
     pub(crate) nginx: PathBuf,
+    /// The envoyproxy/ratelimit to compare with.
+    #[arg(long, env = "TIDEGATE_UPSTREAM", default_value = "target/tools/ratelimit")]
+    pub(crate) upstream: PathBuf,
+    /// The HAProxy to compare with.
+    #[arg(long, env = "TIDEGATE_HAPROXY", default_value = "haproxy")]
+    pub(crate) haproxy: PathBuf,
     /// The Envoy to compare with.
     #[arg(long, env = "TIDEGATE_ENVOY", default_value = "target/tools/envoy")]
     pub(crate) envoy: PathBuf,
 }
 
-/// Prints the tables that were asked for, or all of them.
+/// Prints the selected tables, or all of them.
 ///
 /// # Errors
 /// When something could not be measured; a missed goal is none.
@@ -81,11 +87,11 @@ pub(crate) fn print(only: &[Topic], scale: Scale, tools: &Tools) -> anyhow::Resu
     Ok(())
 }
 
-/// How busy the machine was before the run, for the reader to judge it by.
+/// The load of the machine before the run.
 fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     match load.split_whitespace().next() {
-        Some(load) => format!("Processes that wanted to run in the minute before: {load}."),
+        Some(load) => format!("Load average of the minute before: {load}."),
         None => String::new(),
     }
 }
@@ -100,7 +106,7 @@ impl Topic {
             Topic::Growth => growth::table(scale),
             Topic::Rules => rules::table(scale),
             Topic::Parts => parts::table(),
-            Topic::Service => service::table(scale),
+            Topic::Service => service::table(scale, tools),
             Topic::Redis => redis::table(scale),
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),

@@ -17,7 +17,7 @@ const TAKES_MAX: Duration = Duration::from_secs(2);
 /// Gives damaged input to everything that reads what others wrote.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Arguments {
+struct FuzzArguments {
     /// What to fuzz; everything, one after the other, unless given.
     #[arg(long)]
     target: Option<TargetName>,
@@ -33,7 +33,7 @@ struct Arguments {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum FuzzFailure {
     #[error("{}", .0.display())]
     File(PathBuf, #[source] io::Error),
     #[error("{0}")]
@@ -41,7 +41,7 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = FuzzArguments::parse();
     let targets = arguments.target.map_or(TargetName::ALL.to_vec(), |target| vec![target]);
     for target in targets {
         let ran = match &arguments.replay {
@@ -59,17 +59,17 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn replay(target: TargetName, path: &Path) -> Result<(), Failure> {
-    let input = fs::read(path).map_err(|error| Failure::File(path.to_owned(), error))?;
-    Fuzzer::new(target, Vec::new(), 0).give(&input).map_err(Failure::Found)?;
+fn replay(target: TargetName, path: &Path) -> Result<(), FuzzFailure> {
+    let input = fs::read(path).map_err(|error| FuzzFailure::File(path.to_owned(), error))?;
+    Fuzzer::new(target, Vec::new(), 0).give(&input).map_err(FuzzFailure::Found)?;
     println!("{target}: all holds for {}", path.display());
     Ok(())
 }
 
-fn run(target: TargetName, arguments: &Arguments) -> Result<(), Failure> {
+fn run(target: TargetName, arguments: &FuzzArguments) -> Result<(), FuzzFailure> {
     let seed = arguments.seed.unwrap_or_else(fresh_seed);
     let corpus = Corpus::of(target);
-    let kept = corpus.read().map_err(|error| Failure::File(PathBuf::from("corpus"), error))?;
+    let kept = corpus.read().map_err(|error| FuzzFailure::File(PathBuf::from("corpus"), error))?;
     // A stack that overflows ends the process: what was tried is found here.
     let current = std::env::temp_dir().join(format!("tidegate-fuzz-{target}"));
     println!("{target}: seed {seed}, {} kept inputs", kept.len());
@@ -80,7 +80,7 @@ fn run(target: TargetName, arguments: &Arguments) -> Result<(), Failure> {
     let mut found = fuzzer.replay();
     while found.is_ok() && began.elapsed() < Duration::from_secs(arguments.seconds) {
         let input = fuzzer.draw();
-        fs::write(&current, &input).map_err(|error| Failure::File(current.clone(), error))?;
+        fs::write(&current, &input).map_err(|error| FuzzFailure::File(current.clone(), error))?;
         let given = Instant::now();
         found = fuzzer.give(&input);
         let took = given.elapsed();
@@ -93,7 +93,7 @@ fn run(target: TargetName, arguments: &Arguments) -> Result<(), Failure> {
     if let Err(finding) = found {
         let name = format!("found-{seed}-{inputs}");
         let path = corpus.keep(&name, &finding.input);
-        let path = path.map_err(|error| Failure::File(PathBuf::from(name), error))?;
+        let path = path.map_err(|error| FuzzFailure::File(PathBuf::from(name), error))?;
         println!(
             "{target}: found after {inputs} inputs of seed {seed}; kept in {}",
             path.display()
@@ -102,7 +102,7 @@ fn run(target: TargetName, arguments: &Arguments) -> Result<(), Failure> {
             "again: cargo run -p tidegate-fuzz -- --target {target} --replay {}",
             path.display()
         );
-        return Err(Failure::Found(finding));
+        return Err(FuzzFailure::Found(finding));
     }
     println!("{target}: {inputs} inputs, {} trails, nothing found", fuzzer.trails());
     Ok(())

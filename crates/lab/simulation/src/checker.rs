@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 pub(crate) use bound::{
     BucketBound, DepartureSpacing, LogBound, SlidingBound, SoftAllowance, WindowBound,
 };
-pub(crate) use charging::{Charging, PeekAgrees};
+pub(crate) use charging::{ChargeCheck, PeekAgrees};
 pub(crate) use ruling::{NeededRefusal, NeverFits, Outcome, Roles, Steadfast};
-pub(crate) use service::{Decided, HonestRetry, KillSwitch, MemoryBudget, SwitchReach};
+pub(crate) use service::{DecisionCheck, HonestRetry, KillSwitch, MemoryBudget, SwitchReach};
 pub(crate) use slots::{SlotBound, SlotsInUse};
 
 use crate::history::Track;

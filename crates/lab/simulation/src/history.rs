@@ -27,7 +27,7 @@ pub(crate) struct Admission {
 
 /// Slots in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldSlot {
     /// Whose.
     pub(crate) permit: u64,
     pub(crate) count: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Held {
 pub(crate) struct Track {
     pub(crate) terms: Terms,
     pub(crate) admissions: Vec<Admission>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldSlot>,
     /// When the history was cut, or began.
     pub(crate) since: u64,
     /// The latest instant that the counter has seen since then.
@@ -142,7 +142,7 @@ impl Track {
     /// Slots were taken, and a permit holds them.
     pub(crate) fn hold(&mut self, permit: u64, count: u64) {
         if matches!(self.terms.kind, Kind::Concurrency { .. }) && count > 0 {
-            self.held.push(Held { permit, count, certain: true });
+            self.held.push(HeldSlot { permit, count, certain: true });
         }
     }
 

@@ -45,7 +45,7 @@ pub use goals::Goal;
 pub use load::ServiceTimes;
 pub use metric::{Better, Metric, Spread};
 pub use render::{Chart, Format};
-pub use report::{Report, Round, Standing};
+pub use report::{ContenderResult, Report, Round};
 pub use scenario::{Mix, Scenario};
 pub use server::Discipline;
 pub use shield::Place;
@@ -194,10 +194,16 @@ fn play_round(
         let (seeds, mut seconds): (Vec<Measures>, Vec<Vec<Second>>) =
             played.by_ref().take(seeds.len()).unzip();
         let seconds = if seconds.is_empty() { Vec::new() } else { seconds.swap_remove(0) };
-        Standing { contender, tuned, seeds, seconds }
+        ContenderResult { contender, tuned, seeds, seconds }
     });
     let standings = standings.collect();
-    Round { scenario, capacity: measures::capacity(&script), standings }
+    Round {
+        scenario,
+        capacity: measures::capacity(&script),
+        overload: script.overload(),
+        peak_load: script.loads().fold(0.0, f64::max),
+        standings,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

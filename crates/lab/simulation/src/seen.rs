@@ -5,7 +5,7 @@ use tidegate_engine::{Basis, Retry, Role, Verdict};
 
 /// One answer of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenVerdict {
     pub(crate) admitted: bool,
     /// The path and the name of the limit that is said to refuse.
     pub(crate) refusal: Option<(String, String)>,
@@ -33,7 +33,7 @@ pub(crate) struct SeenRuling {
     pub(crate) soft: bool,
 }
 
-impl Seen {
+impl SeenVerdict {
     pub(crate) fn of(verdict: &Verdict) -> Self {
         let rulings = verdict.rulings().iter().map(|ruling| {
             let limit = verdict.limit(ruling);
@@ -57,7 +57,7 @@ impl Seen {
         });
         let refusal = verdict.refusal();
         let named = |limit: Option<&str>| limit.unwrap_or_default().to_owned();
-        Seen {
+        SeenVerdict {
             admitted: verdict.is_admitted(),
             refusal: refusal.map(|refusal| (refusal.path.to_owned(), named(refusal.limit))),
             retry: verdict.retry(),

@@ -8,8 +8,8 @@ use crate::chance::Chance;
 use crate::checker::{Broken, HonestRetry};
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 use crate::traffic::Traffic;
-use crate::world::{Answered, Tally, World};
-use crate::written::Asked;
+use crate::world::{AnsweredCall, Tally, World};
+use crate::written::DrawnRequest;
 
 /// Requests of one burst, at the most.
 const BURST_MAX: u64 = 30;
@@ -230,7 +230,7 @@ impl Simulation {
         Ok(())
     }
 
-    fn ask(&mut self, world: &mut World, asked: &Asked) -> Result<(), Broken> {
+    fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), Broken> {
         let answered = world.ask(asked)?;
         // A long wait idles everything else too: rarely.
         let patient = match answered.testable_wait() {
@@ -244,7 +244,11 @@ impl Simulation {
 }
 
 /// Waits exactly as long as told, alone, and asks again.
-fn wait_and_retry(world: &mut World, asked: &Asked, refused: &Answered) -> Result<(), Broken> {
+fn wait_and_retry(
+    world: &mut World,
+    asked: &DrawnRequest,
+    refused: &AnsweredCall,
+) -> Result<(), Broken> {
     let Some(told) = refused.testable_wait() else { return Ok(()) };
     world.advance(told.saturating_sub(1));
     let early = world.peek(asked);

@@ -1,7 +1,7 @@
 //! Who asks for what.
 
 use crate::chance::Chance;
-use crate::written::{Asked, Described, PLANS, Values, WrittenRule, WrittenRules};
+use crate::written::{DrawnDescriptor, DrawnRequest, PLANS, Values, WrittenRule, WrittenRules};
 
 /// The most descriptors of one request.
 const DESCRIPTORS_MAX: u64 = 3;
@@ -20,21 +20,21 @@ impl Traffic {
     }
 
     /// A request of a caller who may come again.
-    pub(crate) fn request(&self, chance: &mut Chance, rules: &WrittenRules) -> Asked {
+    pub(crate) fn request(&self, chance: &mut Chance, rules: &WrittenRules) -> DrawnRequest {
         let caller = chance.between(0, self.callers.saturating_sub(1));
         draw(chance, rules, caller)
     }
 
     /// A request of somebody new.
-    pub(crate) fn stranger(&mut self, chance: &mut Chance, rules: &WrittenRules) -> Asked {
+    pub(crate) fn stranger(&mut self, chance: &mut Chance, rules: &WrittenRules) -> DrawnRequest {
         self.strangers += 1;
         draw(chance, rules, self.callers + self.strangers)
     }
 }
 
-fn draw(chance: &mut Chance, rules: &WrittenRules, caller: u64) -> Asked {
+fn draw(chance: &mut Chance, rules: &WrittenRules, caller: u64) -> DrawnRequest {
     let count = if chance.percent(75) { 1 } else { chance.between(0, DESCRIPTORS_MAX) };
-    let mut descriptors: Vec<Described> = (0..count)
+    let mut descriptors: Vec<DrawnDescriptor> = (0..count)
         .map(|_| {
             let rule = chance.pick(&rules.rules);
             descriptor(chance, rule, caller)
@@ -46,7 +46,7 @@ fn draw(chance: &mut Chance, rules: &WrittenRules, caller: u64) -> Asked {
     {
         descriptors.push(first);
     }
-    Asked { descriptors, cost: cost(chance) }
+    DrawnRequest { descriptors, cost: cost(chance) }
 }
 
 fn cost(chance: &mut Chance) -> u64 {
@@ -59,7 +59,7 @@ fn cost(chance: &mut Chance) -> u64 {
     }
 }
 
-fn descriptor(chance: &mut Chance, rule: &WrittenRule, caller: u64) -> Described {
+fn descriptor(chance: &mut Chance, rule: &WrittenRule, caller: u64) -> DrawnDescriptor {
     let mut entries: Vec<(&'static str, String)> = rule
         .levels
         .iter()

@@ -12,15 +12,15 @@ use tidegate_engine::{
 
 use crate::chance::Chance;
 use crate::checker::{
-    Broken, Charging, Checks, Decided, KillSwitch, MemoryBudget, NeededRefusal, NeverFits, Outcome,
-    PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
+    Broken, ChargeCheck, Checks, DecisionCheck, KillSwitch, MemoryBudget, NeededRefusal, NeverFits,
+    Outcome, PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
 };
 use crate::history::History;
-use crate::seen::Seen;
+use crate::seen::SeenVerdict;
 use crate::time::SECOND;
 use crate::written::{
-    Asked, DOMAIN, Expected, Kind, LimitName, Subject, Switches, Terms, WrittenRules, draw_mode,
-    draw_percent, limit_name,
+    DOMAIN, DrawnRequest, ExpectedVerdict, Kind, LimitName, Subject, Switches, Terms, WrittenRules,
+    draw_mode, draw_percent, limit_name,
 };
 
 /// The smallest budget that a store takes.
@@ -69,9 +69,9 @@ pub(crate) struct Tally {
 
 /// What a request was answered, and what it should have met.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) seen: Seen,
-    pub(crate) expected: Vec<Expected>,
+pub(crate) struct AnsweredCall {
+    pub(crate) seen: SeenVerdict,
+    pub(crate) expected: Vec<ExpectedVerdict>,
 }
 
 impl World {
@@ -120,12 +120,12 @@ impl World {
     }
 
     /// Asks, and checks everything that can be told from the answer.
-    pub(crate) fn ask(&mut self, asked: &Asked) -> Result<Answered, Broken> {
+    pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, Broken> {
         let expected = self.rules.expect(asked, &self.switches);
         let before = self.peek(asked);
         let (seen, permit) = with_request(asked, |request| {
             let (verdict, permit) = self.engine.admit_now(request, Tenure::Held);
-            (Seen::of(&verdict), permit)
+            (SeenVerdict::of(&verdict), permit)
         });
         let after = self.peek(asked);
         self.count(&seen);
@@ -138,12 +138,12 @@ impl World {
             let slots = held.map(|one| (one.subject.clone(), one.terms)).collect();
             self.permits.push(Out { number, permit, slots });
         }
-        Ok(Answered { seen, expected })
+        Ok(AnsweredCall { seen, expected })
     }
 
     /// What the engine would answer.
-    pub(crate) fn peek(&self, asked: &Asked) -> Seen {
-        with_request(asked, |request| Seen::of(&self.engine.apply_now(Verb::Peek, request)))
+    pub(crate) fn peek(&self, asked: &DrawnRequest) -> SeenVerdict {
+        with_request(asked, |request| SeenVerdict::of(&self.engine.apply_now(Verb::Peek, request)))
     }
 
     /// Gives some permits back, in any order.
@@ -233,7 +233,7 @@ impl World {
         Ok(())
     }
 
-    fn count(&mut self, seen: &Seen) {
+    fn count(&mut self, seen: &SeenVerdict) {
         self.tally.requests += 1;
         if seen.admitted {
             self.tally.admitted += 1;
@@ -244,13 +244,13 @@ impl World {
 
     fn judge(
         &mut self,
-        expected: &[Expected],
-        before: &Seen,
-        seen: &Seen,
-        after: &Seen,
+        expected: &[ExpectedVerdict],
+        before: &SeenVerdict,
+        seen: &SeenVerdict,
+        after: &SeenVerdict,
     ) -> Result<(), Broken> {
         let checks = &mut self.checks;
-        checks.note("every request is decided", Decided::check(seen))?;
+        checks.note("every request is decided", DecisionCheck::check(seen))?;
         let kill_switch = KillSwitch { off: self.off };
         checks.note("the kill switch admits everything", kill_switch.check(seen))?;
         if self.off {
@@ -267,7 +267,7 @@ impl World {
         let exact = before.is_exact() && seen.is_exact() && after.is_exact();
         if exact && !is_under_two_plans(expected) {
             checks.note("a peek agrees with the check", PeekAgrees::check(before, seen))?;
-            let charging = Charging { charge: self.rules.charge };
+            let charging = ChargeCheck { charge: self.rules.charge };
             let finding = charging.check(expected, before, seen, after);
             checks.note("charged once and in full, or not at all", finding)?;
         }
@@ -277,9 +277,9 @@ impl World {
     /// Checks each counter that the request met.
     fn judge_counters(
         &mut self,
-        expected: &[Expected],
-        seen: &Seen,
-        after: &Seen,
+        expected: &[ExpectedVerdict],
+        seen: &SeenVerdict,
+        after: &SeenVerdict,
     ) -> Result<(), Broken> {
         let now = self.now();
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
@@ -320,7 +320,7 @@ impl World {
     }
 }
 
-impl Answered {
+impl AnsweredCall {
     /// How long to wait, where the promise of a retry can be put to the test:
     /// each limit has a counter of its own, and nothing but time decides.
     pub(crate) fn testable_wait(&self) -> Option<u64> {
@@ -354,15 +354,16 @@ impl Answered {
 
 /// Whether a request puts two limits on one counter. Each brings it in line with
 /// its own numbers, so even a peek changes what the other finds.
-fn is_under_two_plans(expected: &[Expected]) -> bool {
+fn is_under_two_plans(expected: &[ExpectedVerdict]) -> bool {
     expected.iter().any(|one| {
-        let differs = |other: &Expected| other.subject == one.subject && other.terms != one.terms;
+        let differs =
+            |other: &ExpectedVerdict| other.subject == one.subject && other.terms != one.terms;
         expected.iter().any(differs)
     })
 }
 
 /// The request as the engine takes it.
-fn with_request<R>(asked: &Asked, then: impl FnOnce(&Request<'_>) -> R) -> R {
+fn with_request<R>(asked: &DrawnRequest, then: impl FnOnce(&Request<'_>) -> R) -> R {
     let entries: Vec<Vec<Entry<'_>>> = asked
         .descriptors
         .iter()

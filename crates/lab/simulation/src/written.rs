@@ -15,7 +15,9 @@ use tidegate_rules::{Charge, Mode};
 
 pub(crate) use address::Net;
 pub(crate) use draw::{PLANS, draw_mode, draw_percent};
-pub(crate) use matching::{Asked, Described, Expected, LimitName, Subject, Switches, limit_name};
+pub(crate) use matching::{
+    DrawnDescriptor, DrawnRequest, ExpectedVerdict, LimitName, Subject, Switches, limit_name,
+};
 pub(crate) use terms::{Kind, Soft, Terms, Window};
 
 /// The domain of every rule file here.

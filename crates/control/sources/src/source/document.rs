@@ -1,8 +1,8 @@
 //! One document, and the files that it names.
 //!
-//! The document is a text to be read; of each file that it names only what the system says of it
-//! is given, so that a change there is a change too and no secret is held. Which files these are
-//! is known once the document was read: whoever reads it says so to [`NamedFiles`].
+//! The document is loaded as text. Of the files that it names only metadata is loaded, so that
+//! their changes are detected and no secret is kept. The reader of the document sets the list of
+//! files in [`NamedFiles`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use tidegate_rules::Source;
 
 use super::file::FileSource;
-use super::places::Watched;
-use super::reading;
+use super::reader;
 use super::runtime::identity;
+use super::watched_paths::WatchedPaths;
 use super::{Fault, LoadError, TextSource};
 
 /// One document, and the files that it names. The document is the first of its texts.
@@ -30,7 +30,7 @@ pub struct DocumentSource {
 pub struct NamedFiles(Arc<Mutex<Vec<PathBuf>>>);
 
 impl NamedFiles {
-    /// These and no others.
+    /// Replaces the list.
     pub fn set(&self, files: Vec<PathBuf>) {
         *self.0.lock() = files;
     }
@@ -41,7 +41,7 @@ impl NamedFiles {
 }
 
 impl DocumentSource {
-    /// The document in this file, and whatever files are in the list then.
+    /// The document in this file, with the files that are in the list when it is loaded.
     pub fn new(path: impl Into<PathBuf>, named: NamedFiles) -> Self {
         DocumentSource { path: path.into(), named }
     }
@@ -50,7 +50,7 @@ impl DocumentSource {
 impl TextSource for DocumentSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         let name = self.path.to_string_lossy().into_owned();
-        let text = match reading::read(&self.path) {
+        let text = match reader::read(&self.path) {
             Ok(text) => text,
             Err(cause) => return Err(LoadError::new(vec![Fault { place: name, cause }])),
         };
@@ -59,13 +59,13 @@ impl TextSource for DocumentSource {
         Ok([Source::new(name, text)].into_iter().chain(stamps).collect())
     }
 
-    fn watched(&self) -> Watched {
+    fn watched(&self) -> WatchedPaths {
         let named = self.named.get();
         FileSource::new([&self.path].into_iter().chain(&named)).watched()
     }
 }
 
-/// What the system says of a file: the file behind all links, its length and its time.
+/// Metadata of a file behind its links: identity, length and modification time.
 fn stamp(path: &Path) -> String {
     let Ok(metadata) = fs::metadata(path) else { return "not there".to_owned() };
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);

@@ -1,21 +1,17 @@
 //! Rules from files and directories.
 //!
-//! A path that is a file is read whatever it is called; of a directory, the
-//! rule files in it and below it. Names that begin with a dot are skipped
-//! there: editors leave such files, and Kubernetes keeps the real contents of a
-//! mounted volume in `..data` beside links to them. Links are followed, and
-//! a file that is reached twice is read once.
-//!
-//! Reads once, when asked, and says which places to watch. Watching them is
-//! not here.
+//! A file is read whatever its name. Of a directory, the rule files in it and below it are
+//! read. Names that begin with a dot are skipped there: editors leave such files, and Kubernetes
+//! keeps the contents of a mounted volume in `..data` beside links to them. Links are followed,
+//! and a file that is reached twice is read once.
 
 use std::path::PathBuf;
 
 use tidegate_rules::Source;
 
-use super::places::{Places, Watched};
-use super::reading::{self, Naming, Reader};
+use super::reader::{self, Reader, SourceNames};
 use super::walk::{Selection, Walk};
+use super::watched_paths::{PathCollector, WatchedPaths};
 use super::{LoadError, TextSource};
 
 /// Rules from files and directories.
@@ -33,21 +29,21 @@ impl FileSource {
 
 impl TextSource for FileSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
-        let mut walk = Walk::new(Selection::RuleFiles, Reader::new(Naming::Path));
+        let mut walk = Walk::new(Selection::RuleFiles, Reader::new(SourceNames::Path));
         for path in &self.paths {
-            walk.given(path);
+            walk.walk_required(path);
         }
-        reading::texts(walk)
+        reader::texts(walk)
     }
 
-    fn watched(&self) -> Watched {
-        let mut walk = Walk::new(Selection::RuleFiles, Places::default());
+    fn watched(&self) -> WatchedPaths {
+        let mut walk = Walk::new(Selection::RuleFiles, PathCollector::default());
         for path in &self.paths {
-            walk.visitor.trail(path);
-            walk.given(path);
+            walk.visitor.add_path(path);
+            walk.walk_required(path);
         }
-        // What is in the way is told by loading.
+        // Loading reports the faults.
         let (places, _) = walk.finish();
-        places.into_watched()
+        places.into_paths()
     }
 }

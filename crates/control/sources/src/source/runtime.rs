@@ -9,19 +9,18 @@
 //!   a mounted volume, and upstream reads them a second time
 //!   (envoyproxy/ratelimit#367);
 //! - links to directories are followed;
-//! - a file that cannot be read, or a directory that is missing, is an error
-//!   and not a smaller set of rules.
+//! - an unreadable file or a missing directory is an error, not a smaller set of rules.
 //!
-//! The variables that say all this are read in `app`.
+//! The crate `app` reads the environment variables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tidegate_rules::Source;
 
-use super::places::{Places, Watched};
-use super::reading::{self, Naming, Reader};
+use super::reader::{self, Reader, SourceNames};
 use super::walk::{Selection, Walk};
+use super::watched_paths::{PathCollector, WatchedPaths};
 use super::{LoadError, TextSource};
 
 /// Rules in the layout of envoyproxy/ratelimit.
@@ -39,13 +38,13 @@ pub struct RuntimeSource {
     pub changes: RuntimeChanges,
 }
 
-/// What becomes of names that begin with one dot.
+/// The treatment of names that begin with one dot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DotFiles {
-    /// They are rule files like others.
+    /// Read as rule files.
     #[default]
     Read,
-    /// They are skipped.
+    /// Skipped.
     Skip,
 }
 
@@ -75,8 +74,8 @@ impl RuntimeSource {
     /// The directory that names are relative to.
     fn top(&self) -> PathBuf {
         match self.changes {
-            // Upstream reads the whole subdirectory here, and then leaves out
-            // what is not of the application: its names keep that part.
+            // Upstream reads the whole subdirectory and filters by application afterwards, so its
+            // names include that part.
             RuntimeChanges::Root => below(&self.root, &self.subdirectory),
             RuntimeChanges::Directory => self.directory(),
         }
@@ -85,26 +84,26 @@ impl RuntimeSource {
 
 impl TextSource for RuntimeSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
-        let reader = Reader::new(Naming::Dotted(self.top()));
+        let reader = Reader::new(SourceNames::Dotted(self.top()));
         let mut walk = Walk::new(self.selection(), reader);
-        walk.perhaps_empty(&self.directory());
-        reading::texts(walk)
+        walk.walk_from(&self.directory());
+        reader::texts(walk)
     }
 
-    fn watched(&self) -> Watched {
-        let mut walk = Walk::new(self.selection(), Places::default());
+    fn watched(&self) -> WatchedPaths {
+        let mut walk = Walk::new(self.selection(), PathCollector::default());
         match self.changes {
             RuntimeChanges::Root => {
-                walk.visitor.trail(&self.root);
+                walk.visitor.add_path(&self.root);
                 let (places, _) = walk.finish();
-                places.into_watched().with_mark(mark(&self.root))
+                places.into_paths().with_mark(mark(&self.root))
             }
             RuntimeChanges::Directory => {
                 let directory = self.directory();
-                walk.visitor.trail(&directory);
-                walk.perhaps_empty(&directory);
+                walk.visitor.add_path(&directory);
+                walk.walk_from(&directory);
                 let (places, _) = walk.finish();
-                places.into_watched()
+                places.into_paths()
             }
         }
     }
@@ -120,21 +119,21 @@ fn below(path: &Path, part: &Path) -> PathBuf {
     joined
 }
 
-/// What is there, said so that something else there is said otherwise.
+/// Identifies the target of a path; changes when the path is swapped.
 fn mark(path: &Path) -> String {
-    let place = path.canonicalize().unwrap_or_default();
+    let target = path.canonicalize().unwrap_or_default();
     let identity = fs::metadata(path).ok().and_then(|metadata| identity(&metadata));
-    format!("{} {identity:?}", place.display())
+    format!("{} {identity:?}", target.display())
 }
 
-/// What tells a file from another that takes its place.
+/// Device and inode: differs when a file is replaced.
 #[cfg(unix)]
 pub(crate) fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// What tells a file from another that takes its place; not to be had here.
+/// Not available on this system.
 #[cfg(not(unix))]
 pub(crate) fn identity(_metadata: &fs::Metadata) -> Option<(u64, u64)> {
     None

@@ -20,7 +20,7 @@ pub const ENTRIES_MAX: usize = 100_000;
 pub const FAULTS_MAX: usize = 100;
 
 /// What becomes of the things on the way.
-pub(super) trait Visit {
+pub(super) trait Visitor {
     /// A directory whose entries are looked at, by its real path.
     fn directory(&mut self, place: &Path);
 
@@ -64,7 +64,7 @@ impl Selection {
     }
 }
 
-/// One walk, as far as it has come.
+/// A walk in progress.
 #[derive(Debug)]
 pub(super) struct Walk<V> {
     pub(super) visitor: V,
@@ -73,26 +73,26 @@ pub(super) struct Walk<V> {
     /// Rule files that were reached, also those reached twice.
     files: usize,
     entries: usize,
-    /// A maximum was reached: nothing more is looked at.
+    /// A maximum was reached: the walk ends.
     stopped: bool,
 }
 
-impl<V: Visit> Walk<V> {
+impl<V: Visitor> Walk<V> {
     pub(super) fn new(selection: Selection, visitor: V) -> Self {
         Walk { visitor, selection, faults: Vec::new(), files: 0, entries: 0, stopped: false }
     }
 
-    /// Walks from a path that somebody gave; rules must be there.
-    pub(super) fn given(&mut self, path: &Path) {
+    /// Walks from a configured path; it must have rules.
+    pub(super) fn walk_required(&mut self, path: &Path) {
         let (files, faults) = (self.files, self.faults.len());
-        self.perhaps_empty(path);
+        self.walk_from(path);
         if !self.stopped && self.files == files && self.faults.len() == faults {
             self.fault(path, Cause::NoRuleFiles);
         }
     }
 
-    /// Walks from a path that somebody gave; a directory may be empty.
-    pub(super) fn perhaps_empty(&mut self, path: &Path) {
+    /// Walks from a configured path; a directory may be empty.
+    pub(super) fn walk_from(&mut self, path: &Path) {
         if self.stopped {
             return;
         }
@@ -103,7 +103,7 @@ impl<V: Visit> Walk<V> {
         }
     }
 
-    /// What the visitor has, and everything that was in the way.
+    /// The visitor, and all faults.
     pub(super) fn finish(self) -> (V, Vec<Fault>) {
         (self.visitor, self.faults)
     }
@@ -114,17 +114,17 @@ impl<V: Visit> Walk<V> {
         if above.len() >= DEPTH_MAX {
             return self.fault(path, Cause::TooDeep);
         }
-        let place = match path.canonicalize() {
-            Ok(place) if above.contains(&place) => return self.fault(path, Cause::Loop),
-            Ok(place) => place,
+        let target = match path.canonicalize() {
+            Ok(target) if above.contains(&target) => return self.fault(path, Cause::Loop),
+            Ok(target) => target,
             Err(error) => return self.fault(path, error.into()),
         };
-        self.visitor.directory(&place);
+        self.visitor.directory(&target);
         let entries = match self.entries(path) {
             Ok(entries) => entries,
             Err(cause) => return self.fault(path, cause),
         };
-        above.push(place);
+        above.push(target);
         for (entry, is_link) in entries {
             if is_link {
                 self.visitor.link(&entry);
@@ -161,11 +161,11 @@ impl<V: Visit> Walk<V> {
         let rule_file = path.file_name().is_some_and(|name| self.selection.takes_for_rules(name));
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => self.directory(path, above),
-            // A pipe would keep the reader waiting for ever.
+            // Reading a pipe would block.
             Ok(metadata) if rule_file && !metadata.is_file() => self.fault(path, Cause::NotAFile),
             Ok(_) if rule_file => self.file(path),
             Err(error) if rule_file => self.fault(path, error.into()),
-            // Nobody asked for this one.
+            // Not a rule file.
             Ok(_) | Err(_) => {}
         }
     }

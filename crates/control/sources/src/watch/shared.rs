@@ -1,7 +1,7 @@
-//! What the watch's thread shares with others: signals to it, and its status.
+//! State that the watch's thread shares with others: signals to it, and its status.
 //!
-//! Signals of a kind merge, so there is room for all of them and no sender
-//! ever waits: a bounded channel would have to drop some or to block.
+//! Signals of a kind merge, so memory is bounded and no sender waits; a bounded channel would
+//! have to drop some or block.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use parking_lot::{Condvar, Mutex};
 
 use super::status::{Ticket, WatchStatus};
 
-/// What the thread is told.
+/// Signals to the thread.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// Something changed that may be a text.
+    /// A path that matters changed.
     pub(super) changed: bool,
-    /// Directories that are gone or moved; what was watched there is not any
-    /// more. Each is one that is watched or leads to one, so they are as few.
+    /// Directories that were removed or renamed, so that watches there are void. Only watched
+    /// directories and their parents, so they are few.
     pub(super) lost: BTreeSet<PathBuf>,
-    /// Events were lost: nothing is sure any more.
+    /// Events were lost: all watches are in doubt.
     pub(super) all_lost: bool,
-    /// Somebody asked for a load.
-    pub(super) asked: bool,
+    /// A reload was requested.
+    pub(super) reload: bool,
     /// The thread should end.
     pub(super) stop: bool,
 }
 
 impl Signals {
     const fn is_empty(&self) -> bool {
-        !(self.changed || self.all_lost || self.asked || self.stop)
+        !(self.changed || self.all_lost || self.reload || self.stop)
     }
 }
 
@@ -43,30 +43,30 @@ struct Mailbox {
 #[derive(Debug, Default)]
 struct Board {
     status: Arc<WatchStatus>,
-    /// The thread has ended: nothing new will be here.
+    /// The thread has ended: no new status follows.
     over: bool,
 }
 
-/// Both directions.
+/// Signals and status.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     mailbox: Mutex<Mailbox>,
     sent: Condvar,
     board: Mutex<Board>,
     posted: Condvar,
 }
 
-impl Shared {
-    /// Tells the thread something.
-    pub(super) fn signal(&self, tell: impl FnOnce(&mut Signals)) {
-        tell(&mut self.mailbox.lock().signals);
+impl SharedState {
+    /// Sends a signal to the thread.
+    pub(super) fn signal(&self, set: impl FnOnce(&mut Signals)) {
+        set(&mut self.mailbox.lock().signals);
         self.sent.notify_one();
     }
 
-    /// Asks for a load.
-    pub(super) fn ask(&self) -> Ticket {
+    /// Requests a reload.
+    pub(super) fn request_reload(&self) -> Ticket {
         let mut mailbox = self.mailbox.lock();
-        mailbox.signals.asked = true;
+        mailbox.signals.reload = true;
         mailbox.last_ticket = Ticket(mailbox.last_ticket.0.saturating_add(1));
         let ticket = mailbox.last_ticket;
         drop(mailbox);
@@ -74,8 +74,8 @@ impl Shared {
         ticket
     }
 
-    /// All signals since the last call, and the last load asked for; waits
-    /// for one, but not longer than this.
+    /// All signals since the last call, and the last requested reload; waits for a signal up to
+    /// `patience`.
     pub(super) fn signals(&self, patience: Duration) -> (Signals, Ticket) {
         let mut mailbox = self.mailbox.lock();
         self.sent.wait_while_for(&mut mailbox, |mailbox| mailbox.signals.is_empty(), patience);
@@ -92,13 +92,13 @@ impl Shared {
         self.posted.notify_all();
     }
 
-    /// Says that no status will follow.
+    /// Marks the end of the thread.
     pub(super) fn close(&self) {
         self.board.lock().over = true;
         self.posted.notify_all();
     }
 
-    /// The first status that is as wanted; none if time runs out first, or the watch ends.
+    /// Waits for a status that fulfils `wanted`; `None` on timeout or when the watch ends.
     pub(super) fn wait_until(
         &self,
         patience: Duration,

@@ -1,7 +1,6 @@
-//! What is known of the texts: which are in use, and what went wrong last.
+//! The status of a watch: the active texts and the last failure.
 //!
-//! A status is a value that does not change; the watch replaces it as a whole.
-//! Readers hold one as long as they like.
+//! A status is immutable; the watch replaces it as a whole.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,40 +10,40 @@ use tidegate_rules::{Problem, Report, Source};
 
 use crate::source::LoadError;
 
-/// What a watch knows of its texts.
+/// The status of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchStatus {
     /// The texts in use; none until the first good load.
     pub active: Option<Arc<ActiveTexts>>,
-    /// What went wrong last, also when it was mended since.
+    /// The last failure, even if it was fixed since.
     pub failure: Option<Arc<ReloadFailure>>,
     /// Whether the texts at the source are others than those in use, as of the last look.
     /// They are others only when they cannot be used: [`failure`](Self::failure) says why.
     pub differs: bool,
-    /// How many times texts were put in place.
+    /// How many times texts were activated.
     pub published: u64,
-    /// How many changes could not be used. The same again is not counted.
+    /// How many changes could not be used. Unchanged texts count once.
     pub failed: u64,
-    /// How many times the source was looked at.
+    /// How many times the source was loaded.
     pub looks: u64,
-    /// Why there are no events, if there are none: changes are found by polling.
+    /// Why only polling finds changes, if events do not work.
     pub polling: Option<Arc<str>>,
     pub(super) answered: Ticket,
 }
 
 impl WatchStatus {
-    /// Whether the load that was asked for has been done.
+    /// Whether the requested reload is done.
     pub fn answers(&self, ticket: Ticket) -> bool {
         self.answered >= ticket
     }
 
-    /// What is wrong with the texts at the source as they are now.
+    /// The failure of the current texts at the source.
     pub fn current_failure(&self) -> Option<&ReloadFailure> {
         self.failure.as_deref().filter(|_| self.differs)
     }
 }
 
-/// A load that somebody asked for. Later ones are greater.
+/// A requested reload. Later ones are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
@@ -53,11 +52,11 @@ pub struct Ticket(pub(super) u64);
 pub struct ActiveTexts {
     /// Their version; of rules, that of the snapshot.
     pub version: u64,
-    /// When they were put in place.
+    /// When they became active.
     pub loaded_at: SystemTime,
     /// The texts themselves.
     pub sources: Vec<Source>,
-    /// What is probably not as meant, though it works.
+    /// Warnings about valid texts.
     pub warnings: Vec<Problem>,
 }
 
@@ -66,18 +65,18 @@ pub struct ActiveTexts {
 pub struct ReloadFailure {
     /// When it was found.
     pub at: SystemTime,
-    /// What is wrong.
+    /// The error.
     pub error: ReloadError,
 }
 
-/// Why texts could not be used. Prints as the whole of its diagnostics.
+/// Why texts could not be used. Displays all diagnostics.
 #[derive(Debug)]
 pub enum ReloadError {
-    /// They could not be had.
+    /// They could not be read.
     Load(LoadError),
-    /// They are wrong.
+    /// They are invalid.
     Wrong(Report),
-    /// Reading them or putting them in place broke: a defect, not their fault.
+    /// A panic in our code while they were read or activated.
     Defect(String),
 }
 
@@ -88,22 +87,22 @@ impl fmt::Display for ReloadError {
         match self {
             ReloadError::Load(error) => write!(out, "{error}"),
             ReloadError::Wrong(report) => write!(out, "{report}"),
-            ReloadError::Defect(words) => write!(out, "a defect came to light: {words}"),
+            ReloadError::Defect(message) => write!(out, "internal error: {message}"),
         }
     }
 }
 
-/// Something that operators want to know when it happens.
+/// An event for the log.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchEvent<'a> {
     /// New texts are in use.
     Published(&'a ActiveTexts),
     /// Changed texts cannot be used; those in use stay.
     Failed(&'a ReloadFailure),
-    /// What could not be used is gone: the source has the texts in use again.
+    /// The source has the active texts again.
     Restored(&'a ActiveTexts),
-    /// There are no events any more, for this reason: changes are found by polling.
+    /// Events stopped for this reason: only polling finds changes.
     Polling(&'a str),
-    /// There are events again.
-    Noticing,
+    /// File system events work again.
+    EventsResumed,
 }

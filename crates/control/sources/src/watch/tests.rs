@@ -9,42 +9,42 @@ use tidegate_rules::Source;
 use super::shared::Signals;
 use super::*;
 use crate::source::LoadError;
-use crate::source::places::Watched;
+use crate::source::watched_paths::WatchedPaths;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rules that a test holds in its hand.
 #[derive(Clone, Default)]
-struct Held {
+struct TestSource {
     text: Arc<Mutex<String>>,
     breaks: Arc<AtomicBool>,
-    watched: Watched,
+    watched: WatchedPaths,
 }
 
-impl Held {
+impl TestSource {
     fn set(&self, text: &str) {
         *self.text.lock() = text.to_owned();
     }
 }
 
-impl TextSource for Held {
+impl TextSource for TestSource {
     fn load(&self) -> Result<Vec<Source>, LoadError> {
         assert!(!self.breaks.load(Ordering::Relaxed), "the source is broken");
         Ok(vec![Source::new("held", self.text.lock().as_str())])
     }
 
-    fn watched(&self) -> Watched {
+    fn watched(&self) -> WatchedPaths {
         self.watched.clone()
     }
 }
 
-fn held(text: &str) -> Held {
-    let held = Held::default();
+fn held(text: &str) -> TestSource {
+    let held = TestSource::default();
     held.set(text);
     held
 }
 
-fn of(held: &Held) -> WatchBuilder<Held> {
+fn of(held: &TestSource) -> WatchBuilder<TestSource> {
     Watch::of(held.clone(), || SystemTime::UNIX_EPOCH)
 }
 
@@ -125,9 +125,9 @@ fn changes_are_polled_for_where_the_watchers_thread_has_died() {
 #[test]
 fn a_directory_that_cannot_be_watched_is_no_reason_to_look_at_it_again() {
     let root = tempfile::tempdir().expect("a directory");
-    let mut wanted = Watched::new();
+    let mut wanted = WatchedPaths::new();
     wanted.add_directory(root.path());
-    let mut notice = Notice::new(Arc::default(), |_| Ok(Box::new(NoRoom)));
+    let mut notice = DirectoryWatcher::new(Arc::default(), |_| Ok(Box::new(NoRoom)));
     for _ in 0..2 {
         let followed = notice.follow(wanted.clone());
         assert!(!followed.moved && followed.trouble.is_some(), "{followed:?}");
@@ -137,15 +137,15 @@ fn a_directory_that_cannot_be_watched_is_no_reason_to_look_at_it_again() {
 #[test]
 fn a_directory_that_is_watched_already_is_no_reason_to_look_at_it_again() {
     let root = tempfile::tempdir().expect("a directory");
-    let mut wanted = Watched::new();
+    let mut wanted = WatchedPaths::new();
     wanted.add_directory(root.path());
-    let mut notice = Notice::new(Arc::default(), notice::open);
+    let mut notice = DirectoryWatcher::new(Arc::default(), directory_watcher::open);
     let moved: Vec<bool> = (0..3).map(|_| notice.follow(wanted.clone()).moved).collect();
     assert_eq!(moved, [true, false, false]);
     let everything = Signals { all_lost: true, ..Signals::default() };
-    notice.lose(&everything);
+    notice.mark_lost(&everything);
     assert!(notice.follow(wanted).moved, "what was lost is watched anew");
-    assert!(notice.follow(Watched::new()).moved, "nothing is watched any more");
+    assert!(notice.follow(WatchedPaths::new()).moved, "nothing is watched any more");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_source_that_panics_is_a_failure_and_not_the_end() {
     held.breaks.store(true, Ordering::Relaxed);
     let status = reload(&watch);
     let failure = status.current_failure().map(|failure| failure.error.to_string());
-    assert_eq!(failure.as_deref(), Some("a defect came to light: the source is broken"));
+    assert_eq!(failure.as_deref(), Some("internal error: the source is broken"));
     held.breaks.store(false, Ordering::Relaxed);
     let status = reload(&watch);
     assert!(!status.differs);

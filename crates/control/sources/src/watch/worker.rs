@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_rules::Source;
 
-use super::attempt::{Attempts, Loaded, Outcome};
-use super::notice::Notice;
-use super::shared::Shared;
+use super::directory_watcher::DirectoryWatcher;
+use super::loader::{LoadedTexts, Loader, Outcome};
+use super::schedule::{ChangeDetection, Reason, Schedule};
+use super::shared::SharedState;
 use super::status::{ActiveTexts, ReloadError, ReloadFailure, Ticket, WatchEvent, WatchStatus};
-use super::timing::{Noticing, Reason, Timing};
 use crate::source::TextSource;
-use crate::source::places::Watched;
+use crate::source::watched_paths::WatchedPaths;
 
 /// The longest wait at once; it is then asked again when the next look is due.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -21,11 +21,11 @@ pub(super) type Report = Box<dyn FnMut(WatchEvent<'_>) + Send>;
 
 /// What the thread owns.
 pub(super) struct Worker<S> {
-    pub(super) shared: Arc<Shared>,
-    pub(super) attempts: Attempts<S>,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) loader: Loader<S>,
     /// None when only polling is wanted.
-    pub(super) notice: Option<Notice>,
-    pub(super) timing: Timing,
+    pub(super) watcher: Option<DirectoryWatcher>,
+    pub(super) schedule: Schedule,
     pub(super) clock: Box<dyn Fn() -> SystemTime + Send>,
     pub(super) report: Report,
     pub(super) status: WatchStatus,
@@ -37,9 +37,9 @@ pub(super) struct Worker<S> {
 }
 
 /// Says on every way out that the thread has ended.
-struct Closing(Arc<Shared>);
+struct CloseOnDrop(Arc<SharedState>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -48,32 +48,32 @@ impl Drop for Closing {
 impl<S: TextSource> Worker<S> {
     /// Works until it is told to stop.
     pub(super) fn run(mut self) {
-        let _closing = Closing(Arc::clone(&self.shared));
-        if self.notice.is_none() {
-            self.timing.set_noticing(Noticing::Polling);
+        let _closing = CloseOnDrop(Arc::clone(&self.shared));
+        if self.watcher.is_none() {
+            self.schedule.set_detection(ChangeDetection::Polling);
             self.status.polling = Some(Arc::from("polling was chosen"));
         }
         if let Some(texts) = self.in_use.take() {
-            let loaded = self.attempts.adopt(texts);
+            let loaded = self.loader.adopt(texts);
             self.conclude(Outcome::Published(loaded));
         }
         self.look(Reason::Changed, Ticket::default());
         loop {
-            let patience = self.timing.due_at().saturating_sub(self.now()).min(WAIT_MAX);
+            let patience = self.schedule.due_at().saturating_sub(self.now()).min(WAIT_MAX);
             let (signals, ticket) = self.shared.signals(patience);
             if signals.stop {
                 return;
             }
             if signals.changed {
-                self.timing.changed(self.now());
+                self.schedule.changed(self.now());
             }
-            if signals.asked {
-                self.timing.asked();
+            if signals.reload {
+                self.schedule.asked();
             }
-            if let Some(notice) = &mut self.notice {
-                notice.lose(&signals);
+            if let Some(watcher) = &mut self.watcher {
+                watcher.mark_lost(&signals);
             }
-            if let Some(reason) = self.timing.due(self.now()) {
+            if let Some(reason) = self.schedule.due(self.now()) {
                 self.look(reason, ticket);
             }
         }
@@ -81,20 +81,20 @@ impl<S: TextSource> Worker<S> {
 
     fn look(&mut self, reason: Reason, ticket: Ticket) {
         // Before the texts are read, so that no change falls between.
-        let watched = self.attempts.watched();
+        let watched = self.loader.watched();
         let mark = watched.mark().map(str::to_owned);
         self.follow(watched);
         let unmoved = reason == Reason::Poll && mark.is_some() && mark == self.mark;
         if !unmoved {
             self.mark = mark;
-            let outcome = self.attempts.look(reason == Reason::Asked);
+            let outcome = self.loader.load(reason == Reason::Asked);
             self.conclude(outcome);
         }
-        self.timing.looked(self.now());
+        self.schedule.looked(self.now());
         // Reading takes time. Where the places are others now, something
         // happened there before they were watched.
-        if !unmoved && self.follow(self.attempts.watched()) {
-            self.timing.changed(self.now());
+        if !unmoved && self.follow(self.loader.watched()) {
+            self.schedule.changed(self.now());
         }
         self.status.looks = self.status.looks.saturating_add(1);
         self.status.answered = ticket;
@@ -102,19 +102,22 @@ impl<S: TextSource> Worker<S> {
     }
 
     /// Watches these places; says whether they are others than before.
-    fn follow(&mut self, watched: Watched) -> bool {
-        let Some(notice) = &mut self.notice else { return false };
-        let followed = notice.follow(watched);
+    fn follow(&mut self, watched: WatchedPaths) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        let followed = watcher.follow(watched);
         let trouble: Option<Arc<str>> = followed.trouble.map(Arc::from);
         match &trouble {
             Some(why) if self.status.polling.is_none() => {
-                tell(&mut self.report, WatchEvent::Polling(why));
+                call_report(&mut self.report, WatchEvent::Polling(why));
             }
-            None if self.status.polling.is_some() => tell(&mut self.report, WatchEvent::Noticing),
+            None if self.status.polling.is_some() => {
+                call_report(&mut self.report, WatchEvent::EventsResumed)
+            }
             _ => {}
         }
-        let noticing = if trouble.is_some() { Noticing::Polling } else { Noticing::Events };
-        self.timing.set_noticing(noticing);
+        let detection =
+            if trouble.is_some() { ChangeDetection::Polling } else { ChangeDetection::Events };
+        self.schedule.set_detection(detection);
         self.status.polling = trouble;
         followed.moved
     }
@@ -134,7 +137,7 @@ impl<S: TextSource> Worker<S> {
                 self.status.active = Some(Arc::clone(&active));
                 self.status.published = self.status.published.saturating_add(1);
                 self.status.differs = false;
-                tell(&mut self.report, WatchEvent::Published(&active));
+                call_report(&mut self.report, WatchEvent::Published(&active));
             }
             Outcome::Failed(error) => self.fail(error),
         }
@@ -145,14 +148,14 @@ impl<S: TextSource> Worker<S> {
         self.status.failure = Some(Arc::clone(&failure));
         self.status.failed = self.status.failed.saturating_add(1);
         self.status.differs = true;
-        tell(&mut self.report, WatchEvent::Failed(&failure));
+        call_report(&mut self.report, WatchEvent::Failed(&failure));
     }
 
     /// The source has the texts in use.
     fn restore(&mut self) {
         let before = std::mem::replace(&mut self.status.differs, false);
         if before && let Some(active) = &self.status.active {
-            tell(&mut self.report, WatchEvent::Restored(active));
+            call_report(&mut self.report, WatchEvent::Restored(active));
         }
     }
 
@@ -164,11 +167,11 @@ impl<S: TextSource> Worker<S> {
 }
 
 /// Tells of an event. Who cannot listen does not keep texts from being fresh.
-fn tell(report: &mut Report, event: WatchEvent<'_>) {
+fn call_report(report: &mut Report, event: WatchEvent<'_>) {
     let _ = catch_unwind(AssertUnwindSafe(|| report(event)));
 }
 
-fn active(loaded: Loaded, loaded_at: SystemTime) -> ActiveTexts {
-    let Loaded { version, sources, warnings } = loaded;
+fn active(loaded: LoadedTexts, loaded_at: SystemTime) -> ActiveTexts {
+    let LoadedTexts { version, sources, warnings } = loaded;
     ActiveTexts { version, loaded_at, sources, warnings }
 }

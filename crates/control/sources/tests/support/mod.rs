@@ -36,7 +36,7 @@ pub(crate) fn write(path: &Path, text: &str) {
 }
 
 /// Rules below a directory of their own, watched.
-pub(crate) struct Kept {
+pub(crate) struct WatchedFolder {
     // Before the directory, so that the watch ends first.
     watch: Watch,
     root: TempDir,
@@ -44,10 +44,10 @@ pub(crate) struct Kept {
     published: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
-impl Kept {
+impl WatchedFolder {
     /// A watch on a source below an empty directory; has looked once.
     pub(crate) fn new<S: TextSource + Send + 'static>(source: impl FnOnce(&Path) -> S) -> Self {
-        Kept::prepared(|_| {}, source, by_events())
+        WatchedFolder::prepared(|_| {}, source, by_events())
     }
 
     /// The same, with something in the directory.
@@ -67,7 +67,7 @@ impl Kept {
                 list.lock().unwrap().push(domains);
             })
             .unwrap();
-        let kept = Kept { watch, root, published };
+        let kept = WatchedFolder { watch, root, published };
         kept.waits(|status| status.looks > 0);
         kept
     }
@@ -75,7 +75,7 @@ impl Kept {
     /// A watch on one file with this domain.
     pub(crate) fn file(file: &str, name: &str) -> Self {
         let prepare = |root: &Path| write(&root.join(file), &domain(name));
-        Kept::prepared(prepare, |root| FileSource::new([root.join(file)]), by_events())
+        WatchedFolder::prepared(prepare, |root| FileSource::new([root.join(file)]), by_events())
     }
 
     /// A watch on the directory `rules`, with one file for each of these domains.
@@ -85,7 +85,7 @@ impl Kept {
                 write(&root.join("rules").join(format!("{name}.yaml")), &domain(name));
             }
         };
-        Kept::prepared(prepare, |root| FileSource::new([root.join("rules")]), by_events())
+        WatchedFolder::prepared(prepare, |root| FileSource::new([root.join("rules")]), by_events())
     }
 
     pub(crate) fn path(&self, below: &str) -> PathBuf {

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_sources::{
-    DotFiles, FileSource, Noticing, RuntimeChanges, RuntimeSource, TextSource, WatchSettings,
+    ChangeDetection, DotFiles, FileSource, RuntimeChanges, RuntimeSource, TextSource, WatchSettings,
 };
 
-use crate::support::{Kept, by_events, domain, write};
+use crate::support::{WatchedFolder, by_events, domain, write};
 
 /// Puts a link in another's place in one step.
 fn swap(link: &Path, target: &str) {
@@ -48,7 +48,7 @@ fn mount(volume: &Path, date: &str, files: &[(&str, &str)]) {
 #[test]
 fn a_mounted_volume_is_followed_through_every_swap() {
     let prepare = |root: &Path| mount(root, "..1", &[("api.yaml", "a")]);
-    let kept = Kept::prepared(prepare, |root| FileSource::new([root]), by_events());
+    let kept = WatchedFolder::prepared(prepare, |root| FileSource::new([root]), by_events());
     mount(&kept.path(""), "..2", &[("api.yaml", "b")]);
     kept.waits_for(&["b"]);
     mount(&kept.path(""), "..3", &[("api.yaml", "c"), ("more.yaml", "d")]);
@@ -61,8 +61,11 @@ fn a_mounted_volume_is_followed_through_every_swap() {
 #[test]
 fn one_file_of_a_mounted_volume_is_followed_through_every_swap() {
     let prepare = |root: &Path| mount(root, "..1", &[("api.yaml", "a")]);
-    let kept =
-        Kept::prepared(prepare, |root| FileSource::new([root.join("api.yaml")]), by_events());
+    let kept = WatchedFolder::prepared(
+        prepare,
+        |root| FileSource::new([root.join("api.yaml")]),
+        by_events(),
+    );
     for (date, name) in [("..2", "b"), ("..3", "c"), ("..4", "d")] {
         mount(&kept.path(""), date, &[("api.yaml", name)]);
         kept.waits_for(&[name]);
@@ -77,7 +80,8 @@ fn a_file_behind_a_link_is_watched_where_it_is() {
         write(&root.join("rules/own.yaml"), &domain("own"));
         symlink("../elsewhere/shared.txt", root.join("rules/shared.yaml")).unwrap();
     };
-    let kept = Kept::prepared(prepare, |root| FileSource::new([root.join("rules")]), by_events());
+    let kept =
+        WatchedFolder::prepared(prepare, |root| FileSource::new([root.join("rules")]), by_events());
     fs::write(kept.path("elsewhere/shared.txt"), domain("b")).unwrap();
     kept.waits_for(&["own", "b"]);
 }
@@ -90,7 +94,7 @@ fn a_link_anywhere_on_the_way_may_be_swapped() {
         symlink("v1", root.join("current")).unwrap();
     };
     let source = |root: &Path| FileSource::new([root.join("current/etc/rules.yaml")]);
-    let kept = Kept::prepared(prepare, source, by_events());
+    let kept = WatchedFolder::prepared(prepare, source, by_events());
     swap(&kept.path("current"), "v2");
     kept.waits_for(&["b"]);
     fs::write(kept.path("v2/etc/rules.yaml"), domain("c")).unwrap();
@@ -119,7 +123,7 @@ fn runtime(root: &Path, changes: RuntimeChanges) -> RuntimeSource {
 #[test]
 fn a_runtime_root_is_read_again_when_its_link_is_swapped_and_not_before() {
     let root_only = |root: &Path| runtime(root, RuntimeChanges::Root);
-    let kept = Kept::prepared(two_versions, root_only, by_events());
+    let kept = WatchedFolder::prepared(two_versions, root_only, by_events());
     let watched = root_only(&kept.path("")).watched();
     assert!(watched.concerns(&kept.path("").canonicalize().unwrap().join("current")));
     write(&kept.path("v1/ratelimit/config/rules"), &domain("unseen"));
@@ -133,12 +137,12 @@ fn a_runtime_root_is_read_again_when_its_link_is_swapped_and_not_before() {
 #[test]
 fn polling_a_runtime_root_looks_at_its_link_only() {
     let settings = WatchSettings {
-        noticing: Noticing::Polling,
+        detection: ChangeDetection::Polling,
         poll_without_events: Duration::ZERO,
         ..WatchSettings::default()
     };
     let root_only = |root: &Path| runtime(root, RuntimeChanges::Root);
-    let kept = Kept::prepared(two_versions, root_only, settings);
+    let kept = WatchedFolder::prepared(two_versions, root_only, settings);
     write(&kept.path("v1/ratelimit/config/rules"), &domain("unseen"));
     let before = kept.status().looks;
     kept.waits(|status| status.looks > before + 2);
@@ -150,7 +154,7 @@ fn polling_a_runtime_root_looks_at_its_link_only() {
 #[test]
 fn a_runtime_root_that_is_not_watched_as_a_whole_is_read_at_every_change() {
     let everything = |root: &Path| runtime(root, RuntimeChanges::Directory);
-    let kept = Kept::prepared(two_versions, everything, by_events());
+    let kept = WatchedFolder::prepared(two_versions, everything, by_events());
     write(&kept.path("v1/ratelimit/config/more/rules"), &domain("c"));
     kept.waits_for(&["c", "a"]);
     fs::remove_dir_all(kept.path("v1/ratelimit/config/more")).unwrap();
@@ -164,7 +168,7 @@ fn a_runtime_root_that_is_not_watched_as_a_whole_is_read_at_every_change() {
 fn a_volume_mounted_as_the_runtime_directory_is_followed_through_every_swap() {
     let prepare = |root: &Path| mount(&root.join("current/ratelimit/config"), "..1", &[("x", "a")]);
     let everything = |root: &Path| runtime(root, RuntimeChanges::Directory);
-    let kept = Kept::prepared(prepare, everything, by_events());
+    let kept = WatchedFolder::prepared(prepare, everything, by_events());
     for (date, name) in [("..2", "b"), ("..3", "c")] {
         mount(&kept.path("current/ratelimit/config"), date, &[("x", name)]);
         kept.waits_for(&[name]);

@@ -22,7 +22,7 @@ impl Server {
         let done = in_flight.min(self.workers) * 50.0;
         let seconds = 0.02 * (in_flight / self.workers).max(1.0);
         self.now = self.now.after(Nanos::from_secs(1));
-        let seen = Seen {
+        let seen = WindowSample {
             p90: Nanos::new(whole(seconds * 1e9)),
             successes: whole(done),
             length: Nanos::from_secs(1),
@@ -94,8 +94,12 @@ fn a_limit_that_is_not_reached_stays() {
 #[test]
 fn windows_with_few_successes_say_nothing() {
     let mut server = Server::new(30, 64.0);
-    let seen =
-        Seen { p90: Nanos::from_secs(9), successes: 9, in_flight_max: 30, ..Seen::default() };
+    let seen = WindowSample {
+        p90: Nanos::from_secs(9),
+        successes: 9,
+        in_flight_max: 30,
+        ..WindowSample::default()
+    };
     for _ in 0..100 {
         server.now = server.now.after(Nanos::from_secs(1));
         assert_eq!(server.search.step(server.now, &seen), 30);
@@ -117,7 +121,7 @@ proptest! {
             now = now.after(Nanos::from_secs(1));
             let (p90, length) = (Nanos::new(p90), Nanos::new(length));
             let seen =
-                Seen { p90, successes, length, in_flight, in_flight_max, queue_wait: p90 };
+                WindowSample { p90, successes, length, in_flight, in_flight_max, queue_wait: p90 };
             prop_assert!((4..=90).contains(&search.step(now, &seen)));
         }
     }

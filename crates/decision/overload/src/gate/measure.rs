@@ -74,7 +74,7 @@ pub(super) struct ServiceTime {
 }
 
 impl ServiceTime {
-    pub(super) fn take_in(&mut self, time: Nanos) {
+    pub(super) fn record(&mut self, time: Nanos) {
         self.count = (self.count + 1).min(SERVICES);
         // Up or down without a sign: a division of 128 bits is dear on this path.
         let (mean, time) = (self.mean, time.get());
@@ -102,13 +102,13 @@ pub(super) struct WaitTimes {
 impl WaitTimes {
     /// Somebody came in without waiting.
     #[inline]
-    pub(super) fn take_in_none(&mut self, category: Category) {
+    pub(super) fn record_none(&mut self, category: Category) {
         self.by_category[category.rank()].counts[0] += 1;
         self.window_count += 1;
     }
 
-    pub(super) fn take_in(&mut self, category: Category, wait: Nanos) {
-        self.by_category[category.rank()].take_in(&WAIT_BUCKETS, wait);
+    pub(super) fn record(&mut self, category: Category, wait: Nanos) {
+        self.by_category[category.rank()].record(&WAIT_BUCKETS, wait);
         self.window_sum = self.window_sum.saturating_add(wait.get());
         self.window_count += 1;
     }
@@ -153,21 +153,21 @@ mod tests {
     #[test]
     fn the_service_time_is_unknown_until_enough_were_seen() {
         let mut service = ServiceTime::default();
-        (0..15).for_each(|_| service.take_in(Nanos::from_millis(20)));
+        (0..15).for_each(|_| service.record(Nanos::from_millis(20)));
         assert_eq!(service.mean(), Nanos::ZERO);
-        service.take_in(Nanos::from_millis(20));
+        service.record(Nanos::from_millis(20));
         assert_eq!(service.mean(), Nanos::from_millis(20));
-        (0..2_000).for_each(|_| service.take_in(Nanos::from_millis(5)));
+        (0..2_000).for_each(|_| service.record(Nanos::from_millis(5)));
         assert!(service.mean() < Nanos::from_millis(6));
-        service.take_in(Nanos::MAX);
+        service.record(Nanos::MAX);
     }
 
     #[test]
     fn waits_fall_into_their_buckets() {
         let mut waits = WaitTimes::default();
-        waits.take_in(Category::Get, Nanos::ZERO);
-        waits.take_in(Category::Get, Nanos::from_millis(3));
-        waits.take_in(Category::Get, Nanos::MAX);
+        waits.record(Category::Get, Nanos::ZERO);
+        waits.record(Category::Get, Nanos::from_millis(3));
+        waits.record(Category::Get, Nanos::MAX);
         assert_eq!(waits.of(Category::Get).counts, [1, 0, 0, 1, 0, 0, 0, 0, 1]);
         assert_eq!(waits.of(Category::Post), Waits::default());
     }

@@ -1,8 +1,8 @@
-//! Who waits: a line for each category.
+//! The queue: one line for each category.
 //!
-//! Those who give up leave a gap in their line, found by its generation and swept
-//! out when gaps are the larger part. So every step costs the same however long
-//! the lines are.
+//! A request that stops waiting leaves a gap in its line. A gap is recognized by its
+//! generation, and gaps are swept when they are the larger part, so that every step takes
+//! constant time (amortized).
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use tidegate_algorithms::Timestamp;
 
 use crate::category::Category;
 
-/// Gaps that a line may have whatever its length.
+/// Gaps that even a short line may have.
 const GAPS_MIN: usize = 16;
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     index: u32,
@@ -21,22 +21,22 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A number that no other ticket has at the same time. Numbers are used again, so they
-    /// stay below the most that ever waited at once.
+    /// Unique among current tickets. Indexes are reused, so they stay below the longest
+    /// queue so far.
     pub(crate) const fn index(self) -> usize {
         self.index as usize
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct Waiter {
     pub(super) category: Category,
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
     pub(super) deadline: Option<Timestamp>,
 }
 
-/// Who of a line goes first.
+/// Which end of a line goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     OldestFirst,
@@ -44,9 +44,9 @@ pub(super) enum Order {
 }
 
 #[derive(Debug, Default)]
-struct Cell {
+struct QueueCell {
     generation: u32,
-    waiting: Option<Waiting>,
+    waiting: Option<Waiter>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ struct Line {
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    cells: Vec<Cell>,
+    cells: Vec<QueueCell>,
     free: Vec<u32>,
     lines: [Line; 4],
     waiting: usize,
@@ -72,10 +72,10 @@ impl Queue {
         self.waiting == 0
     }
 
-    /// Joins the line of its category. The caller keeps the length bounded.
-    pub(super) fn join(&mut self, waiting: Waiting) -> Ticket {
+    /// Appends to the line of its category. The caller bounds the length.
+    pub(super) fn join(&mut self, waiting: Waiter) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.cells.push(Cell::default());
+            self.cells.push(QueueCell::default());
             u32::try_from(self.cells.len() - 1).unwrap_or(u32::MAX)
         });
         let cell = &mut self.cells[index as usize];
@@ -88,8 +88,8 @@ impl Queue {
         ticket
     }
 
-    /// Leaves the queue; `None` when it is not in it any more.
-    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Waiting> {
+    /// Removes from the queue; `None` when it has left already.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiting = self.take(ticket)?;
         let line = &mut self.lines[waiting.category.rank()];
         if line.tickets.len() > 2 * line.waiting + GAPS_MIN {
@@ -99,23 +99,23 @@ impl Queue {
         Some(waiting)
     }
 
-    /// The oldest of a category.
-    pub(super) fn oldest(&mut self, category: Category) -> Option<(Ticket, Waiting)> {
+    /// The oldest request of a category.
+    pub(super) fn oldest(&mut self, category: Category) -> Option<(Ticket, Waiter)> {
         self.end(category, Order::OldestFirst)
     }
 
-    /// Takes the next of a category out of the queue.
-    pub(super) fn next(&mut self, category: Category, order: Order) -> Option<(Ticket, Waiting)> {
+    /// Removes and returns the next request of a category.
+    pub(super) fn next(&mut self, category: Category, order: Order) -> Option<(Ticket, Waiter)> {
         let (ticket, _) = self.end(category, order)?;
         Some((ticket, self.take(ticket)?))
     }
 
-    /// The lowest category that waits.
+    /// The lowest category with a waiting request.
     pub(super) fn lowest(&self) -> Option<Category> {
         Category::ALL.into_iter().find(|category| self.lines[category.rank()].waiting > 0)
     }
 
-    fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
+    fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
         let cell = self.cells.get_mut(ticket.index())?;
         if cell.generation != ticket.generation {
             return None;
@@ -128,8 +128,8 @@ impl Queue {
         Some(waiting)
     }
 
-    /// Who stands at an end of a line, once the gaps there are gone.
-    fn end(&mut self, category: Category, order: Order) -> Option<(Ticket, Waiting)> {
+    /// The request at an end of a line, after gaps there are removed.
+    fn end(&mut self, category: Category, order: Order) -> Option<(Ticket, Waiter)> {
         let line = &mut self.lines[category.rank()];
         loop {
             let ticket = match order {
@@ -148,7 +148,7 @@ impl Queue {
     }
 }
 
-fn find(cells: &[Cell], ticket: Ticket) -> Option<Waiting> {
+fn find(cells: &[QueueCell], ticket: Ticket) -> Option<Waiter> {
     let cell = cells.get(ticket.index())?;
     if cell.generation == ticket.generation { cell.waiting } else { None }
 }
@@ -157,9 +157,9 @@ fn find(cells: &[Cell], ticket: Ticket) -> Option<Waiting> {
 mod tests {
     use super::*;
 
-    fn waiting(category: Category, second: u64) -> Waiting {
+    fn waiting(category: Category, second: u64) -> Waiter {
         let since = Timestamp::from_secs(second);
-        Waiting { category, since, until: Timestamp::MAX, deadline: None }
+        Waiter { category, since, until: Timestamp::MAX, deadline: None }
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Who is inside: slots with generations.
+//! The slots of requests in flight, with generations.
 //!
-//! A slot that was held for too long is taken back by the watchdog. Its holder may
-//! still be there and give it back later, when somebody else has it. The
-//! generation tells the two apart, so a late release frees nobody else's slot.
+//! The watchdog reclaims a slot that was held too long. Its old holder may release it later,
+//! when it belongs to another request. The generation in [`SlotId`] differs then, so the
+//! late release is ignored.
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use crate::category::Category;
 
-/// The most that can be inside at once, those beyond the limit included. What comes
-/// on top is let through uncounted; 48 MB of records are enough.
+/// The most requests in flight that are counted, including those above the limit. More are
+/// admitted uncounted, so that the records take at most 48 MB.
 pub const SLOTS_MAX: usize = 1 << 20;
 
 /// A held slot.
@@ -19,41 +19,41 @@ pub struct SlotId {
     generation: u32,
 }
 
-/// What a slot counts as.
+/// What a slot counts towards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotKind {
     /// Within the limit, held by a critical request.
     Critical,
-    /// Within the limit, held by another.
+    /// Within the limit, held by another category.
     Other,
-    /// Beyond it: let through because the gate does not enforce.
+    /// Above the limit: admitted because the gate does not enforce.
     Beyond,
 }
 
-impl Place {
+impl SlotKind {
     pub(super) const fn within(category: Category) -> Self {
         match category {
-            Category::Critical => Place::Critical,
-            Category::Test | Category::Get | Category::Post => Place::Other,
+            Category::Critical => SlotKind::Critical,
+            Category::Test | Category::Get | Category::Post => SlotKind::Other,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct Occupancy {
     pub(super) since: Timestamp,
-    pub(super) place: Place,
+    pub(super) kind: SlotKind,
 }
 
 #[derive(Debug, Default)]
-struct Cell {
+struct SlotCell {
     generation: u32,
-    held: Option<Held>,
+    held: Option<Occupancy>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    cells: Vec<Cell>,
+    cells: Vec<SlotCell>,
     free: Vec<u32>,
     critical: u64,
     other: u64,
@@ -73,25 +73,25 @@ impl Slots {
         self.beyond
     }
 
-    /// Holds a slot; `None` when there are [`SLOTS_MAX`].
-    pub(super) fn hold(&mut self, since: Timestamp, place: Place) -> Option<SlotId> {
+    /// Takes a slot; `None` when [`SLOTS_MAX`] are taken.
+    pub(super) fn hold(&mut self, since: Timestamp, kind: SlotKind) -> Option<SlotId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.cells.len() < SLOTS_MAX => {
-                self.cells.push(Cell::default());
+                self.cells.push(SlotCell::default());
                 u32::try_from(self.cells.len() - 1).ok()?
             }
             None => return None,
         };
         let cell = self.cells.get_mut(index as usize)?;
-        cell.held = Some(Held { since, place });
+        cell.held = Some(Occupancy { since, kind });
         let generation = cell.generation;
-        *self.count(place) += 1;
+        *self.count(kind) += 1;
         Some(SlotId { index, generation })
     }
 
-    /// Gives a slot back; `None` when it was taken back before.
-    pub(super) fn give_back(&mut self, id: SlotId) -> Option<Held> {
+    /// Frees a slot; `None` when the watchdog had reclaimed it.
+    pub(super) fn give_back(&mut self, id: SlotId) -> Option<Occupancy> {
         let cell = self.cells.get_mut(id.index as usize)?;
         if cell.generation != id.generation {
             return None;
@@ -99,12 +99,12 @@ impl Slots {
         let held = cell.held.take()?;
         cell.generation = cell.generation.wrapping_add(1);
         self.free.push(id.index);
-        let count = self.count(held.place);
+        let count = self.count(held.kind);
         *count = count.saturating_sub(1);
         Some(held)
     }
 
-    /// Takes back what was held for longer than `hold_max`, and says how many that were.
+    /// Reclaims slots held for longer than `hold_max`, and returns how many.
     pub(super) fn take_back(&mut self, now: Timestamp, hold_max: Nanos) -> u64 {
         let overdue: Vec<SlotId> = (0u32..)
             .zip(&self.cells)
@@ -114,11 +114,11 @@ impl Slots {
         overdue.iter().filter(|id| self.give_back(**id).is_some()).count() as u64
     }
 
-    const fn count(&mut self, place: Place) -> &mut u64 {
-        match place {
-            Place::Critical => &mut self.critical,
-            Place::Other => &mut self.other,
-            Place::Beyond => &mut self.beyond,
+    const fn count(&mut self, kind: SlotKind) -> &mut u64 {
+        match kind {
+            SlotKind::Critical => &mut self.critical,
+            SlotKind::Other => &mut self.other,
+            SlotKind::Beyond => &mut self.beyond,
         }
     }
 }
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn a_late_release_frees_nobody_elses_slot() {
         let mut slots = Slots::default();
-        let late = slots.hold(START, Place::Other).unwrap();
+        let late = slots.hold(START, SlotKind::Other).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
-        let other = slots.hold(START, Place::Other).unwrap();
+        let other = slots.hold(START, SlotKind::Other).unwrap();
         assert_eq!(other.index, late.index);
         assert!(slots.give_back(late).is_none());
         assert_eq!(slots.within(), 1);
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn what_is_not_overdue_is_left_alone() {
         let mut slots = Slots::default();
-        slots.hold(START, Place::Other).unwrap();
-        slots.hold(START.after(Nanos::from_secs(5)), Place::Beyond).unwrap();
+        slots.hold(START, SlotKind::Other).unwrap();
+        slots.hold(START.after(Nanos::from_secs(5)), SlotKind::Beyond).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);
         assert_eq!((slots.within(), slots.beyond()), (0, 1));
     }

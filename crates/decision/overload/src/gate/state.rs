@@ -1,31 +1,31 @@
-//! The gate as a state machine: an arrival, a departure, a moment in; a turn out.
+//! The gate as a state machine: arrivals, departures and ticks in, a [`Turn`] out.
 //!
-//! No clock is read and nothing waits, so a simulator drives it in virtual time
-//! and every run replays. Who waits is told by a [`Ticket`]; what becomes of it
-//! comes as an [`Event`] from [`GateState::next_event`], which every driver empties
-//! after each call.
+//! It reads no clock and never blocks, so a simulator drives it in virtual time and every
+//! run can be replayed. A [`Ticket`] names a waiting request; its outcome is an [`Event`]
+//! from [`GateState::next_event`], which every driver drains after each call.
 //!
-//! The rules, each for its reason:
-//! - The limit is hard, and the queue short: half the limit. What waits longer
-//!   than that would be answered too late.
-//! - Categories go in order. Within one the oldest goes first while the queue is
-//!   a burst, the newest once it has been standing for a while: when not all can be
-//!   served in time, serving the oldest serves nobody in time.
-//! - A full queue gives up the oldest of its lowest category for whoever ranks
-//!   as high. So critical requests displace others from the first millisecond.
-//! - Some slots are for critical requests only: the others never hold all. And critical
-//!   requests may always wait as long as in a burst, since nobody is before them.
-//! - Whoever cannot be done in time is refused instead of worked on.
+//! The rules and their reasons:
+//! - The limit is hard and the queue is short, half the limit: a request at the end of a
+//!   longer queue would be answered too late.
+//! - Higher categories go first. Within a category the oldest goes first in a burst, the
+//!   newest in a standing queue: when not all can be served in time, serving the oldest
+//!   first serves none in time.
+//! - An arrival at a full queue displaces the oldest request of the lowest category, if that
+//!   does not rank higher. So critical requests displace others from the first millisecond.
+//! - Some slots are reserved for critical requests. Critical requests may always wait as
+//!   long as in a burst, since they are first in the queue.
+//! - A request that cannot be done before its deadline is refused.
 
 use std::collections::VecDeque;
 
 use tidegate_algorithms::{Nanos, Timestamp};
 
+use super::limit_tuner::LimitTuner;
 use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
-use super::queue::{Order, Queue, Ticket, Waiting};
-use super::slots::{Place, SLOTS_MAX, SlotId, Slots};
-use super::tuning::Tuning;
-use super::turn::{Anyway, Ending, Event, GateCounts, GateSettings, Outcome, Turn, Window};
+use super::queue::{Order, Queue, Ticket, Waiter};
+use super::settings::GateSettings;
+use super::slots::{SLOTS_MAX, SlotId, SlotKind, Slots};
+use super::turn::{Completion, Event, ForcedEntry, GateCounts, Turn, Window};
 use crate::category::{Category, Level};
 use crate::cause::Cause;
 
@@ -36,14 +36,14 @@ pub struct GateState {
     limit: u64,
     slots: Slots,
     queue: Queue,
-    /// When the queue was empty last.
+    /// When the queue was last empty.
     empty: Timestamp,
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
     in_flight_mean: OverTime,
     queued_mean: OverTime,
-    tuning: Option<Tuning>,
+    tuning: Option<LimitTuner>,
     counts: GateCounts,
 }
 
@@ -62,12 +62,12 @@ impl GateState {
             waits: WaitTimes::default(),
             in_flight_mean: OverTime::new(now),
             queued_mean: OverTime::new(now),
-            tuning: settings.adaptive.map(|adaptive| Tuning::new(adaptive, limit, now)),
+            tuning: settings.adaptive.map(|adaptive| LimitTuner::new(adaptive, limit, now)),
             counts: GateCounts::default(),
         }
     }
 
-    /// Somebody wants in.
+    /// Decides about a new request.
     pub fn arrive(&mut self, now: Timestamp, level: Level, deadline: Option<Timestamp>) -> Turn {
         let category = level.category();
         if self.queue.is_empty() {
@@ -78,44 +78,47 @@ impl GateState {
         if self.is_hopeless(now, deadline) {
             return Turn::Refuse(Cause::Deadline);
         }
-        // Whoever could go in has been let in already, so nobody is overtaken.
+        // Room means that no waiting request could use it, so none is overtaken.
         if self.has_room(category) {
-            return match self.let_in(now, Place::within(category)) {
+            return match self.let_in(now, SlotKind::within(category)) {
                 Some(slot) => {
-                    self.waits.take_in_none(category);
+                    self.waits.record_none(category);
                     Turn::Enter(slot)
                 }
                 None => Turn::Refuse(Cause::QueueFull),
             };
         }
         let turn = self.join(now, category, deadline);
-        self.note(now);
+        self.update_means(now);
         turn
     }
 
-    /// Lets a request in that may not be refused nor held up: within the limit if
-    /// there is room, and beyond it otherwise. Those beyond stand for those
-    /// who would wait; more of them than the queue is long would be refused.
-    pub fn arrive_anyway(&mut self, now: Timestamp, level: Level) -> Anyway {
+    /// Admits a request that may be neither refused nor queued: within the limit if there is
+    /// room, above it otherwise. Requests above the limit stand for queued ones; more of
+    /// them than the queue has room for would have been refused.
+    pub fn arrive_forced(&mut self, now: Timestamp, level: Level) -> ForcedEntry {
         let category = level.category();
         if self.has_room(category) {
-            self.waits.take_in_none(category);
-            return Anyway { slot: self.let_in(now, Place::within(category)), would_refuse: false };
+            self.waits.record_none(category);
+            return ForcedEntry {
+                slot: self.let_in(now, SlotKind::within(category)),
+                would_refuse: false,
+            };
         }
         let would_refuse = self.slots.beyond() >= self.queue_max() as u64;
-        Anyway { slot: self.let_in(now, Place::Beyond), would_refuse }
+        ForcedEntry { slot: self.let_in(now, SlotKind::Beyond), would_refuse }
     }
 
-    /// Gives a slot back. False when it had been taken back before.
-    pub fn leave(&mut self, now: Timestamp, slot: SlotId, ending: Ending) -> bool {
+    /// Frees a slot. False when the watchdog had reclaimed it.
+    pub fn leave(&mut self, now: Timestamp, slot: SlotId, completion: Completion) -> bool {
         let Some(held) = self.slots.give_back(slot) else {
             self.counts.late += 1;
             return false;
         };
         self.counts.left += 1;
-        if ending == Ending::Succeeded {
+        if completion == Completion::Succeeded {
             let took = now.since(held.since);
-            self.service.take_in(took);
+            self.service.record(took);
             if let Some(tuning) = &mut self.tuning {
                 tuning.succeeded(took);
             }
@@ -124,27 +127,27 @@ impl GateState {
         true
     }
 
-    /// Who waited has gone away. False when it was not waiting any more: then its
-    /// event has come, and a slot in it has to be given back.
+    /// Removes a request that stopped waiting. False when it had left the queue: then its
+    /// event is out, and the caller must free a slot in it.
     pub fn give_up(&mut self, now: Timestamp, ticket: Ticket) -> bool {
         let gone = self.queue.leave(ticket).is_some();
         if gone {
             self.counts.gave_up += 1;
-            self.note(now);
+            self.update_means(now);
         }
         gone
     }
 
-    /// Who waited has waited as long as it may. `None` when it was not waiting any
-    /// more: then its event has come.
+    /// Removes a request whose time to wait is over. `None` when it had left the queue: then
+    /// its event is out.
     pub fn time_out(&mut self, now: Timestamp, ticket: Ticket) -> Option<Cause> {
         self.queue.leave(ticket)?;
-        self.note(now);
+        self.update_means(now);
         Some(Cause::QueueTimeout)
     }
 
-    /// Refuses those who have waited for too long. Arrivals and departures do so by
-    /// themselves; a tick has to, when there are none.
+    /// Refuses requests that have waited too long. Arrivals and departures do this too; the
+    /// tick does when there are none.
     pub fn expire(&mut self, now: Timestamp) {
         for category in Category::ALL {
             let wait_max = self.wait_max(now, category);
@@ -153,13 +156,13 @@ impl GateState {
                     break;
                 }
                 self.queue.leave(ticket);
-                self.tell(ticket, Outcome::Refuse(Cause::QueueTimeout));
+                self.report(ticket, Err(Cause::QueueTimeout));
             }
         }
-        self.note(now);
+        self.update_means(now);
     }
 
-    /// Takes back what has been held for too long, and says how many that were.
+    /// Reclaims slots that were held too long, and returns how many.
     pub fn take_back(&mut self, now: Timestamp) -> u64 {
         let taken = self.slots.take_back(now, self.settings.hold_max);
         self.counts.taken_back += taken;
@@ -169,7 +172,7 @@ impl GateState {
         taken
     }
 
-    /// Lets an adaptive limit move, when it is time to. Says where to.
+    /// Moves an adaptive limit at the end of its window, and returns the new one.
     pub fn adapt(&mut self, now: Timestamp) -> Option<u64> {
         let in_flight = self.in_flight();
         let limit = self.tuning.as_mut()?.tick(now, in_flight)?;
@@ -177,19 +180,19 @@ impl GateState {
         Some(limit)
     }
 
-    /// Changes the limit. A lower one takes effect as those inside leave.
+    /// Changes the limit. A lower one takes effect as requests finish.
     pub fn set_limit(&mut self, now: Timestamp, limit: u64) {
         self.limit = within_bounds(limit);
         self.admit_waiting(now);
     }
 
-    /// What became of somebody who waited, in the order in which it happened.
+    /// The next end of a wait, in order of occurrence.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What was measured since the last time.
+    /// The measurements since the last call.
     pub fn take_window(&mut self, now: Timestamp) -> Window {
         Window {
             in_flight: self.in_flight_mean.take_mean(now),
@@ -199,43 +202,43 @@ impl GateState {
         }
     }
 
-    /// How many may be inside.
+    /// The limit on requests in flight.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How many are inside, those beyond the limit included.
+    /// Requests in flight, including those above the limit.
     pub const fn in_flight(&self) -> u64 {
         self.slots.within() + self.slots.beyond()
     }
 
-    /// How many are inside and count against the limit.
+    /// Requests in flight within the limit.
     pub const fn within(&self) -> u64 {
         self.slots.within()
     }
 
-    /// How many wait.
+    /// Requests in the queue.
     pub const fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many may wait.
+    /// The length of the queue.
     pub fn queue_max(&self) -> usize {
-        let places = self.limit.saturating_mul(self.settings.queue_percent) / 100;
-        usize::try_from(places).unwrap_or(SLOTS_MAX).clamp(1, SLOTS_MAX)
+        let length = self.limit.saturating_mul(self.settings.queue_percent) / 100;
+        usize::try_from(length).unwrap_or(SLOTS_MAX).clamp(1, SLOTS_MAX)
     }
 
-    /// The mean service time of the last requests; zero while nobody knows.
+    /// The mean service time of recent requests; zero until measured.
     pub const fn service_time(&self) -> Nanos {
         self.service.mean()
     }
 
-    /// How long requests of a category waited.
+    /// Waiting times of a category.
     pub const fn waits(&self, category: Category) -> Waits {
         self.waits.of(category)
     }
 
-    /// What was counted.
+    /// Counters since the start.
     pub const fn counts(&self) -> GateCounts {
         self.counts
     }
@@ -245,38 +248,38 @@ impl GateState {
             let lowest = self.queue.lowest().filter(|lowest| *lowest <= category);
             let evicted = lowest.and_then(|lowest| self.queue.next(lowest, Order::OldestFirst));
             let Some((ticket, _)) = evicted else { return Turn::Refuse(Cause::QueueFull) };
-            self.tell(ticket, Outcome::Refuse(Cause::QueueFull));
+            self.report(ticket, Err(Cause::QueueFull));
         }
         let patience = deadline.map_or(Nanos::MAX, |at| Nanos::new(at.since(now).get() / 3));
         let until = now.after(self.settings.burst_wait_max.min(patience));
-        let ticket = self.queue.join(Waiting { category, since: now, until, deadline });
+        let ticket = self.queue.join(Waiter { category, since: now, until, deadline });
         Turn::Wait { ticket, until }
     }
 
-    /// Lets in whoever may go in now.
+    /// Admits queued requests while there is room.
     fn admit_waiting(&mut self, now: Timestamp) {
         if self.queue.is_empty() {
-            return self.note(now);
+            return self.update_means(now);
         }
         self.expire(now);
         while let Some((ticket, waiting)) = self.next_in_line(now) {
             if self.is_hopeless(now, waiting.deadline) {
-                self.tell(ticket, Outcome::Refuse(Cause::Deadline));
+                self.report(ticket, Err(Cause::Deadline));
                 continue;
             }
-            let place = Place::within(waiting.category);
-            let Some(slot) = self.let_in(now, place) else { break };
+            let kind = SlotKind::within(waiting.category);
+            let Some(slot) = self.let_in(now, kind) else { break };
             let wait = now.since(waiting.since);
-            self.waits.take_in(waiting.category, wait);
+            self.waits.record(waiting.category, wait);
             if let Some(tuning) = &mut self.tuning {
                 tuning.waited(wait);
             }
-            self.tell(ticket, Outcome::Enter(slot));
+            self.report(ticket, Ok(slot));
         }
-        self.note(now);
+        self.update_means(now);
     }
 
-    fn next_in_line(&mut self, now: Timestamp) -> Option<(Ticket, Waiting)> {
+    fn next_in_line(&mut self, now: Timestamp) -> Option<(Ticket, Waiter)> {
         if self.queue.is_empty() {
             return None;
         }
@@ -287,10 +290,10 @@ impl GateState {
         })
     }
 
-    fn let_in(&mut self, now: Timestamp, place: Place) -> Option<SlotId> {
-        let slot = self.slots.hold(now, place)?;
+    fn let_in(&mut self, now: Timestamp, kind: SlotKind) -> Option<SlotId> {
+        let slot = self.slots.hold(now, kind)?;
         self.counts.entered += 1;
-        self.note(now);
+        self.update_means(now);
         Some(slot)
     }
 
@@ -304,7 +307,7 @@ impl GateState {
         }
     }
 
-    /// Slots that only critical requests hold; never all of them.
+    /// Slots reserved for critical requests; never all of them.
     const fn reserved(&self) -> u64 {
         let part = self.limit.saturating_mul(self.settings.reserved_percent) / 100;
         let part = if part == 0 && self.settings.reserved_percent > 0 { 1 } else { part };
@@ -316,7 +319,7 @@ impl GateState {
     }
 
     fn wait_max(&self, now: Timestamp, category: Category) -> Nanos {
-        // Critical requests go first, so theirs is no standing queue.
+        // Critical requests go first, so they never form a standing queue.
         if category != Category::Critical && self.is_standing(now) {
             let tenth = Nanos::new(self.service.mean().get() / 10);
             self.settings.standing_wait_max.max(tenth)
@@ -329,12 +332,12 @@ impl GateState {
         deadline.is_some_and(|at| at <= now || at.since(now) < self.service.mean())
     }
 
-    fn tell(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn report(&mut self, ticket: Ticket, outcome: Result<SlotId, Cause>) {
         self.events.push_back(Event { ticket, outcome });
     }
 
-    /// Keeps the measurements in step with what changed.
-    fn note(&mut self, now: Timestamp) {
+    /// Updates the means over time after a change.
+    fn update_means(&mut self, now: Timestamp) {
         if self.queue.is_empty() {
             self.empty = self.empty.max(now);
         }
@@ -347,8 +350,7 @@ impl GateState {
     }
 }
 
-/// A gate of none would refuse everybody for ever, and one beyond what can be counted
-/// would count wrong.
+/// At least one, or the gate would refuse everything; at most the number of slots.
 fn within_bounds(limit: u64) -> u64 {
     limit.clamp(1, SLOTS_MAX as u64)
 }

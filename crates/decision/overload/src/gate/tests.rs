@@ -22,8 +22,8 @@ impl Gate<TokioClock> {
 
 async fn inside(gate: &Arc<Gate<TokioClock>>, level: Level) -> Slot<TokioClock> {
     match gate.enter(gate.now(), level, None).await {
-        Entrance::Entered(slot) => slot,
-        Entrance::Refused(cause) => panic!("refused: {cause:?}"),
+        Ok(slot) => slot,
+        Err(cause) => panic!("refused: {cause:?}"),
     }
 }
 
@@ -31,7 +31,7 @@ async fn inside(gate: &Arc<Gate<TokioClock>>, level: Level) -> Slot<TokioClock> 
 async fn waiting(
     gate: &Arc<Gate<TokioClock>>,
     level: Level,
-) -> tokio::task::JoinHandle<Entrance<TokioClock>> {
+) -> tokio::task::JoinHandle<Result<Slot<TokioClock>, Cause>> {
     let before = gate.view().queued;
     let mine = Arc::clone(gate);
     let task = tokio::spawn(async move { mine.enter(mine.now(), level, None).await });
@@ -47,7 +47,7 @@ async fn a_slot_gives_itself_back_and_the_next_comes_in() {
     let task = waiting(&gate, HIGH).await;
     drop(slots);
     let entered = task.await.unwrap();
-    assert!(matches!(entered, Entrance::Entered(_)));
+    assert!(entered.is_ok());
     assert_eq!(gate.view().in_flight, 1);
     drop(entered);
     assert_eq!(gate.view().in_flight, 0);
@@ -94,7 +94,7 @@ async fn nobody_waits_for_longer_than_a_burst_may_last() {
     let _slots = [inside(&gate, HIGH).await, inside(&gate, HIGH).await];
     let began = gate.now();
     let entered = gate.enter(began, HIGH, None).await;
-    assert!(matches!(entered, Entrance::Refused(Cause::QueueTimeout)));
+    assert!(matches!(entered, Err(Cause::QueueTimeout)));
     assert!(gate.now().since(began) <= Nanos::from_millis(102));
     assert_eq!(gate.view().queued, 0);
 }
@@ -107,9 +107,9 @@ async fn a_critical_request_displaces_one_that_waits() {
     let mine = Arc::clone(&gate);
     let high = tokio::spawn(async move { mine.enter(mine.now(), HIGH, None).await });
     let displaced = low.await.unwrap();
-    assert!(matches!(displaced, Entrance::Refused(Cause::QueueFull)));
+    assert!(matches!(displaced, Err(Cause::QueueFull)));
     drop(slots);
-    assert!(matches!(high.await.unwrap(), Entrance::Entered(_)));
+    assert!(high.await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ async fn a_tick_refuses_those_who_wait_in_a_standing_queue() {
     let second = waiting(&gate, LOW).await;
     tokio::time::sleep(Duration::from_millis(15)).await;
     gate.tick(gate.now());
-    assert!(matches!(second.await.unwrap(), Entrance::Refused(Cause::QueueTimeout)));
+    assert!(matches!(second.await.unwrap(), Err(Cause::QueueTimeout)));
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn deadlines_are_hopeless_by_the_service_time_of_the_last_tick() {
     assert!(!gate.is_hopeless(clock.now(), soon(1)));
     assert!(gate.is_hopeless(clock.now(), soon(0)));
     for _ in 0..20 {
-        let (slot, _) = gate.enter_anyway(clock.now(), LOW);
+        let (slot, _) = gate.enter_forced(clock.now(), LOW);
         clock.advance(Nanos::from_millis(20));
-        slot.unwrap().finish(Ending::Succeeded);
+        slot.unwrap().finish(Completion::Succeeded);
     }
     gate.tick(clock.now());
     assert!(gate.is_hopeless(clock.now(), soon(19)));
@@ -166,11 +166,11 @@ fn threads_that_come_and_go_leave_nothing_behind() {
             scope.spawn(|| {
                 for _ in 0..500 {
                     match gate.arrive(clock.now(), HIGH, None) {
-                        Arrived::Done(Outcome::Enter(id)) => {
-                            gate.leave(clock.now(), id, Ending::Abandoned);
+                        GateEntry::Decided(Ok(id)) => {
+                            gate.leave(clock.now(), id, Completion::Abandoned);
                         }
-                        Arrived::Done(Outcome::Refuse(_)) => {}
-                        Arrived::Waits(place) => drop(place),
+                        GateEntry::Decided(Err(_)) => {}
+                        GateEntry::Queued(position) => drop(position),
                     }
                     assert!(gate.view().in_flight <= 4);
                 }

@@ -1,8 +1,8 @@
 //! What an admitted request holds.
 //!
-//! One reference to the node, and notes of what is held there. Passes travel with requests, from
-//! one future into the next, so they are small; and each reference more would be counted up and
-//! down at every request, which costs as much as a limiter does.
+//! One reference to the node and a few flags. A pass moves from future to future, so it is
+//! small; and another reference would be two more atomic operations for every request, the
+//! price of a limiter.
 
 use std::sync::Arc;
 
@@ -11,16 +11,15 @@ use tidegate_algorithms::{Clock, Timestamp};
 use super::Node;
 use crate::category::Level;
 use crate::decisions::LATENCY_BUCKETS;
-use crate::gate::{Ending, SlotId};
+use crate::gate::{Completion, SlotId};
 
-/// An admitted request: its slot and its credit. Dropping it gives both back, whatever the
-/// reason.
-#[must_use = "the request is over when the pass is dropped"]
+/// The slot and the fleet credit of an admitted request. Dropping it frees both.
+#[must_use = "dropping the pass ends the request"]
 pub struct Pass<C: Clock> {
-    held: Option<Held<C>>,
+    held: Option<Holdings<C>>,
 }
 
-struct Held<C: Clock> {
+struct Holdings<C: Clock> {
     node: Arc<Node<C>>,
     since: Timestamp,
     deadline: Option<Timestamp>,
@@ -28,7 +27,7 @@ struct Held<C: Clock> {
     slot: Option<SlotId>,
     /// Whether the fleet shedder counts it.
     credit: bool,
-    /// Whether a watching worker shedder knows of it.
+    /// Whether a worker shedder in shadow mode counts it.
     present: bool,
 }
 
@@ -48,10 +47,10 @@ impl<C: Clock> Pass<C> {
     ) -> Self {
         let node = Arc::clone(node);
         let (slot, credit, present) = (None, false, false);
-        Pass { held: Some(Held { node, since, deadline, level, slot, credit, present }) }
+        Pass { held: Some(Holdings { node, since, deadline, level, slot, credit, present }) }
     }
 
-    /// The worker shedder has to know of the request.
+    /// Counts the request as work in progress at the worker shedder.
     pub(super) fn count_as_present(&mut self) {
         if let Some(held) = &mut self.held {
             held.node.worker.begin(held.level);
@@ -59,7 +58,7 @@ impl<C: Clock> Pass<C> {
         }
     }
 
-    /// The fleet shedder has counted the request.
+    /// Notes that the fleet shedder counts the request.
     #[inline]
     pub(super) const fn hold_credit(&mut self) {
         if let Some(held) = &mut self.held {
@@ -67,7 +66,7 @@ impl<C: Clock> Pass<C> {
         }
     }
 
-    /// The gate has given it a slot.
+    /// Notes the slot of the gate.
     #[inline]
     pub(super) const fn hold_slot(&mut self, slot: SlotId) {
         if let Some(held) = &mut self.held {
@@ -75,36 +74,36 @@ impl<C: Clock> Pass<C> {
         }
     }
 
-    /// Whether a slot of the gate is held. Not so when the request is exempt, or a limiter
-    /// failed.
+    /// Whether it holds a slot of the gate. False when the request is exempt or a limiter
+    /// panicked.
     pub const fn holds_slot(&self) -> bool {
         matches!(&self.held, Some(held) if held.slot.is_some())
     }
 
-    /// Ends the request at `now` and says how. What succeeded after its deadline has failed:
-    /// nobody was waiting for it any more.
+    /// Ends the request at `now`. A success after the deadline counts as failed: the client no
+    /// longer waits for it.
     #[inline]
-    pub fn finish(mut self, now: Timestamp, ending: Ending) {
+    pub fn finish(mut self, now: Timestamp, completion: Completion) {
         let Some(held) = self.held.take() else { return };
         let late = held.deadline.is_some_and(|deadline| now > deadline);
-        let ending = match ending {
-            Ending::Succeeded if late => Ending::Failed,
+        let completion = match completion {
+            Completion::Succeeded if late => Completion::Failed,
             other => other,
         };
-        if ending == Ending::Succeeded {
+        if completion == Completion::Succeeded {
             let latencies = &held.node.latencies[held.level.category().rank()];
-            latencies.take_in(&LATENCY_BUCKETS, now.since(held.since));
+            latencies.record(&LATENCY_BUCKETS, now.since(held.since));
         }
-        held.give_back(now, ending);
+        held.give_back(now, completion);
     }
 }
 
 impl<C: Clock> Drop for Pass<C> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            // Only the gate has to be told the time.
+            // Only the gate needs the time.
             let now = held.slot.map_or(held.since, |_| held.node.gate.clock().now());
-            held.give_back(now, Ending::Abandoned);
+            held.give_back(now, Completion::Abandoned);
         }
     }
 }
@@ -116,9 +115,9 @@ impl<C: Clock> std::fmt::Debug for Pass<C> {
     }
 }
 
-impl<C: Clock> Held<C> {
+impl<C: Clock> Holdings<C> {
     #[inline]
-    fn give_back(&self, now: Timestamp, ending: Ending) {
+    fn give_back(&self, now: Timestamp, completion: Completion) {
         if self.credit {
             self.node.fleet.uncount();
         }
@@ -126,7 +125,7 @@ impl<C: Clock> Held<C> {
             self.node.worker.end(self.level);
         }
         if let Some(slot) = self.slot {
-            self.node.gate.leave(now, slot, ending);
+            self.node.gate.leave(now, slot, completion);
         }
     }
 }

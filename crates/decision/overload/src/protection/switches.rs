@@ -1,4 +1,4 @@
-//! What each limiter may do, changed while the node runs.
+//! Modes and kill switches of the limiters, changed while the node runs.
 
 use tidegate_algorithms::{CallerMode, Clock, Mode, Timestamp};
 
@@ -7,8 +7,7 @@ use crate::category::Caller;
 use crate::mode::Limiter;
 
 impl<C: Clock> Protection<C> {
-    /// Changes what a limiter does. A worker shedder that begins to enforce, or to watch,
-    /// begins with everything admitted.
+    /// Changes the mode of a limiter. A worker shedder starts by admitting everything.
     pub fn set_mode(&self, limiter: Limiter, mode: Mode) {
         let before = self.modes[limiter.index()].set(mode);
         let same = std::mem::discriminant(&before) == std::mem::discriminant(&mode);
@@ -17,13 +16,13 @@ impl<C: Clock> Protection<C> {
         }
     }
 
-    /// What a limiter does, kill switches aside.
+    /// The mode of a limiter, ignoring kill switches.
     pub fn mode(&self, limiter: Limiter) -> Mode {
         self.modes[limiter.index()].read()
     }
 
-    /// Lets a limiter refuse nobody any more, for good or until a moment. What is held is
-    /// given back as before.
+    /// Stops a limiter from refusing, until `until` or [`Protection::revive`]. Slots are freed
+    /// as usual.
     pub fn kill(&self, limiter: Limiter, until: Option<Timestamp>) {
         self.kills[limiter.index()].kill(until);
         if limiter == Limiter::Worker {
@@ -31,7 +30,7 @@ impl<C: Clock> Protection<C> {
         }
     }
 
-    /// Ends [`Protection::kill`]. A worker shedder begins with everything admitted.
+    /// Ends [`Protection::kill`]. A worker shedder starts by admitting everything.
     pub fn revive(&self, limiter: Limiter) {
         self.kills[limiter.index()].revive();
     }
@@ -42,12 +41,12 @@ impl<C: Clock> Protection<C> {
         self.node.worker.reset();
     }
 
-    /// Ends [`Protection::kill_all`]; those killed one by one stay so.
+    /// Ends [`Protection::kill_all`]; limiters killed individually stay killed.
     pub fn revive_all(&self) {
         self.kill_all.revive();
     }
 
-    /// Whether a limiter is killed, by its own switch or with all others.
+    /// Whether a limiter is killed, by its own switch or the common one.
     pub fn is_killed(&self, limiter: Limiter) -> bool {
         let now = self.clock.now();
         self.kill_all.is_killed(now) || self.kills[limiter.index()].is_killed(now)
@@ -71,8 +70,8 @@ impl<C: Clock> Protection<C> {
         !killed && self.mode(limiter) != Mode::Off
     }
 
-    /// Whether the worker shedder lets anybody through whom it would refuse. Then it has
-    /// to know what is in progress, to leave those out.
+    /// Whether the worker shedder admits some requests that it would refuse. It then counts work
+    /// in progress, to leave those requests out of its utilization.
     #[inline]
     pub(super) fn watched(&self) -> bool {
         self.modes[Limiter::Worker.index()].is_shadow_for_some()

@@ -3,9 +3,9 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 use tidegate_algorithms::{ManualClock, Nanos, Percent};
 
-use super::entering::contain_future;
+use super::entry::contain_future;
 use super::*;
-use crate::gate::Ending;
+use crate::gate::Completion;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -45,31 +45,31 @@ impl Bench {
         Bench::with(ProtectionSettings { worker_mode, fleet_mode, gate_mode, ..settings })
     }
 
-    async fn ask(&self, arrival: Arrival) -> Admission<TestClock> {
+    async fn ask(&self, arrival: Arrival) -> Result<Pass<TestClock>, Refusal> {
         match self.protection.screen(arrival) {
-            Screening::GoOn(screened) => self.protection.enter(screened).await,
-            Screening::Refuse(refusal) => Admission::Refused(refusal),
+            Ok(screened) => self.protection.enter(screened).await,
+            Err(refusal) => Err(refusal),
         }
     }
 
-    fn screened(&self, category: Category) -> Screened {
+    fn screened(&self, category: Category) -> ScreenedRequest {
         match self.protection.screen(from("ada", category)) {
-            Screening::GoOn(screened) => screened,
-            Screening::Refuse(refusal) => panic!("{refusal:?}"),
+            Ok(screened) => screened,
+            Err(refusal) => panic!("{refusal:?}"),
         }
     }
 
     async fn admits(&self, category: Category) -> Pass<TestClock> {
         match self.ask(from("ada", category)).await {
-            Admission::Admitted(pass) => pass,
-            Admission::Refused(refusal) => panic!("{refusal:?}"),
+            Ok(pass) => pass,
+            Err(refusal) => panic!("{refusal:?}"),
         }
     }
 
     async fn refuses(&self, category: Category) -> Refusal {
         match self.ask(from("ada", category)).await {
-            Admission::Admitted(_) => panic!("admitted"),
-            Admission::Refused(refusal) => refusal,
+            Ok(_) => panic!("admitted"),
+            Err(refusal) => refusal,
         }
     }
 
@@ -93,7 +93,7 @@ impl Bench {
                 let category = Category::ALL[(number % 4) as usize];
                 let caller = Caller::numbered(mix(u64::from(tick * 60 + number)));
                 let arrival = Arrival::Counted { category, caller, deadline: None };
-                if let Admission::Admitted(pass) = self.ask(arrival).await {
+                if let Ok(pass) = self.ask(arrival).await {
                     inside.push(pass);
                 }
             }
@@ -147,7 +147,7 @@ async fn a_client_that_goes_away_while_it_waits_gives_everything_up() {
     for _ in 0..10 {
         held.push(bench.admits(Category::Critical).await);
     }
-    let Screening::GoOn(screened) = bench.protection.screen(from("ada", Category::Post)) else {
+    let Ok(screened) = bench.protection.screen(from("ada", Category::Post)) else {
         panic!("the worker shedder is calm")
     };
     let protection = Arc::clone(&bench.protection);
@@ -165,7 +165,7 @@ async fn exempt_requests_are_never_refused_and_never_counted() {
     let _held = bench.admits(Category::Critical).await;
     for _ in 0..100 {
         let admission = bench.ask(Arrival::Exempt).await;
-        assert!(matches!(admission, Admission::Admitted(pass) if !pass.holds_slot()));
+        assert!(matches!(admission, Ok(pass) if !pass.holds_slot()));
     }
     assert_eq!(bench.held(), (1, 0, 0));
     assert_eq!(bench.count(Limiter::Worker, Answer::Allow), 1);
@@ -192,15 +192,13 @@ async fn a_hopeless_deadline_is_refused_at_once() {
     for _ in 0..20 {
         let pass = bench.admits(Category::Get).await;
         bench.clock.hand.advance(Nanos::from_millis(50));
-        pass.finish(bench.clock.now(), Ending::Succeeded);
+        pass.finish(bench.clock.now(), Completion::Succeeded);
     }
     bench.protection.tick();
     let deadline = Some(bench.clock.now().after(Nanos::from_millis(49)));
     let caller = Caller::named("ada");
     let arrival = Arrival::Counted { category: Category::Critical, caller, deadline };
-    let Screening::Refuse(refusal) = bench.protection.screen(arrival) else {
-        panic!("there is too little time")
-    };
+    let Err(refusal) = bench.protection.screen(arrival) else { panic!("there is too little time") };
     assert_eq!(refusal.cause, Cause::Deadline);
 }
 
@@ -210,10 +208,10 @@ async fn what_is_done_after_its_deadline_is_no_goodput() {
     let deadline = Some(START.after(Nanos::from_millis(20)));
     let arrival =
         Arrival::Counted { category: Category::Get, caller: Caller::named("ada"), deadline };
-    let Admission::Admitted(in_time) = bench.ask(arrival).await else { panic!("there is room") };
-    let Admission::Admitted(late) = bench.ask(arrival).await else { panic!("there is room") };
-    in_time.finish(START.after(Nanos::from_millis(20)), Ending::Succeeded);
-    late.finish(START.after(Nanos::from_millis(21)), Ending::Succeeded);
+    let Ok(in_time) = bench.ask(arrival).await else { panic!("there is room") };
+    let Ok(late) = bench.ask(arrival).await else { panic!("there is room") };
+    in_time.finish(START.after(Nanos::from_millis(20)), Completion::Succeeded);
+    late.finish(START.after(Nanos::from_millis(21)), Completion::Succeeded);
     let latency = bench.protection.gauges().latencies[Category::Get.rank()];
     assert_eq!((latency.count(), latency.sum), (1, Nanos::from_millis(20)));
 }
@@ -308,8 +306,7 @@ async fn a_percentage_refuses_the_same_callers_always() {
     let mut refused = 0;
     for number in 0..100 {
         let name = number.to_string();
-        let refuses =
-            async || matches!(bench.ask(from(&name, Category::Post)).await, Admission::Refused(_));
+        let refuses = async || bench.ask(from(&name, Category::Post)).await.is_err();
         let first = refuses().await;
         assert_eq!(first, refuses().await);
         refused += u32::from(first);
@@ -324,7 +321,7 @@ async fn a_limiter_that_fails_lets_the_request_through_and_is_counted() {
     bench.clock.fails.store(true, Relaxed);
     for _ in 0..3 {
         let admission = bench.ask(from("ada", Category::Post)).await;
-        assert!(matches!(admission, Admission::Admitted(_)));
+        assert!(admission.is_ok());
     }
     bench.protection.tick();
     bench.clock.fails.store(false, Relaxed);
@@ -387,13 +384,13 @@ async fn run(bench: &Bench, steps: &[Step]) {
                 let caller = Caller::numbered(*caller);
                 let category = Category::ALL[*category];
                 let arrival = Arrival::Counted { category, caller, deadline: None };
-                if let Admission::Admitted(pass) = bench.ask(arrival).await {
+                if let Ok(pass) = bench.ask(arrival).await {
                     held.push(pass);
                 }
             }
             Step::Finish { which } if !held.is_empty() => {
                 let pass = held.swap_remove(which % held.len());
-                pass.finish(bench.clock.now(), Ending::Succeeded);
+                pass.finish(bench.clock.now(), Completion::Succeeded);
             }
             Step::Finish { .. } => {}
             Step::Pass { millis } => {
@@ -452,13 +449,13 @@ async fn whoever_must_wait_is_told_so_and_gives_everything_up_when_dropped() {
     }
     let screened = bench.screened(Category::Post);
     let entering = bench.protection.try_enter(screened);
-    assert!(matches!(entering, Entering::Waits(_)), "{entering:?}");
+    assert!(matches!(entering, Entry::Queued(_)), "{entering:?}");
     assert_eq!(bench.held(), (4, 1, 1));
     drop(entering);
     assert_eq!(bench.held(), (4, 0, 0));
     drop(inside);
     let entering = bench.protection.try_enter(screened);
-    assert!(matches!(entering, Entering::Done(Admission::Admitted(_))), "{entering:?}");
+    assert!(matches!(entering, Entry::Entered(_)), "{entering:?}");
     assert_eq!(bench.held(), (1, 0, 1));
     drop(entering);
     assert_eq!(bench.held(), (0, 0, 0));
@@ -471,12 +468,12 @@ async fn whoever_waits_goes_in_when_somebody_leaves() {
     for _ in 0..4 {
         inside.push(bench.admits(Category::Critical).await);
     }
-    let Entering::Waits(waiting) = bench.protection.try_enter(bench.screened(Category::Critical))
+    let Entry::Queued(waiting) = bench.protection.try_enter(bench.screened(Category::Critical))
     else {
         panic!("there is no room")
     };
     inside.pop();
-    let Admission::Admitted(pass) = waiting.wait().await else { panic!("there is room") };
+    let Ok(pass) = waiting.wait().await else { panic!("there is room") };
     assert!(pass.holds_slot());
     assert_eq!((bench.held(), bench.count(Limiter::Gate, Answer::Allow)), ((4, 0, 0), 5));
 }

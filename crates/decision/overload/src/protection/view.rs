@@ -1,4 +1,4 @@
-//! What the whole shows of itself: plain values, for a page of metrics.
+//! The gauges of a node, as plain values.
 
 use tidegate_algorithms::{Clock, Nanos, Timestamp};
 
@@ -9,7 +9,7 @@ use crate::fleet::FleetView;
 use crate::gate::{GateView, Window};
 use crate::worker_shedder::WorkerView;
 
-/// Everything that goes up and down, at one moment.
+/// A reading of all gauges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauges {
     /// The gate: in flight, queued, limit, waits, slots taken back.
@@ -18,18 +18,18 @@ pub struct Gauges {
     pub worker: WorkerView,
     /// The fleet shedder: pool, grant, use, age of the lease.
     pub fleet: FleetView,
-    /// How much work there would be without refusals: what autoscaling should follow,
-    /// since refusals hide it from the processors.
+    /// The work there would be without refusals. Autoscaling should follow it, since refusals
+    /// keep CPU usage low.
     pub offered_demand: f64,
-    /// The runtime's delay, the median of the last second.
+    /// The median scheduling delay of the last second.
     pub scheduler_delay: Nanos,
-    /// How long the requests took that were done in time, by the rank of their category. Their
-    /// numbers are the goodput.
+    /// Latencies of requests done in time, by the rank of the category. Their counts are the
+    /// goodput.
     pub latencies: [Latency; 4],
 }
 
 impl<C: Clock> Protection<C> {
-    /// What it looks like at present.
+    /// Reads all gauges.
     pub fn gauges(&self) -> Gauges {
         let now = self.clock.now();
         Gauges {
@@ -43,7 +43,7 @@ impl<C: Clock> Protection<C> {
     }
 }
 
-/// How much work is offered: in progress, waiting, and what the refused would have been.
+/// The offered work: in progress, queued, and an estimate for the refused.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     offered: f64,

@@ -12,7 +12,7 @@ use tidegate_admin::{
 use tidegate_engine::{CounterStore, ENGINE_METRICS, Engine, ManualClock, StoreError, Timestamp};
 use tidegate_gateway::{GATEWAY_METRICS, GatewayReading, HostState};
 use tidegate_metrics::{AnswerKind, Collector, Exposition, Kind, METER_METRICS, Meter, Metric};
-use tidegate_overload::{Arrival, Caller, Category, OVERLOAD_METRICS, Screening};
+use tidegate_overload::{Arrival, Caller, Category, OVERLOAD_METRICS};
 use tidegate_stores::{Answers, Batch, MEMORY_METRICS, Metrics};
 
 use super::support::{START, Stage, bare_engine, page_of, protected};
@@ -301,7 +301,7 @@ async fn decisions_are_shown_by_limiter_mode_category_and_outcome() {
     let stage = Stage::new(NASTY, parts);
     let (category, caller) = (Category::Get, Caller::named("ada"));
     let arrival = Arrival::Counted { category, caller, deadline: None };
-    let Screening::GoOn(screened) = protection.screen(arrival) else { panic!("it is calm") };
+    let Ok(screened) = protection.screen(arrival) else { panic!("it is calm") };
     let _pass = protection.enter(screened).await;
     let families = scrape(&stage).await;
     let decisions = &families["tidegate_decisions"];

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, StatusCode};
 use tidegate_engine::{Clock, CounterStore, Request, Timestamp, Verb};
-use tidegate_overload::{Ending, Pass, SteadyClock};
+use tidegate_overload::{Completion, Pass, SteadyClock};
 use tokio::runtime::Handle;
 
 use super::CLIENT_GONE;
@@ -90,13 +90,17 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
 
     /// There is no answer of the upstream to pass on.
     pub(super) fn fault(mut self, fault: Fault) -> Answer {
-        self.end(if fault.status().is_server_error() { Ending::Failed } else { Ending::Abandoned });
+        self.end(if fault.status().is_server_error() {
+            Completion::Failed
+        } else {
+            Completion::Abandoned
+        });
         let passport = self.passport.take().expect("a request is answered once");
         self.shared.fault(passport, fault)
     }
 
     /// Gives back what is held.
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: Completion) {
         if let Some(pass) = self.pass.take() {
             let now =
                 self.shared.state.protection.as_ref().map(|protection| protection.clock().now());
@@ -133,10 +137,10 @@ impl<S: CounterStore, C: Clock> Stay<S, C> {
 impl<S: CounterStore, C: Clock> OnEnd for Stay<S, C> {
     fn ended(mut self: Box<Self>, end: End, bytes: u64) {
         self.end(match end {
-            End::Whole if self.status.is_server_error() => Ending::Failed,
-            End::Whole => Ending::Succeeded,
-            End::Broken => Ending::Failed,
-            End::Left => Ending::Abandoned,
+            End::Whole if self.status.is_server_error() => Completion::Failed,
+            End::Whole => Completion::Succeeded,
+            End::Broken => Completion::Failed,
+            End::Left => Completion::Abandoned,
         });
         let lease = self.lease.take();
         match end {
@@ -155,7 +159,7 @@ impl<S: CounterStore, C: Clock> OnEnd for Stay<S, C> {
 
 impl<S: CounterStore, C: Clock> Drop for Stay<S, C> {
     fn drop(&mut self) {
-        self.end(Ending::Abandoned);
+        self.end(Completion::Abandoned);
         // Nobody was there any more to be answered.
         if let Some(passport) = self.passport.take() {
             let status = StatusCode::from_u16(CLIENT_GONE).unwrap_or_default();

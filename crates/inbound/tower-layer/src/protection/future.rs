@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tidegate_engine::Clock;
-use tidegate_overload::{Admission, Ending, Pass, Screened};
+use tidegate_overload::{Completion, Pass, Refusal, ScreenedRequest};
 use tower_service::Service;
 
 use super::layer::Settings;
@@ -26,7 +26,7 @@ struct Inside<C: Clock> {
 }
 
 impl<C: Clock> Inside<C> {
-    fn finish(self, ending: Ending) {
+    fn finish(self, ending: Completion) {
         let now = self.settings.protection.clock().now();
         self.pass.finish(now, ending);
     }
@@ -35,17 +35,17 @@ impl<C: Clock> Inside<C> {
 impl<C: Clock> Holding for Inside<C> {
     fn end(self: Box<Self>, end: End) {
         let ending = match end {
-            End::Whole if self.failed => Ending::Failed,
-            End::Whole => Ending::Succeeded,
-            End::Broken => Ending::Failed,
-            End::Dropped => Ending::Abandoned,
+            End::Whole if self.failed => Completion::Failed,
+            End::Whole => Completion::Succeeded,
+            End::Broken => Completion::Failed,
+            End::Dropped => Completion::Abandoned,
         };
         self.finish(ending);
     }
 }
 
 /// A request on its way in.
-type Entering<C> = Pin<Box<dyn Future<Output = Admission<C>> + Send>>;
+type Entering<C> = Pin<Box<dyn Future<Output = Result<Pass<C>, Refusal>> + Send>>;
 
 pin_project! {
     /// The answer to come. Dropping it gives the request up, and whatever it holds.
@@ -83,7 +83,7 @@ where
 
     pub(super) fn entering(
         settings: Arc<Settings<C>>,
-        screened: Screened,
+        screened: ScreenedRequest,
         service: S,
         request: Request<B>,
     ) -> Self {
@@ -120,12 +120,12 @@ where
                     let (mut service, request) = waiting.take().expect("a request enters once");
                     let settings = Arc::clone(settings);
                     match admission {
-                        Admission::Refused(refusal) => {
+                        Err(refusal) => {
                             let (parts, _body) = request.into_parts();
                             let answer = Some(settings.refuse(&parts, &refusal));
                             this.stage.set(Stage::Refused { answer });
                         }
-                        Admission::Admitted(pass) => {
+                        Ok(pass) => {
                             let inside = Some(Inside { settings, pass, failed: false });
                             let answer = service.call(request);
                             this.stage.set(Stage::Running { answer, inside });
@@ -154,7 +154,7 @@ fn hand_over<R: Body, E, C: Clock>(
             Ok(answer.map(|body| LimitedBody::of_service(body, held)))
         }
         (Err(error), inside) => {
-            inside.into_iter().for_each(|inside| inside.finish(Ending::Failed));
+            inside.into_iter().for_each(|inside| inside.finish(Completion::Failed));
             Err(error)
         }
     }

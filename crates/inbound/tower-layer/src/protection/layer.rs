@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use tidegate_engine::Clock;
-use tidegate_overload::{Arrival, Protection, Refusal, Screening, SteadyClock};
+use tidegate_overload::{Arrival, Protection, Refusal, ScreenedRequest, SteadyClock};
 use tower_layer::Layer;
 
 use super::answer::{complete, usual};
@@ -117,7 +117,7 @@ impl<C> ProtectionLayer<C> {
 
 impl<C: Clock> Settings<C> {
     /// What can be said before anything is held.
-    pub(super) fn screen(&self, request: &Parts) -> Screening {
+    pub(super) fn screen(&self, request: &Parts) -> Result<ScreenedRequest, Refusal> {
         let arrival = match (self.describe)(request) {
             Some(arriving) => arriving.at(self.protection.clock().now()),
             None => Arrival::Exempt,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tidegate_engine::Clock;
-use tidegate_overload::{Screened as MayGoOn, Screening, SteadyClock};
+use tidegate_overload::{ScreenedRequest, SteadyClock};
 use tower_service::Service;
 
 use super::future::ProtectedFuture;
@@ -56,15 +56,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let screening = match parts.extensions.remove::<MayGoOn>() {
-            Some(screened) => Screening::GoOn(screened),
+        let screening = match parts.extensions.remove::<ScreenedRequest>() {
+            Some(screened) => Ok(screened),
             None => self.settings.screen(&parts),
         };
         match screening {
-            Screening::Refuse(refusal) => {
-                ProtectedFuture::refused(self.settings.refuse(&parts, &refusal))
-            }
-            Screening::GoOn(screened) => {
+            Err(refusal) => ProtectedFuture::refused(self.settings.refuse(&parts, &refusal)),
+            Ok(screened) => {
                 // The service that was made ready goes with the request; the clone that stays
                 // has to become ready itself.
                 let unready = self.inner.clone();
@@ -94,10 +92,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match self.settings.screen(&parts) {
-            Screening::Refuse(refusal) => {
-                ProtectedFuture::refused(self.settings.refuse(&parts, &refusal))
-            }
-            Screening::GoOn(screened) => {
+            Err(refusal) => ProtectedFuture::refused(self.settings.refuse(&parts, &refusal)),
+            Ok(screened) => {
                 parts.extensions.insert(screened);
                 let request = Request::from_parts(parts, body);
                 ProtectedFuture::passing(self.inner.call(request))

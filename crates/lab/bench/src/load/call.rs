@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A call on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct PendingCall {
     pub(super) asked: Duration,
     /// What the answer says, once there is one.
     pub(super) admitted: Option<bool>,
@@ -17,17 +17,17 @@ pub(super) struct Call {
 
 /// Calls in the order in which they were made.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct PendingCalls {
     /// The stream of the first call in the queue.
     first: u32,
-    queue: VecDeque<Call>,
+    queue: VecDeque<PendingCall>,
     in_flight: usize,
 }
 
-impl Calls {
+impl PendingCalls {
     /// A client's streams have odd numbers.
     pub(super) const fn new() -> Self {
-        Calls { first: 1, queue: VecDeque::new(), in_flight: 0 }
+        PendingCalls { first: 1, queue: VecDeque::new(), in_flight: 0 }
     }
 
     pub(super) const fn in_flight(&self) -> usize {
@@ -42,14 +42,14 @@ impl Calls {
         if stream > STREAM_MAX {
             return None;
         }
-        self.queue.push_back(Call { asked, admitted: None, ended: false });
+        self.queue.push_back(PendingCall { asked, admitted: None, ended: false });
         self.in_flight += 1;
         Some(stream)
     }
 
     /// The call on a stream that has not ended.
     #[inline]
-    pub(super) fn on(&mut self, stream: u32) -> Option<&mut Call> {
+    pub(super) fn on(&mut self, stream: u32) -> Option<&mut PendingCall> {
         let distance = stream.checked_sub(self.first)?;
         let place = usize::try_from(distance / 2).ok()?;
         let call = self.queue.get_mut(place)?;
@@ -58,7 +58,7 @@ impl Calls {
 
     /// Takes the call on a stream away.
     #[inline]
-    pub(super) fn end(&mut self, stream: u32) -> Option<Call> {
+    pub(super) fn end(&mut self, stream: u32) -> Option<PendingCall> {
         let call = self.on(stream)?;
         call.ended = true;
         let ended = *call;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn calls_end_in_any_order() {
-        let mut calls = Calls::new();
+        let mut calls = PendingCalls::new();
         let streams: Vec<u32> = (0..4).map(|at| calls.begin(ms(at)).unwrap()).collect();
         assert_eq!(streams, [1, 3, 5, 7]);
         for (stream, asked) in [(5, 2), (1, 0), (7, 3), (3, 1)] {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_not_open_has_no_call() {
-        let mut calls = Calls::new();
+        let mut calls = PendingCalls::new();
         calls.begin(ms(0)).unwrap();
         calls.begin(ms(1)).unwrap();
         assert!(calls.end(1).is_some());

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use mio::{Events, Poll, Token};
 
 use super::arrivals::Arrivals;
-use super::link::Link;
+use super::connection::Connection;
 use super::{Protocol, Reply};
 use crate::questions::Questions;
 use crate::stopwatch::Stopwatch;
@@ -51,7 +51,7 @@ pub(crate) struct Wait {
 pub(crate) struct Generator<P> {
     poll: Poll,
     events: Events,
-    links: Vec<Link<P>>,
+    connections: Vec<Connection<P>>,
     questions: Questions,
     replies: Vec<Reply>,
     clock: Stopwatch,
@@ -70,15 +70,15 @@ impl<P: Protocol> Generator<P> {
         protocol: impl Fn(&Questions) -> anyhow::Result<P>,
     ) -> anyhow::Result<Self> {
         let poll = Poll::new()?;
-        let links = (0..connections).map(|place| {
-            Link::connect(address, protocol(&questions)?, poll.registry(), Token(place))
-        });
-        let links = links.collect::<anyhow::Result<_>>()?;
         let events = Events::with_capacity(connections.max(1));
+        let connections = (0..connections).map(|place| {
+            Connection::connect(address, protocol(&questions)?, poll.registry(), Token(place))
+        });
+        let connections = connections.collect::<anyhow::Result<_>>()?;
         Ok(Generator {
             poll,
             events,
-            links,
+            connections,
             questions,
             replies: Vec::new(),
             clock: Stopwatch::start(),
@@ -87,7 +87,7 @@ impl<P: Protocol> Generator<P> {
     }
 
     /// Keeps the connections full until there is enough; returns how many
-    /// replies came. Calls stay on their way, so that the next time goes on
+    /// replies came. Calls stay in flight, so that the next time goes on
     /// where this one ends.
     ///
     /// # Errors
@@ -97,11 +97,11 @@ impl<P: Protocol> Generator<P> {
         let mut replied = 0;
         let mut now = start;
         while !enough.is_reached(now.saturating_sub(start), replied) {
-            for link in &mut self.links {
-                while link.has_room() {
-                    link.ask(self.questions.ask(), now);
+            for connection in &mut self.connections {
+                while connection.has_room() {
+                    connection.ask(self.questions.ask(), now);
                 }
-                link.send()?;
+                connection.send()?;
             }
             self.listen(Some(SILENCE_MAX))?;
             now = self.clock.elapsed();
@@ -135,12 +135,13 @@ impl<P: Protocol> Generator<P> {
             let now = self.clock.elapsed();
             while let Some(place) = self.next_with_room(turn) {
                 let Some(arrived) = arrivals.due(now) else { break };
-                let link = self.links.get_mut(place).context("a link that is there")?;
-                link.ask(self.questions.ask(), arrived);
+                let connection =
+                    self.connections.get_mut(place).context("a connection that is there")?;
+                connection.ask(self.questions.ask(), arrived);
                 turn = place + 1;
             }
-            for link in &mut self.links {
-                link.send()?;
+            for connection in &mut self.connections {
+                connection.send()?;
             }
             meanwhile()?;
             self.listen(Some(Duration::ZERO))?;
@@ -157,14 +158,14 @@ impl<P: Protocol> Generator<P> {
     }
 
     fn in_flight(&self) -> usize {
-        self.links.iter().map(Link::in_flight).sum()
+        self.connections.iter().map(Connection::in_flight).sum()
     }
 
-    /// The first link from a place on that takes a question.
+    /// The first connection from a place on that takes a question.
     fn next_with_room(&self, from: usize) -> Option<usize> {
-        let count = self.links.len();
+        let count = self.connections.len();
         let mut places = (from..from + count).map(|place| place % count.max(1));
-        places.find(|place| self.links.get(*place).is_some_and(Link::has_room))
+        places.find(|place| self.connections.get(*place).is_some_and(Connection::has_room))
     }
 
     /// Waits at most so long, then takes the replies that are there.
@@ -176,11 +177,12 @@ impl<P: Protocol> Generator<P> {
         }
         for event in &self.events {
             let Token(place) = event.token();
-            let link = self.links.get_mut(place).context("news of no link of ours")?;
+            let connection =
+                self.connections.get_mut(place).context("news of no connection of ours")?;
             if event.is_readable() {
-                link.receive(&mut self.replies)?;
+                connection.receive(&mut self.replies)?;
             }
-            link.send()?;
+            connection.send()?;
         }
         Ok(())
     }
@@ -205,7 +207,7 @@ mod tests {
     use crate::peer;
     use crate::questions::Wire;
 
-    fn generator(name: peer::Name, wire: Wire) -> Generator<Http2> {
+    fn generator(name: peer::PeerName, wire: Wire) -> Generator<Http2> {
         let questions = Questions::zipf(wire, 100, 1_000).unwrap();
         let address = peer::start(name);
         Generator::connect(address, 2, questions, |questions| Http2::new(questions, 64)).unwrap()
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_tonic_server_is_saturated_until_it_has_replied_enough() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 1 });
         for _ in 0..2 {
             let replies = generator.saturate(Enough::Replies(5_000)).unwrap();
             assert!((5_000..5_000 + 128).contains(&replies), "{replies}");
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn more_is_asked_than_the_first_window_takes() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 10 });
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 10 });
         let bytes = generator.questions.bytes() as u64;
         let replies = 10 * 65_535 / bytes;
         assert!(generator.saturate(Enough::Replies(replies)).unwrap() >= replies);
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn callers_that_arrive_are_all_answered() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 1 });
         let time = Duration::from_millis(150);
         let waits = generator.arrive(10_000.0, time, || Ok(())).unwrap();
         assert!((1_200..1_800).contains(&waits.len()), "{}", waits.len());
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn callers_arrive_at_the_same_times_each_time() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 1 });
         let mut times = || {
             let waits = generator.arrive(2_000.0, Duration::from_millis(50), || Ok(())).unwrap();
             let mut times: Vec<Duration> = waits.iter().map(|wait| wait.arrived).collect();
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_fails_meanwhile_ends_the_arrivals() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Rls { descriptors: 1 });
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 1 });
         let time = Duration::from_secs(3_600);
         let error = generator.arrive(1.0, time, || bail!("no more")).unwrap_err();
         assert_eq!(error.to_string(), "no more");
@@ -273,14 +275,14 @@ mod tests {
 
     #[test]
     fn limitador_counts_and_admits() {
-        let mut generator = generator(peer::Name::Limitador, Wire::Rls { descriptors: 1 });
+        let mut generator = generator(peer::PeerName::Limitador, Wire::Rls { descriptors: 1 });
         assert!(generator.saturate(Enough::Replies(500)).unwrap() >= 500);
     }
 
     #[test]
     fn an_axum_server_is_asked_in_json() {
         let questions = Questions::zipf(Wire::Json, 100, 1_000).unwrap();
-        let address = peer::start(peer::Name::BareAxum);
+        let address = peer::start(peer::PeerName::BareAxum);
         let protocol = |questions: &Questions| Ok(Http1::new(questions));
         let mut generator = Generator::connect(address, 10, questions, protocol).unwrap();
         assert!(generator.saturate(Enough::Replies(1_000)).unwrap() >= 1_000);
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_know_the_method_is_an_error() {
-        let mut generator = generator(peer::Name::BareTonic, Wire::Throttlecrab);
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Throttlecrab);
         let error = generator.saturate(Enough::Replies(1)).unwrap_err();
         assert_eq!(error.to_string(), "a call ended without an answer");
     }

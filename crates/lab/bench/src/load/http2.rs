@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use super::call::Calls;
+use super::call::PendingCalls;
 use super::frame::{Frame, PREFACE, flag, kind, number, setting};
 use super::header_block::HeaderBlock;
 use super::{Protocol, Reply};
@@ -27,8 +27,8 @@ const PAYLOAD_MAX: usize = 16_384;
 pub(crate) struct Http2 {
     wire: crate::questions::Wire,
     headers: HeaderBlock,
-    calls: Calls,
-    /// Calls on their way at most, as we wish.
+    calls: PendingCalls,
+    /// Our own limit on calls in flight.
     depth: usize,
     /// The same, as the server wishes.
     streams_max: usize,
@@ -51,7 +51,7 @@ impl Http2 {
         Ok(Http2 {
             wire: questions.wire(),
             headers: HeaderBlock::grpc(questions.wire().path()),
-            calls: Calls::new(),
+            calls: PendingCalls::new(),
             depth,
             streams_max: usize::MAX,
             question_bytes,

@@ -13,35 +13,35 @@ use crate::questions::HTTP_PATH;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Check {
+struct CheckBody {
     domain: String,
-    descriptors: Vec<Descriptor>,
+    descriptors: Vec<DescriptorBody>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Descriptor {
-    entries: Vec<Entry>,
+struct DescriptorBody {
+    entries: Vec<EntryBody>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct EntryBody {
     key: String,
     value: String,
 }
 
 /// Says what was read, so that reading it cannot be left out.
 #[derive(Serialize)]
-struct Answer {
+struct CheckAnswer {
     admitted: bool,
     bytes_read: usize,
 }
 
-async fn check(Json(check): Json<Check>) -> Json<Answer> {
+async fn check(Json(check): Json<CheckBody>) -> Json<CheckAnswer> {
     let entries = check.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
     let bytes: usize = entries.map(|entry| entry.key.len() + entry.value.len()).sum();
-    Json(Answer { admitted: true, bytes_read: check.domain.len() + bytes })
+    Json(CheckAnswer { admitted: true, bytes_read: check.domain.len() + bytes })
 }
 
 pub(super) async fn serve(announce: impl Fn(&str, SocketAddr)) -> anyhow::Result<()> {

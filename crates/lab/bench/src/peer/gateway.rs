@@ -20,7 +20,7 @@ use crate::rule_text::compiled;
 
 /// What stands in front of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Limiters {
+pub(crate) enum LimiterSet {
     /// Rate and requests in flight of each client, fleet, worker and gate.
     All,
     /// The same, and answers tell of limits only when they refuse, as those of others do.
@@ -31,12 +31,12 @@ pub(crate) enum Limiters {
 
 /// How the gateway is set up.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Setting {
+pub(crate) struct GatewayOptions {
     /// Where requests go.
     #[arg(long)]
     pub(crate) upstream: Option<SocketAddr>,
     #[arg(long, value_enum, default_value = "all")]
-    pub(crate) limiters: Limiters,
+    pub(crate) limiters: LimiterSet,
     /// Requests that the gate lets through at once.
     #[arg(long, default_value_t = 4096)]
     pub(crate) gate: u64,
@@ -53,7 +53,7 @@ descriptors:
 ";
 
 pub(super) async fn serve(
-    setting: Setting,
+    setting: GatewayOptions,
     announce: impl Fn(&str, SocketAddr),
 ) -> anyhow::Result<()> {
     let upstream = setting.upstream.context("a gateway needs an upstream")?;
@@ -66,10 +66,10 @@ pub(super) async fn serve(
     settings.trusted_hops = vec!["127.0.0.1/32".parse()?];
     let clock = SystemClock::new();
     let mut parts = GatewayParts::default();
-    if setting.limiters == Limiters::Silent {
+    if setting.limiters == LimiterSet::Silent {
         settings.headers_on = HeadersOn::Refusal;
     }
-    if setting.limiters != Limiters::None {
+    if setting.limiters != LimiterSet::None {
         let address = ValueFrom::Address { v4_bits: 32, v6_bits: 64 };
         let client = DescriptorSettings::new([EntrySettings::new("client", address)]);
         settings.routes.iter_mut().for_each(|route| route.descriptors = vec![client.clone()]);

@@ -19,7 +19,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::ANYWHERE;
 
 /// As long as the answers of the goal.
-const BODY_BYTES: usize = 1024;
+pub(crate) const PAGE_BYTES: usize = 1024;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const INPUT_BYTES: usize = 16 * 1024;
 /// More than any gateway opens.
@@ -31,13 +31,13 @@ pub(crate) struct Upstream {
     poll: Poll,
     events: Events,
     listener: TcpListener,
-    links: Vec<Option<Link>>,
+    connections: Vec<Option<UpstreamConnection>>,
     input: Box<[u8]>,
     answer: Vec<u8>,
 }
 
 /// One connection. What is left of a head that has not ended is kept in front.
-struct Link {
+struct UpstreamConnection {
     socket: TcpStream,
     head: Vec<u8>,
 }
@@ -61,7 +61,7 @@ impl Upstream {
             poll,
             events: Events::with_capacity(1024),
             listener,
-            links: Vec::new(),
+            connections: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             answer: answer(),
         })
@@ -91,14 +91,15 @@ impl Upstream {
         }
         for event in &self.events {
             if event.token() == LISTENER {
-                accept(&self.listener, &self.poll, &mut self.links)?;
+                accept(&self.listener, &self.poll, &mut self.connections)?;
                 continue;
             }
-            let Some(place) = self.links.get_mut(event.token().0) else { continue };
-            let answered = place.as_mut().map(|link| link.answer(&mut self.input, &self.answer));
+            let Some(index) = self.connections.get_mut(event.token().0) else { continue };
+            let answered =
+                index.as_mut().map(|connection| connection.answer(&mut self.input, &self.answer));
             // Who breaks the connection has left.
             if !matches!(answered, Some(Ok(()))) {
-                *place = None;
+                *index = None;
             }
         }
         Ok(())
@@ -107,17 +108,17 @@ impl Upstream {
 
 fn answer() -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 200 OK\r\nserver: upstream\r\ncontent-type: text/plain\r\ncontent-length: {BODY_BYTES}\r\n\r\n"
+        "HTTP/1.1 200 OK\r\nserver: upstream\r\ncontent-type: text/plain\r\ncontent-length: {PAGE_BYTES}\r\n\r\n"
     );
     let mut answer = head.into_bytes();
-    answer.resize(answer.len() + BODY_BYTES, b'x');
+    answer.resize(answer.len() + PAGE_BYTES, b'x');
     answer
 }
 
 fn accept(
     listener: &TcpListener,
     poll: &Poll,
-    links: &mut Vec<Option<Link>>,
+    connections: &mut Vec<Option<UpstreamConnection>>,
 ) -> anyhow::Result<()> {
     loop {
         let mut socket = match listener.accept() {
@@ -126,21 +127,21 @@ fn accept(
             Err(error) => return Err(error).context("cannot accept"),
         };
         socket.set_nodelay(true)?;
-        let free = links.iter().position(Option::is_none);
-        let place = free.unwrap_or(links.len());
-        if place >= CONNECTIONS_MAX {
+        let free = connections.iter().position(Option::is_none);
+        let index = free.unwrap_or(connections.len());
+        if index >= CONNECTIONS_MAX {
             continue;
         }
-        poll.registry().register(&mut socket, Token(place), Interest::READABLE)?;
-        let link = Some(Link { socket, head: Vec::new() });
-        match links.get_mut(place) {
-            Some(free) => *free = link,
-            None => links.push(link),
+        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        let connection = Some(UpstreamConnection { socket, head: Vec::new() });
+        match connections.get_mut(index) {
+            Some(free) => *free = connection,
+            None => connections.push(connection),
         }
     }
 }
 
-impl Link {
+impl UpstreamConnection {
     /// Answers each head that has come.
     fn answer(&mut self, input: &mut [u8], answer: &[u8]) -> io::Result<()> {
         loop {

@@ -1,4 +1,4 @@
-//! How long a server, this program and everybody have run, from `/proc`.
+//! CPU time of servers, of this program and of the whole machine, from `/proc`.
 
 use std::fs;
 use std::process;
@@ -8,37 +8,34 @@ use anyhow::Context;
 
 use crate::stopwatch::Stopwatch;
 
-/// Time spent since each began, as of one moment; or between two.
+/// CPU time since each process began, or between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
+    /// The server, with its store if it has one.
     pub(crate) server: Duration,
-    /// This program, and what it needs beside the server.
+    /// This program and its helpers.
     generator: Duration,
-    /// Whoever ran, on any processor, and time that the machine below took away.
+    /// All processes on all processors, and time that the hypervisor took.
     everybody: Duration,
 }
 
 impl Usage {
-    /// As of now. Helpers are processes that the measurement needs beside the server.
+    /// Reads the counters. Helpers are other processes that the measurement needs.
     ///
     /// # Errors
     /// When a process has ended, or the system does not count.
-    fn now(server: u32, helpers: &[u32]) -> anyhow::Result<Self> {
+    fn now(servers: &[u32], helpers: &[u32]) -> anyhow::Result<Self> {
         let stat = fs::read_to_string("/proc/stat")
-            .context("the use of processors can be measured only where /proc is")?;
+            .context("CPU time can be measured only where /proc is")?;
         let hertz = rustix::param::clock_ticks_per_second();
-        let mut generator = time_of(process::id())?;
-        for helper in helpers {
-            generator += time_of(*helper)?;
-        }
         Ok(Usage {
-            server: time_of(server)?,
-            generator,
+            server: time_of_all(servers)?,
+            generator: time_of(process::id())? + time_of_all(helpers)?,
             everybody: busy_in(&stat, hertz).context("/proc/stat is not understood")?,
         })
     }
 
-    /// What was spent since an earlier moment.
+    /// The time since an earlier reading.
     fn since(&self, earlier: &Self) -> Self {
         Usage {
             server: self.server.saturating_sub(earlier.server),
@@ -47,51 +44,55 @@ impl Usage {
         }
     }
 
-    /// What neither the server nor this program spent.
+    /// The time of other processes.
     fn others(&self) -> Duration {
         self.everybody.saturating_sub(self.server + self.generator)
     }
 }
 
-/// A time, and who used the processors in it.
+/// A time span, and the CPU time in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
+pub(crate) struct SpentTime {
     pub(crate) time: Duration,
     pub(crate) usage: Usage,
 }
 
-impl Spent {
-    /// How many processors others kept busy.
+impl SpentTime {
+    /// How many processors other processes kept busy.
     pub(crate) fn others(&self) -> f64 {
         self.usage.others().as_secs_f64() / self.time.as_secs_f64()
     }
 }
 
-/// Runs something and says what was spent meanwhile.
+/// Measures the CPU time while `run` runs.
 ///
 /// # Errors
 /// When it fails, or a process has ended.
 pub(crate) fn spent<T>(
-    server: u32,
+    servers: &[u32],
     helpers: &[u32],
     run: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Spent)> {
-    let before = Usage::now(server, helpers)?;
+) -> anyhow::Result<(T, SpentTime)> {
+    let before = Usage::now(servers, helpers)?;
     let stopwatch = Stopwatch::start();
     let done = run()?;
     let time = stopwatch.elapsed();
-    Ok((done, Spent { time, usage: Usage::now(server, helpers)?.since(&before) }))
+    Ok((done, SpentTime { time, usage: Usage::now(servers, helpers)?.since(&before) }))
 }
 
-/// The time of all threads of a process. The file of the process itself speaks
-/// of its first thread only.
+fn time_of_all(processes: &[u32]) -> anyhow::Result<Duration> {
+    processes.iter().map(|process| time_of(*process)).sum()
+}
+
+/// The CPU time of all threads of a process. The file of the process covers its first thread
+/// only.
 fn time_of(process: u32) -> anyhow::Result<Duration> {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.with_context(|| format!("process {process} has ended"))?;
     let mut nanos = 0_u64;
     for thread in threads {
         let path = thread?.path().join("schedstat");
-        // A thread may end between being listed and being asked.
+        // A thread may end after it was listed.
         let text = fs::read_to_string(path).unwrap_or_default();
         let spent = text.split_whitespace().next().and_then(|spent| spent.parse::<u64>().ok());
         nanos = nanos.saturating_add(spent.unwrap_or(0));
@@ -99,7 +100,7 @@ fn time_of(process: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// The time that is neither idle nor waiting, of all processors together.
+/// The time of all processors that is neither idle nor waiting.
 fn busy_in(stat: &str, hertz: u64) -> Option<Duration> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = fields.split_whitespace().map_while(|ticks| ticks.parse().ok()).collect();
@@ -111,14 +112,14 @@ fn busy_in(stat: &str, hertz: u64) -> Option<Duration> {
     Some(Duration::from_nanos(busy.saturating_mul(nanos_per_tick)))
 }
 
-/// The memory of a process that is in use, as the system counts it.
+/// The resident memory of a process.
 ///
 /// # Errors
 /// When the process has ended, or the system does not count.
 pub(crate) fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))
         .context("resident memory can be measured only where /proc is")?;
-    resident_bytes_in(&status).context("/proc does not say what is resident")
+    resident_bytes_in(&status).context("/proc has no VmRSS")
 }
 
 /// From `status` rather than `statm`: the latter counts pages, of a size that differs by machine.
@@ -159,13 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn work_takes_time() {
-        let before = time_of(process::id()).unwrap();
-        let mut sum = 0_u64;
-        while time_of(process::id()).unwrap() == before {
-            sum = std::hint::black_box(sum + 1);
-        }
-        assert!(time_of(process::id()).unwrap() > before);
+    fn the_time_of_a_busy_process_grows() {
+        // A process of its own: in this one the time of a test thread that ends is lost, so the
+        // sum can fall.
+        let mut busy =
+            process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let before = time_of(busy.id()).unwrap();
+        let stopwatch = Stopwatch::start();
+        let grows = loop {
+            if time_of(busy.id()).unwrap() > before {
+                break true;
+            }
+            if stopwatch.elapsed() > Duration::from_secs(60) {
+                break false;
+            }
+            std::thread::yield_now();
+        };
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert!(grows);
         assert!(resident_bytes(process::id()).unwrap() > 0);
     }
 }

@@ -9,7 +9,7 @@ mod calls;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use super::engine;
-use crate::contestant::{Contestant, Governor, Ours, Terms, Throttlecrab};
+use crate::contestant::{Contestant, Governor, Terms, Throttlecrab, TidegateLimiter};
 use crate::goal::Goal;
 use crate::keys::{Draw, KeyBuffer, KeySequence};
 use crate::requests::RequestSequence;
@@ -25,7 +25,7 @@ pub(super) fn table() -> anyhow::Result<Table> {
         "4. Allocations (`allocations`)",
         &["who", "allocations in 10,000 admitted requests", "goal"],
     );
-    let ours = keyed(&Ours::new(Terms::Admit)?);
+    let ours = keyed(&TidegateLimiter::new(Terms::Admit)?);
     let verdicts = verdicts()?;
     let governor = keyed(&Governor::new(Terms::Admit)?);
     let throttlecrab = keyed(&Throttlecrab::new(Terms::Admit));

@@ -5,7 +5,8 @@ use std::hash::RandomState;
 use governor::middleware::StateInformationMiddleware;
 
 use crate::contestant::{
-    Contestant, Governor, Least, Name, Nobody, Ours, Terms, Throttlecrab, ensure_holds,
+    Contestant, ContestantName, Governor, Least, NoLimiter, Terms, Throttlecrab, TidegateLimiter,
+    ensure_holds,
 };
 use crate::goal::Goal;
 use crate::keys::{Draw, KEY_BYTES, KeyBuffer, KeySequence};
@@ -123,11 +124,11 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
 
 /// Everybody who takes part in a case, with all its keys.
 struct Field {
-    ours: Ours,
+    ours: TidegateLimiter,
     governor: Governor,
     governor_with_figures: Governor<RandomState, StateInformationMiddleware>,
     throttlecrab: Throttlecrab,
-    nobody: Nobody,
+    nobody: NoLimiter,
     least: Least,
 }
 
@@ -135,11 +136,11 @@ impl Field {
     fn new(case: &Case) -> anyhow::Result<Self> {
         let terms = case.terms;
         let field = Field {
-            ours: Ours::new(terms)?,
+            ours: TidegateLimiter::new(terms)?,
             governor: Governor::new(terms)?,
             governor_with_figures: Governor::new(terms)?.with_figures(),
             throttlecrab: Throttlecrab::new(terms),
-            nobody: Nobody(terms),
+            nobody: NoLimiter(terms),
             least: Least::new(terms),
         };
         field.keepers().into_iter().for_each(|contestant| insert_all(contestant, case));
@@ -154,10 +155,10 @@ impl Field {
 
     fn entrants<'a>(&'a self, keys: &'a KeySequence) -> [Entrant<'a>; 6] {
         [
-            Entrant::keyed(Name::Tidegate.to_string(), &self.ours, keys),
-            Entrant::keyed(Name::Governor.to_string(), &self.governor, keys),
+            Entrant::keyed(ContestantName::Tidegate.to_string(), &self.ours, keys),
+            Entrant::keyed(ContestantName::Governor.to_string(), &self.governor, keys),
             Entrant::keyed("governor with figures", &self.governor_with_figures, keys),
-            Entrant::keyed(Name::Throttlecrab.to_string(), &self.throttlecrab, keys),
+            Entrant::keyed(ContestantName::Throttlecrab.to_string(), &self.throttlecrab, keys),
             Entrant::keyed("nobody", &self.nobody, keys),
             Entrant::keyed("the least", &self.least, keys),
         ]

@@ -10,11 +10,11 @@ use anyhow::{Context, ensure};
 use tidegate_engine::{Descriptor, Engine, MemoryConfig, MemoryStore, Request, SystemClock};
 use tidegate_rules::Domain;
 
-use crate::contestant::{Contestant, Governor, Name, Ours, Terms};
+use crate::contestant::{Contestant, ContestantName, Governor, Terms, TidegateLimiter};
 use crate::goal::Goal;
 use crate::keys::{Draw, KeyBuffer};
 use crate::race::{Entrant, Plan, Race};
-use crate::requests::{Asked, RequestSequence};
+use crate::requests::{RequestSequence, RequestValues};
 use crate::rule_text::{DOMAIN, Limits, compiled, entries, rule_text};
 use crate::scale::Scale;
 use crate::table::{Table, count, ns};
@@ -55,7 +55,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         ]);
     }
     table.note(format!(
-        "Nanoseconds per request. Ours finds one of {RULES} rules by three entries and charges its \
+        "Nanoseconds per request. TidegateLimiter finds one of {RULES} rules by three entries and charges its \
          two limits together or not at all; governor is asked twice by the user's name, without \
          rules. The next two columns show where our time goes: finding the rule alone, and two \
          limiters of ours in place of governor's."
@@ -70,13 +70,13 @@ fn race(users: u64, scale: Scale) -> anyhow::Result<Race> {
     let governors = [Governor::new(terms)?, Governor::new(terms)?];
     let snapshot = compiled(rule_text(RULES, Limits::Two))?;
     let domain = snapshot.domain(DOMAIN).context("the rules have another domain")?;
-    let limiters = [Ours::new(terms)?, Ours::new(terms)?];
+    let limiters = [TidegateLimiter::new(terms)?, TidegateLimiter::new(terms)?];
     let entrants = [
-        Entrant::new(Name::Tidegate.to_string(), |place, operations| {
+        Entrant::new(ContestantName::Tidegate.to_string(), |place, operations| {
             let asked = sequence.from(place).take(operations);
             asked.filter(|asked| admits(&engine, asked)).count()
         }),
-        pair(Name::Governor.to_string(), &governors, &sequence),
+        pair(ContestantName::Governor.to_string(), &governors, &sequence),
         matching("matching", domain, &sequence),
         pair("two limiters", &limiters, &sequence),
     ];
@@ -137,7 +137,7 @@ pub(super) fn engine() -> anyhow::Result<Engine> {
 /// Decides one request, and consumes all of the verdict. A request that meets
 /// no rule does not count as admitted: nothing would have been measured.
 #[inline]
-pub(super) fn admits(engine: &Engine, asked: &Asked<'_>) -> bool {
+pub(super) fn admits(engine: &Engine, asked: &RequestValues<'_>) -> bool {
     let entries = entries(asked);
     let descriptors = [Descriptor::new(&entries)];
     let verdict = engine.check_now(&Request::new(DOMAIN, &descriptors));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_request_that_meets_no_rule_does_not_count() {
-        let asked = Asked { tenant: "nobody", path: "/", user: "somebody" };
+        let asked = RequestValues { tenant: "nobody", path: "/", user: "somebody" };
         assert!(!admits(&engine().unwrap(), &asked));
     }
 }

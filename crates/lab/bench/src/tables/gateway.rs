@@ -1,9 +1,10 @@
-//! The gateway as a reverse proxy, beside nginx and Envoy.
+//! The gateway as a reverse proxy, compared with nginx, HAProxy and Envoy.
 //!
-//! All stand in front of the same upstream, with one worker each, and are asked over
-//! connections that stay open. Processor time per request is the figure to trust: it hardly
-//! depends on what else the machine does. The upstream shares the processor of the generator; both
-//! together take less than any proxy does.
+//! All proxies forward to the same upstream, with one worker each, over persistent
+//! connections. CPU time per request is the figure to trust: it depends least on other load
+//! of the machine. The canned upstream shares the generator's processor; both take less of
+//! it than a proxy takes of its own. An nginx as the upstream takes more, so with that one
+//! only CPU per request is compared.
 
 mod check;
 mod proxies;
@@ -15,26 +16,28 @@ use crate::goal::Goal;
 use crate::load::{Generator, Http1};
 use crate::processor::Pins;
 use crate::questions::{Questions, Wire};
-use crate::rounds::{Rounds, Visit};
+use crate::rounds::{Measurement, Rounds};
 use crate::scale::Scale;
 use crate::server::{Door, Server};
 use crate::spread::Spread;
 use crate::table::Table;
 
 use super::column::{Column, micros, thousands, whole_micros};
-use super::visiting::{self, Saturated, Watched};
+use super::server_figures::{self, SaturationFigures, WatchedProcesses};
 use super::{Tools, overload_check};
-use proxies::{Proxies, Who};
+use proxies::{Proxies, ProxyName, UpstreamKind};
 
 pub(super) use proxies::{gateway, peer_program};
 
-/// One request at a time on each.
+/// Connections, with one request at a time on each.
 const CONNECTIONS: usize = 64;
 
 const AGAINST_NGINX: Goal = Goal::at_least(0.8);
+const AGAINST_HAPROXY: Goal = Goal::at_least(0.8);
 const AGAINST_ENVOY: Goal = Goal::at_least(1.0);
-/// As many requests for the time, so the time of a request is the inverse.
+/// The inverse of the goal for requests a second.
 const CPU_AGAINST_NGINX: Goal = Goal::at_most(1.25);
+const CPU_AGAINST_HAPROXY: Goal = Goal::at_most(1.25);
 const CPU_AGAINST_ENVOY: Goal = Goal::at_most(1.0);
 const LIMITERS_COST: Goal = Goal::at_least(0.9);
 const LIMITERS_WAIT: Goal = Goal::at_most_of(50.0, " µs more");
@@ -46,9 +49,10 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     let columns = ["what", "tidegate", "against", "its figure", "ratio", "goal"];
     let mut table = Table::new("10. The gateway (`gateway`)", &columns);
     let pins = Pins::new()?;
-    let proxies = Proxies::start(tools, &pins)?;
-    let most = side_by_side(&mut table, &proxies, &pins, scale)?;
+    let proxies = Proxies::start(UpstreamKind::Canned, tools, &pins)?;
+    let most = compare_proxies(&mut table, &proxies, &pins, scale)?;
     drop(proxies);
+    compare_with_nginx_upstream(&mut table, tools, &pins, scale)?;
     waiting(&mut table, &pins, scale, most / 2.0)?;
     refusing(&mut table, &pins, scale)?;
     checking(&mut table)?;
@@ -58,9 +62,9 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The rows that compare proxies: all of them run, one at a time is asked. Returns how many
-/// requests a second ours does without limiters.
-fn side_by_side(
+/// The rows that compare proxies: all of them run, one at a time is loaded. Returns the requests
+/// a second of our gateway without limiters.
+fn compare_proxies(
     table: &mut Table,
     proxies: &Proxies,
     pins: &Pins,
@@ -69,19 +73,21 @@ fn side_by_side(
     let servers = proxies.servers();
     eprintln!("gateway: {} proxies take turns", servers.len());
     let helpers = [proxies.upstream()];
-    let calls = Rounds::run(servers.iter().copied(), scale.visits, |server| {
-        pins.on_generator(|| saturate(server, &helpers, scale.visit))
+    let calls = Rounds::run(servers.iter().copied(), scale.server_rounds, |server| {
+        pins.on_generator(|| saturate(server, &helpers, scale.server_time))
     })?;
-    let rate: Column<Saturated> = Column { of: |call| call.per_second, shown: thousands };
-    let cpu: Column<Saturated> = Column { of: |call| call.cpu_micros, shown: micros };
+    let rate: Column<SaturationFigures> = Column { of: |call| call.per_second, shown: thousands };
+    let cpu: Column<SaturationFigures> = Column { of: |call| call.cpu_micros, shown: micros };
     let what = "requests/s at saturation";
-    rate.row(table, what, &calls, [Who::Tidegate, Who::Nginx], AGAINST_NGINX);
-    rate.row(table, what, &calls, [Who::Tidegate, Who::Envoy], AGAINST_ENVOY);
+    rate.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Nginx], AGAINST_NGINX);
+    rate.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Haproxy], AGAINST_HAPROXY);
+    rate.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Envoy], AGAINST_ENVOY);
     let what = "CPU per request";
-    cpu.row(table, what, &calls, [Who::Tidegate, Who::Nginx], CPU_AGAINST_NGINX);
-    cpu.row(table, what, &calls, [Who::Tidegate, Who::Envoy], CPU_AGAINST_ENVOY);
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Nginx], CPU_AGAINST_NGINX);
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Haproxy], CPU_AGAINST_HAPROXY);
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Envoy], CPU_AGAINST_ENVOY);
     let what = "requests/s with all limiters";
-    rate.row(table, what, &calls, [Who::Tidegate, Who::Unlimited], LIMITERS_COST);
+    rate.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Unlimited], LIMITERS_COST);
 
     table.note(format!(
         "{CONNECTIONS} connections, one request at a time on each, answers of 1 KiB. Requests: {}.",
@@ -89,48 +95,80 @@ fn side_by_side(
     ));
     table.note(format!(
         "With {}: {} of the requests/s with {}.",
-        Who::Silent,
-        calls.ratio(Who::Silent, Who::Unlimited, rate.of),
-        Who::Unlimited
+        ProxyName::Silent,
+        calls.ratio(ProxyName::Silent, ProxyName::Unlimited, rate.of),
+        ProxyName::Unlimited
     ));
     for missing in proxies.missing() {
         table.note(format!("Not measured: {missing:#}."));
     }
-    Ok(calls.median(Who::Unlimited, rate.of))
+    Ok(calls.median(ProxyName::Unlimited, rate.of))
 }
 
-/// The row about how much longer callers wait for the limiters.
+/// The same proxies with an nginx as the upstream, which serves a file of 1 KiB.
+fn compare_with_nginx_upstream(
+    table: &mut Table,
+    tools: &Tools,
+    pins: &Pins,
+    scale: Scale,
+) -> anyhow::Result<()> {
+    let proxies = match Proxies::start(UpstreamKind::Nginx, tools, pins) {
+        Ok(proxies) => proxies,
+        Err(error) => {
+            table.note(format!("Not measured with nginx as the upstream: {error:#}."));
+            return Ok(());
+        }
+    };
+    let servers = proxies.servers();
+    eprintln!("gateway: {} proxies take turns in front of nginx", servers.len());
+    let helpers = [proxies.upstream()];
+    let calls = Rounds::run(servers.iter().copied(), scale.server_rounds, |server| {
+        pins.on_generator(|| saturate(server, &helpers, scale.server_time))
+    })?;
+    let cpu: Column<SaturationFigures> = Column { of: |call| call.cpu_micros, shown: micros };
+    let what = "CPU per request, nginx as the upstream";
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Nginx], CPU_AGAINST_NGINX);
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Haproxy], CPU_AGAINST_HAPROXY);
+    cpu.row(table, what, &calls, [ProxyName::Tidegate, ProxyName::Envoy], CPU_AGAINST_ENVOY);
+    table.note(format!(
+        "With an nginx as the upstream, which serves a file of 1 KiB: {}.",
+        calls.quality()
+    ));
+    Ok(())
+}
+
+/// The row about the latency that the limiters add.
 fn waiting(table: &mut Table, pins: &Pins, scale: Scale, half: f64) -> anyhow::Result<()> {
     eprintln!("gateway: callers arrive {half:.0} times a second");
     let waits = waits::measure(pins, scale, half)?;
     let shown =
         |(mean, more): (f64, Spread)| format!("{mean:+.0} µs ({:+.0}–{:+.0})", more.low, more.high);
-    let more = waits.more_micros(Who::Tidegate, Who::Unlimited);
+    let more = waits.more_micros(ProxyName::Tidegate, ProxyName::Unlimited);
     table.row([
         "p99 at half load with all limiters".to_owned(),
-        whole_micros(waits.p99_micros(Who::Tidegate)),
-        Who::Unlimited.to_string(),
-        whole_micros(waits.p99_micros(Who::Unlimited)),
+        whole_micros(waits.p99_micros(ProxyName::Tidegate)),
+        ProxyName::Unlimited.to_string(),
+        whole_micros(waits.p99_micros(ProxyName::Unlimited)),
         shown(more),
         LIMITERS_WAIT.judge(more.0),
     ]);
-    let noise = waits.more_micros(Who::UnlimitedToo, Who::Unlimited);
+    let noise = waits.more_micros(ProxyName::UnlimitedToo, ProxyName::Unlimited);
     let busy = |who| waits.median(who, |waits| waits.busy_percent);
     let answered = |who| waits.median(who, |waits| waits.per_second);
     table.note(format!(
         "Arrivals: {half:.0} a second, of which {:.0} and {:.0} were answered; waits counted from when a caller arrived. \
-         The gateways were busy for {:.0} % and {:.0} % of the time. Two without limiters differ by {}. Waits: {}.",
-        answered(Who::Tidegate),
-        answered(Who::Unlimited),
-        busy(Who::Tidegate),
-        busy(Who::Unlimited),
+         The gateways were busy for {:.0} % and {:.0} % of the time. Two without limiters differ by {}. WaitFigures: {}.",
+        answered(ProxyName::Tidegate),
+        answered(ProxyName::Unlimited),
+        busy(ProxyName::Tidegate),
+        busy(ProxyName::Unlimited),
         shown(noise),
         waits.quality()
     ));
     Ok(())
 }
 
-/// The row about what is served while nearly everything is refused.
+/// The row about goodput while nearly all requests are refused.
 fn refusing(table: &mut Table, pins: &Pins, scale: Scale) -> anyhow::Result<()> {
     eprintln!("gateway: ten times too many callers");
     let refusing = overload_check::refusing(pins, scale)?;
@@ -149,7 +187,7 @@ fn refusing(table: &mut Table, pins: &Pins, scale: Scale) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The rows about the limiters alone.
+/// The rows about the limiters without a gateway.
 fn checking(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("gateway: the limiters alone");
     let [worker, fleet] = check::shedders();
@@ -172,12 +210,13 @@ fn checking(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn saturate(server: &Server, helpers: &[u32], time: Duration) -> anyhow::Result<Visit<Saturated>> {
-    visiting::saturate(&mut generator(server)?, watched(server, helpers), time)
-}
-
-fn watched<'a>(server: &Server, helpers: &'a [u32]) -> Watched<'a> {
-    Watched { server: server.process(), helpers }
+fn saturate(
+    server: &Server,
+    helpers: &[u32],
+    time: Duration,
+) -> anyhow::Result<Measurement<SaturationFigures>> {
+    let watched = WatchedProcesses { servers: &[server.process()], helpers };
+    server_figures::saturate(&mut generator(server)?, watched, time)
 }
 
 fn generator(server: &Server) -> anyhow::Result<Generator<Http1>> {

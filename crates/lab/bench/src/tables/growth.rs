@@ -11,7 +11,7 @@ use std::io::Write;
 use anyhow::ensure;
 
 use crate::child;
-use crate::contestant::{Name, ensure_holds};
+use crate::contestant::{ContestantName, ensure_holds};
 use crate::goal::Goal;
 use crate::keys::{KEY_BYTES, KeyBuffer};
 use crate::scale::Scale;
@@ -37,20 +37,20 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
         "goal for repeated max",
     ];
     let mut table = Table::new("5. Worst insert of a growing table (`growth`)", &columns);
-    for name in [Name::Tidegate, Name::Governor] {
+    for name in [ContestantName::Tidegate, ContestantName::Governor] {
         let mut runs = Vec::with_capacity(RUNS);
         for run in 1..=RUNS {
             eprintln!("growth: {name} to {} keys, run {run}", count(scale.growth_keys));
             runs.push(inserts(name, scale.growth_keys)?);
         }
-        let repeated = Repeated::of(&runs);
+        let repeated = RepeatedPause::of(&runs);
         let maxima: Vec<u32> =
             runs.iter().map(|run| run.iter().copied().max().unwrap_or(0)).collect();
         let long = runs.iter().map(|run| over(run, LONG_NANOS));
         let mut all = runs.concat();
         all.sort_unstable();
         let median = quantile(&all, 0.5);
-        let goal = if name == Name::Tidegate { Some(GOAL) } else { None };
+        let goal = if name == ContestantName::Tidegate { Some(GOAL) } else { None };
         table.row([
             name.to_string(),
             ns(median.into()),
@@ -67,7 +67,7 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
     }
     table.note(format!(
         "Growing from nothing to {} keys, {RUNS} runs. Each time includes one reading of the clock. \
-         Repeated: taking for each insert the shortest of its times in the {RUNS} runs.",
+         RepeatedPause: taking for each insert the shortest of its times in the {RUNS} runs.",
         count(scale.growth_keys)
     ));
     Ok(table)
@@ -75,7 +75,7 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
 
 /// The pauses that every run has at the same insert.
 #[derive(Debug, PartialEq, Eq)]
-struct Repeated {
+struct RepeatedPause {
     max: u32,
     /// Which insert it is.
     place: usize,
@@ -83,7 +83,7 @@ struct Repeated {
     long: usize,
 }
 
-impl Repeated {
+impl RepeatedPause {
     fn of(runs: &[Vec<u32>]) -> Self {
         let inserts = runs.iter().map(Vec::len).min().unwrap_or(0);
         let shortest: Vec<u32> = (0..inserts)
@@ -91,7 +91,7 @@ impl Repeated {
             .collect();
         let longest = shortest.iter().copied().enumerate().max_by_key(|(_, nanos)| *nanos);
         let (place, max) = longest.unwrap_or_default();
-        Repeated { max, place, long: over(&shortest, LONG_NANOS) }
+        RepeatedPause { max, place, long: over(&shortest, LONG_NANOS) }
     }
 }
 
@@ -111,7 +111,7 @@ fn ms(nanos: u32) -> String {
 }
 
 /// How long each insert takes in a fresh process.
-fn inserts(name: Name, keys: u64) -> anyhow::Result<Vec<u32>> {
+fn inserts(name: ContestantName, keys: u64) -> anyhow::Result<Vec<u32>> {
     let arguments = ["growth".to_owned(), name.to_string(), keys.to_string()];
     let output = child::output_of(&arguments)?;
     let (times, rest) = output.as_chunks::<4>();
@@ -124,7 +124,7 @@ fn inserts(name: Name, keys: u64) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Writes how many nanoseconds each insert takes, as little-endian words.
-pub(crate) fn measure(name: Name, keys: u64) -> anyhow::Result<()> {
+pub(crate) fn measure(name: ContestantName, keys: u64) -> anyhow::Result<()> {
     let contestant = name.spacious()?;
     let mut key = KeyBuffer::default();
     // Written once beforehand, so that the memory is there.
@@ -153,12 +153,12 @@ mod tests {
             vec![10, 10, 8_000_000, 3_000_000],
             vec![10, 10, 10, 4_000_000],
         ];
-        assert_eq!(Repeated::of(&runs), Repeated { max: 2_000_000, place: 3, long: 1 });
+        assert_eq!(RepeatedPause::of(&runs), RepeatedPause { max: 2_000_000, place: 3, long: 1 });
     }
 
     #[test]
     fn without_runs_nothing_is_repeated() {
-        assert_eq!(Repeated::of(&[]), Repeated { max: 0, place: 0, long: 0 });
+        assert_eq!(RepeatedPause::of(&[]), RepeatedPause { max: 0, place: 0, long: 0 });
     }
 
     #[test]

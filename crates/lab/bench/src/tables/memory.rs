@@ -9,7 +9,7 @@ use std::process;
 use anyhow::{Context, ensure};
 
 use crate::child;
-use crate::contestant::{Name, ensure_holds};
+use crate::contestant::{ContestantName, ensure_holds};
 use crate::goal::Goal;
 use crate::keys::KeyBuffer;
 use crate::processor::resident_bytes;
@@ -34,11 +34,11 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
     for (place, keys) in scale.memory_keys.iter().copied().enumerate() {
         for key_bytes in KEY_LENGTHS {
             eprintln!("memory: {} keys of {key_bytes} bytes", count(keys));
-            let ours = bytes_per_key(Name::Tidegate, keys, key_bytes)?;
-            let governor = bytes_per_key(Name::Governor, keys, key_bytes)?;
+            let ours = bytes_per_key(ContestantName::Tidegate, keys, key_bytes)?;
+            let governor = bytes_per_key(ContestantName::Governor, keys, key_bytes)?;
             // Slow, and never the better one: the smallest table is enough.
             let throttlecrab = match place {
-                0 => Some(bytes_per_key(Name::Throttlecrab, keys, key_bytes)?),
+                0 => Some(bytes_per_key(ContestantName::Throttlecrab, keys, key_bytes)?),
                 _ => None,
             };
             let ratio = ours / throttlecrab.unwrap_or(f64::INFINITY).min(governor);
@@ -57,7 +57,7 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-fn bytes_per_key(name: Name, keys: u64, key_bytes: usize) -> anyhow::Result<f64> {
+fn bytes_per_key(name: ContestantName, keys: u64, key_bytes: usize) -> anyhow::Result<f64> {
     let arguments =
         ["memory".to_owned(), name.to_string(), keys.to_string(), key_bytes.to_string()];
     let output = String::from_utf8(child::output_of(&arguments)?)?;
@@ -66,7 +66,7 @@ fn bytes_per_key(name: Name, keys: u64, key_bytes: usize) -> anyhow::Result<f64>
 }
 
 /// Prints by how many bytes this process grows with so many keys.
-pub(crate) fn measure(name: Name, keys: u64, key_bytes: usize) -> anyhow::Result<()> {
+pub(crate) fn measure(name: ContestantName, keys: u64, key_bytes: usize) -> anyhow::Result<()> {
     let mut key = KeyBuffer::default();
     // Whatever is set up on first use is none of the keys' doing.
     key.number(0, key_bytes);

@@ -17,7 +17,7 @@ use tidegate_engine::{
 use tidegate_stores::{Answers, Batch, Charge, Check, Key};
 
 use super::engine;
-use crate::contestant::{Contestant, Governor, Ours, Terms};
+use crate::contestant::{Contestant, Governor, Terms, TidegateLimiter};
 use crate::keys::{Draw, KeyBuffer, KeySequence};
 use crate::requests::RequestSequence;
 use crate::rule_text::{DOMAIN, Limits, compiled, entries, rule_text};
@@ -87,7 +87,7 @@ pub(super) fn table() -> anyhow::Result<Table> {
     if let Some(only) = keys.from(0).next() {
         key.fill(only);
     }
-    let ours = Ours::new(Terms::Admit)?;
+    let ours = TidegateLimiter::new(Terms::Admit)?;
     row("`KeyedLimiter::check`", best(|| ignore(ours.admits(&key))));
     let governor = Governor::new(Terms::Admit)?;
     row("governor's `check_key`", best(|| ignore(governor.admits(&key))));

@@ -23,9 +23,9 @@ use crate::spread::Spread;
 use crate::table::{Table, count};
 
 use instance::Instance;
-use node::{KEYS, Load, MANY_KEYS, Node, Visit, ample};
+use node::{KEYS, Load, MANY_KEYS, Node, NodeFigures, ample};
 use raw::Script;
-use stopped::{DEADLINE, Waits};
+use stopped::{DEADLINE, StopWaits};
 
 const AGAINST_PLAIN: Goal = Goal::at_most(0.5);
 const AGAINST_CELL: Goal = Goal::at_most(1.3);
@@ -42,29 +42,29 @@ const CELL_OF_PLAIN: f64 = 2.93 / 7.50;
 
 /// How many calls `redis-benchmark` sends at a time.
 const DEPTHS: [usize; 4] = [1, 4, 16, 64];
-/// Callers of a busy server, and of one that is asked as much as it can take.
+/// Callers of a busy server, and of one that is context as much as it can take.
 const CALLERS: usize = 64;
 const CALLERS_AT_DEPTH: usize = 512;
-/// Nobody gives up on a busy machine.
+/// NoLimiter gives up on a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
 /// How often Redis is stopped for each round that is wanted.
 const STOPS: usize = 2;
 
 /// What each contestant did in one round.
 #[derive(Clone, Copy, Debug)]
-struct Round {
-    plain: Visit,
-    raw: Visit,
-    deep: Visit,
-    exact: Visit,
-    exact_few: Visit,
-    leased: Visit,
+struct RedisRound {
+    plain: NodeFigures,
+    raw: NodeFigures,
+    deep: NodeFigures,
+    exact: NodeFigures,
+    exact_few: NodeFigures,
+    leased: NodeFigures,
     /// Processors that others kept busy.
     others: f64,
 }
 
 /// The rounds that count.
-struct Rounds(Vec<Round>);
+struct RedisRounds(Vec<RedisRound>);
 
 pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     let columns = ["what", "tidegate", "against", "its figure", "ratio", "goal"];
@@ -93,13 +93,14 @@ fn side_by_side(
 ) -> anyhow::Result<()> {
     let contestants = pins.on_generator(|| Contestants::new(instance))?;
     eprintln!("redis: the best depth for redis-benchmark");
-    let depths = pins.on_generator(|| contestants.depths(scale.visit))?;
+    let depths = pins.on_generator(|| contestants.depths(scale.server_time))?;
     let depth = best(&depths);
     eprintln!("redis: contestants take turns, redis-benchmark {depth} deep");
-    let round = || pins.on_generator(|| contestants.round(depth, scale.visit));
+    let round = || pins.on_generator(|| contestants.round(depth, scale.server_time));
     round()?;
-    let rounds: anyhow::Result<Vec<Round>> = (0..scale.visits).map(|_| round()).collect();
-    let rounds = Rounds(rounds?);
+    let rounds: anyhow::Result<Vec<RedisRound>> =
+        (0..scale.server_rounds).map(|_| round()).collect();
+    let rounds = RedisRounds(rounds?);
     cpu_rows(table, &rounds, depth);
     rate_rows(table, &rounds, depth);
     let tried: Vec<String> =
@@ -122,7 +123,7 @@ fn side_by_side(
 }
 
 /// What a decision costs Redis.
-fn cpu_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
+fn cpu_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     let decision = format!("Redis CPU per exact decision, {CALLERS_AT_DEPTH} callers");
     let deep = micros(rounds.median(|round| round.deep.cpu_micros));
     let plain = rounds.median(|round| round.plain.cpu_micros);
@@ -149,7 +150,7 @@ fn cpu_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
 }
 
 /// How many decisions there are in a second.
-fn rate_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
+fn rate_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     let to_raw = rounds.spread(|round| round.exact.per_second / round.raw.per_second);
     table.row([
         format!("decisions/s, exact, {CALLERS} callers"),
@@ -170,15 +171,15 @@ fn rate_rows(table: &mut Table, rounds: &Rounds, depth: usize) {
     ]);
 }
 
-/// How often Redis is asked at a pace.
+/// How often Redis is context at a pace.
 fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
     for (name, consistency) in
         [("leased", Consistency::Leased), ("eventual", Consistency::Eventual)]
     {
         eprintln!("redis: commands of {name} limits");
-        let time = scale.visit * 2;
+        let time = scale.server_time * 2;
         let seen: anyhow::Result<Vec<_>> =
-            (0..scale.visits).map(|_| paced::traffic(instance, consistency, time)).collect();
+            (0..scale.server_rounds).map(|_| paced::traffic(instance, consistency, time)).collect();
         let seen = seen?;
         let median = |of: fn(&paced::Traffic) -> f64| Spread::of(seen.iter().map(of).collect());
         let commands = median(|traffic| traffic.commands);
@@ -191,7 +192,7 @@ fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Resu
             COMMANDS.judge(commands.median),
         ]);
         table.note(format!(
-            "Commands, {name}: {} keys asked for {} times a second in all (kept: {:.0}), with a limit of {} a second \
+            "Commands, {name}: {} keys context for {} times a second in all (kept: {:.0}), with a limit of {} a second \
              each. Within these commands Redis wrote {:.0} keys for 1,000 decisions.",
             count(KEYS),
             paced::PACE,
@@ -205,9 +206,9 @@ fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Resu
 
 /// How long answers take while Redis is stopped.
 fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
-    let stops = scale.visits * STOPS;
+    let stops = scale.server_rounds * STOPS;
     eprintln!("redis: stopped {stops} times");
-    let mut all = Waits::default();
+    let mut all = StopWaits::default();
     let (mut first, mut open) = (Vec::new(), Vec::new());
     for _ in 0..stops {
         let waits = stopped::waits(instance)?;
@@ -306,13 +307,13 @@ impl<'a> Contestants<'a> {
         DEPTHS.into_iter().map(rate).collect()
     }
 
-    fn round(&self, depth: usize, time: Duration) -> anyhow::Result<Round> {
+    fn round(&self, depth: usize, time: Duration) -> anyhow::Result<RedisRound> {
         let instance = self.instance;
         let mut others: f64 = 0.0;
         // Others are told apart from us, but not from redis-benchmark.
         let mut ask = |what: &'static str, node: &Node, callers| {
             let saturate = || node.saturate(instance, callers, time).context(what);
-            let (visit, spent) = spent(instance.process(), &[], saturate)?;
+            let (visit, spent) = spent(&[instance.process()], &[], saturate)?;
             others = others.max(spent.others());
             anyhow::Ok(visit)
         };
@@ -322,16 +323,16 @@ impl<'a> Contestants<'a> {
         let exact = ask("exact", &self.many, CALLERS)?;
         let exact_few = ask("exact, few keys", &self.few, CALLERS)?;
         let leased = ask("leased", &self.leased, CALLERS)?;
-        Ok(Round { plain, raw, deep, exact, exact_few, leased, others })
+        Ok(RedisRound { plain, raw, deep, exact, exact_few, leased, others })
     }
 }
 
-impl Rounds {
-    fn spread(&self, of: impl Fn(&Round) -> f64) -> Spread {
+impl RedisRounds {
+    fn spread(&self, of: impl Fn(&RedisRound) -> f64) -> Spread {
         Spread::of(self.0.iter().map(of).collect())
     }
 
-    fn median(&self, of: impl Fn(&Round) -> f64) -> f64 {
+    fn median(&self, of: impl Fn(&RedisRound) -> f64) -> f64 {
         self.spread(of).median
     }
 }

@@ -19,30 +19,30 @@ const SIZES: [u64; 3] = [10, 10_000, 100_000];
 const COMPILE: Goal = Goal::at_most_of(2.0, " s");
 /// "The same", with room for what the machine does.
 const SAME: Goal = Goal::at_most_of(1.2, " × ten rules");
-/// Of so many rules each size is asked where few are asked for.
+/// Of so many rules each size is in_use where few are in_use for.
 const FEW: u64 = 10;
 
-/// How many of the rules are asked for.
+/// How many of the rules are in_use for.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum RulesInUse {
     /// The same number whatever the size, spread over all of them.
     Few,
     /// Each one as often as any other, so that large sizes leave the processor's caches.
     All,
 }
 
-impl Asked {
+impl RulesInUse {
     const fn rule_of(self, user: u64, rules: u64) -> u64 {
         match self {
-            Asked::Few => (user % FEW) * (rules / FEW),
-            Asked::All => user % rules,
+            RulesInUse::Few => (user % FEW) * (rules / FEW),
+            RulesInUse::All => user % rules,
         }
     }
 
     const fn title(self) -> &'static str {
         match self {
-            Asked::Few => "match, ten rules asked for",
-            Asked::All => "match, all rules asked for",
+            RulesInUse::Few => "match, ten rules in use",
+            RulesInUse::All => "match, all rules in use",
         }
     }
 }
@@ -59,14 +59,14 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
         table.row(["compile".to_owned(), count(rules), time, String::new(), judged]);
         snapshots.push((rules, snapshot));
     }
-    for asked in [Asked::Few, Asked::All] {
-        eprintln!("rules: {}", asked.title());
-        let race = race(&snapshots, asked, scale)?;
+    for in_use in [RulesInUse::Few, RulesInUse::All] {
+        eprintln!("rules: {}", in_use.title());
+        let race = race(&snapshots, in_use, scale)?;
         for (place, (rules, _)) in snapshots.iter().enumerate() {
             let ratio = race.ratio(place, 0);
             let judged = if place == 0 { String::new() } else { SAME.judge(ratio.median) };
             let time = format!("{} ns", ns(race.nanos(place)));
-            table.row([asked.title().to_owned(), count(*rules), time, ratio.to_string(), judged]);
+            table.row([in_use.title().to_owned(), count(*rules), time, ratio.to_string(), judged]);
         }
     }
     table.note("Rules stand at the third level; a match is by three entries. Reading the request is included.");
@@ -88,11 +88,11 @@ fn compile(rules: u64, times: usize) -> anyhow::Result<(Snapshot, f64)> {
     Ok((snapshot.context("nothing was compiled")?, Spread::of(seconds).median))
 }
 
-fn race(snapshots: &[(u64, Snapshot)], asked: Asked, scale: Scale) -> anyhow::Result<Race> {
+fn race(snapshots: &[(u64, Snapshot)], in_use: RulesInUse, scale: Scale) -> anyhow::Result<Race> {
     let sequences: Vec<RequestSequence> = snapshots
         .iter()
         .map(|(rules, _)| {
-            let rule_of = |user| asked.rule_of(user, *rules);
+            let rule_of = |user| in_use.rule_of(user, *rules);
             RequestSequence::new(Draw::uniform(*rules), scale.drawn, rule_of)
         })
         .collect();
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn few_rules_are_ten_spread_over_all_of_them() {
-        let rules: Vec<u64> = (0..10).map(|user| Asked::Few.rule_of(user, 100_000)).collect();
+        let rules: Vec<u64> = (0..10).map(|user| RulesInUse::Few.rule_of(user, 100_000)).collect();
         assert_eq!((rules[0], rules[1], rules[9]), (0, 10_000, 90_000));
-        assert_eq!(Asked::Few.rule_of(3, 10), 3);
+        assert_eq!(RulesInUse::Few.rule_of(3, 10), 3);
     }
 
     #[test]

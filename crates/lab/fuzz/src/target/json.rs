@@ -84,13 +84,13 @@ const READERS: &[&str] =
     &["/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/explain", "/v1/release", "/json"];
 
 /// The status and the kinds of content that may come with it.
-type Documented = BTreeMap<u16, Vec<String>>;
+type DocumentedApi = BTreeMap<u16, Vec<String>>;
 
 pub(super) struct JsonTarget {
     api: HttpApi<MemoryStore, Clock>,
     clock: Clock,
     /// What the door says that it answers, by path and method.
-    documented: BTreeMap<(String, String), Documented>,
+    documented: BTreeMap<(String, String), DocumentedApi>,
 }
 
 impl JsonTarget {
@@ -116,7 +116,7 @@ impl JsonTarget {
         target
     }
 
-    fn document(&self) -> BTreeMap<(String, String), Documented> {
+    fn document(&self) -> BTreeMap<(String, String), DocumentedApi> {
         let uri = Uri::from_static("/v1/openapi.json");
         let answer = self.send(Method::GET, uri, Bytes::new()).expect("the document is served");
         let document: Value = serde_json::from_slice(&answer.body).expect("the document is JSON");
@@ -135,12 +135,12 @@ impl JsonTarget {
         found
     }
 
-    fn send(&self, method: Method, uri: Uri, body: Bytes) -> Result<Answer, String> {
+    fn send(&self, method: Method, uri: Uri, body: Bytes) -> Result<JsonAnswer, String> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         let Ok(response) = at_once(self.api.call(request))?;
-        Answer::read(response)
+        JsonAnswer::read(response)
     }
 
     /// Sends a request and holds the answer against the document.
@@ -150,8 +150,13 @@ impl JsonTarget {
             .map_err(|error| format!("{method} {uri}: {error}: {answer:?}"))
     }
 
-    fn hold(&self, method: &Method, path: &str, answer: &Answer) -> Result<(u16, String), String> {
-        let Answer { status, kind, body } = answer;
+    fn hold(
+        &self,
+        method: &Method,
+        path: &str,
+        answer: &JsonAnswer,
+    ) -> Result<(u16, String), String> {
+        let JsonAnswer { status, kind, body } = answer;
         if *status == 500 {
             return Err("the door failed".to_owned());
         }
@@ -209,20 +214,20 @@ impl Target for JsonTarget {
 
 /// What came back.
 #[derive(Debug)]
-struct Answer {
+struct JsonAnswer {
     status: u16,
     kind: String,
     body: Bytes,
 }
 
-impl Answer {
+impl JsonAnswer {
     fn read(response: Response<Full<Bytes>>) -> Result<Self, String> {
         let (parts, body) = response.into_parts();
         let kind = parts.headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
         let kind = String::from_utf8_lossy(kind.unwrap_or_default());
         let kind = kind.split(';').next().unwrap_or_default().to_owned();
         let Ok(body) = at_once(body.collect())?;
-        Ok(Answer { status: parts.status.as_u16(), kind, body: body.to_bytes() })
+        Ok(JsonAnswer { status: parts.status.as_u16(), kind, body: body.to_bytes() })
     }
 }
 

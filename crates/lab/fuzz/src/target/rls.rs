@@ -41,7 +41,7 @@ struct Door {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Answer {
+struct RlsAnswer {
     status: String,
     words: String,
     body: Bytes,
@@ -54,7 +54,7 @@ impl RlsTarget {
     }
 
     /// Asks with a message, and holds the answer against prost.
-    fn hold(&self, message: &[u8], answer: &Answer) -> Result<Trail, String> {
+    fn hold(&self, message: &[u8], answer: &RlsAnswer) -> Result<Trail, String> {
         if message.len() > self.message_bytes_max {
             return expect(RESOURCE_EXHAUSTED, answer, "it is too long");
         }
@@ -106,7 +106,7 @@ impl Door {
         Door { rls: doors::rls(Arc::clone(&engine)), clock }
     }
 
-    fn ask(&self, body: Bytes) -> Result<Answer, String> {
+    fn ask(&self, body: Bytes) -> Result<RlsAnswer, String> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static(METHOD);
@@ -121,7 +121,7 @@ impl Door {
         let body = at_once(body.collect())?.map_err(|status| format!("a broken body: {status}"))?;
         let fields = body.trailers().unwrap_or(&parts.headers);
         let (status, words) = (text(fields, "grpc-status"), text(fields, "grpc-message"));
-        Ok(Answer { status, words, body: body.to_bytes() })
+        Ok(RlsAnswer { status, words, body: body.to_bytes() })
     }
 }
 
@@ -130,7 +130,7 @@ fn text(fields: &HeaderMap, name: &str) -> String {
     String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
 }
 
-fn expect(status: &str, answer: &Answer, why: &str) -> Result<Trail, String> {
+fn expect(status: &str, answer: &RlsAnswer, why: &str) -> Result<Trail, String> {
     if answer.status == status {
         Ok(Trail::of((status, shape(&answer.words))))
     } else {

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use tidegate_rules::Charge;
 
 use super::Finding;
-use crate::seen::Seen;
-use crate::written::{Expected, Subject};
+use crate::seen::SeenVerdict;
+use crate::written::{ExpectedVerdict, Subject};
 
 /// An admission charges each limit that admits it, once and in full; a refusal
 /// charges nobody, or, where `charge: always` says so, those that admit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Charging {
+pub(crate) struct ChargeCheck {
     pub(crate) charge: Charge,
 }
 
-impl Charging {
+impl ChargeCheck {
     /// Compares what was left of each counter before and after.
     pub(crate) fn check(
         self,
-        expected: &[Expected],
-        before: &Seen,
-        answer: &Seen,
-        after: &Seen,
+        expected: &[ExpectedVerdict],
+        before: &SeenVerdict,
+        answer: &SeenVerdict,
+        after: &SeenVerdict,
     ) -> Finding {
         let charging = answer.admitted || self.charge == Charge::Always;
         let mut counters: BTreeMap<&Subject, Counter> = BTreeMap::new();
@@ -67,8 +67,8 @@ pub(crate) struct PeekAgrees;
 
 impl PeekAgrees {
     /// Compares the outcomes, limit by limit.
-    pub(crate) fn check(peeked: &Seen, answer: &Seen) -> Finding {
-        let said = |seen: &Seen| -> Vec<bool> {
+    pub(crate) fn check(peeked: &SeenVerdict, answer: &SeenVerdict) -> Finding {
+        let said = |seen: &SeenVerdict| -> Vec<bool> {
             seen.rulings.iter().map(|ruling| ruling.admitted).collect()
         };
         if peeked.admitted != answer.admitted || said(peeked) != said(answer) {
@@ -87,10 +87,10 @@ mod tests {
     use crate::time::SECOND;
     use crate::written::{Kind, LimitName, Terms};
 
-    fn one(count_refused: bool) -> Expected {
+    fn one(count_refused: bool) -> ExpectedVerdict {
         let limit =
             LimitName { path: "user".to_owned(), name: "one".to_owned(), algorithm: "sliding_log" };
-        Expected {
+        ExpectedVerdict {
             descriptor: 0,
             subject: Subject { limit, values: Vec::new() },
             terms: Terms {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    fn seen(request: bool, limit: bool, taken: u64, remaining: u64) -> Seen {
+    fn seen(request: bool, limit: bool, taken: u64, remaining: u64) -> SeenVerdict {
         let ruling = SeenRuling {
             descriptor: 0,
             path: "user".to_owned(),
@@ -118,7 +118,7 @@ mod tests {
             delay: 0,
             soft: false,
         };
-        Seen {
+        SeenVerdict {
             admitted: request,
             refusal: None,
             retry: Retry::Now,
@@ -129,10 +129,10 @@ mod tests {
     }
 
     /// What was left before, the answer, what was left after.
-    fn check(charge: Charge, before: u64, answer: &Seen, after: u64) -> Finding {
+    fn check(charge: Charge, before: u64, answer: &SeenVerdict, after: u64) -> Finding {
         let expected = [one(false)];
         let (before, after) = (seen(true, true, 0, before), seen(true, true, 0, after));
-        Charging { charge }.check(&expected, &before, answer, &after)
+        ChargeCheck { charge }.check(&expected, &before, answer, &after)
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
     fn a_counted_refusal_may_use_what_is_left() {
         let refused = seen(false, false, 0, 1);
         let (before, after) = (seen(false, false, 0, 1), seen(false, false, 0, 0));
-        let charging = Charging { charge: Charge::AllOrNothing };
+        let charging = ChargeCheck { charge: Charge::AllOrNothing };
         assert_eq!(charging.check(&[one(true)], &before, &refused, &after), Ok(()));
         assert!(charging.check(&[one(false)], &before, &refused, &after).is_err());
     }

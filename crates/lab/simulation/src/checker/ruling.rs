@@ -7,8 +7,8 @@ use tidegate_engine::{Mode, Retry, Role};
 use super::Finding;
 use super::bound::{BucketBound, SlidingBound, sum_within};
 use crate::history::{Admission, Track};
-use crate::seen::{Seen, SeenRuling};
-use crate::written::{Expected, Kind, Subject};
+use crate::seen::{SeenRuling, SeenVerdict};
+use crate::written::{ExpectedVerdict, Kind, Subject};
 
 /// The limits that a request meets are those that the rules say, each in the
 /// role that its mode gives it.
@@ -17,7 +17,7 @@ pub(crate) struct Roles;
 
 impl Roles {
     /// Compares rulings with what was expected, one by one.
-    pub(crate) fn check(expected: &[Expected], seen: &Seen) -> Finding {
+    pub(crate) fn check(expected: &[ExpectedVerdict], seen: &SeenVerdict) -> Finding {
         let names: Vec<_> = seen
             .rulings
             .iter()
@@ -60,7 +60,7 @@ pub(crate) struct Steadfast(BTreeMap<(Subject, u8), bool>);
 
 impl Steadfast {
     /// Compares with what the key got before.
-    pub(crate) fn check(&mut self, one: &Expected, role: Role) -> Finding {
+    pub(crate) fn check(&mut self, one: &ExpectedVerdict, role: Role) -> Finding {
         let enforced = role != Role::Observed;
         let key = (one.subject.clone(), one.mode.enforce_percent());
         let before = *self.0.entry(key).or_insert(enforced);
@@ -78,7 +78,7 @@ pub(crate) struct Outcome;
 
 impl Outcome {
     /// Compares the outcome with the rulings.
-    pub(crate) fn check(seen: &Seen) -> Finding {
+    pub(crate) fn check(seen: &SeenVerdict) -> Finding {
         let refuses = |ruling: &&SeenRuling| !ruling.admitted;
         let of = |role| seen.rulings.iter().filter(move |ruling| ruling.role == role);
         let required = of(Role::Required).any(|ruling| !ruling.admitted);
@@ -118,7 +118,7 @@ pub(crate) struct NeverFits;
 
 impl NeverFits {
     /// Compares a refusal with the most that the limit holds.
-    pub(crate) fn check(one: &Expected, ruling: &SeenRuling) -> Finding {
+    pub(crate) fn check(one: &ExpectedVerdict, ruling: &SeenRuling) -> Finding {
         let (cost, most) = (one.cost, one.terms.stretched());
         if (ruling.retry == Retry::Never) != (cost > most) {
             return Err(format!("{cost} of at most {most} is told {:?}", ruling.retry));
@@ -192,13 +192,13 @@ mod tests {
     use crate::time::SECOND;
     use crate::written::{LimitName, Terms, Window};
 
-    fn expected(mode: Mode) -> Expected {
+    fn expected(mode: Mode) -> ExpectedVerdict {
         let limit = LimitName {
             path: "user".to_owned(),
             name: "one".to_owned(),
             algorithm: "fixed_window",
         };
-        Expected {
+        ExpectedVerdict {
             descriptor: 0,
             subject: Subject { limit, values: vec!["ada".to_owned()] },
             terms: terms(),
@@ -230,9 +230,9 @@ mod tests {
         }
     }
 
-    fn seen(admitted: bool, rulings: Vec<SeenRuling>) -> Seen {
+    fn seen(admitted: bool, rulings: Vec<SeenRuling>) -> SeenVerdict {
         let named = || ("user".to_owned(), "one".to_owned());
-        Seen {
+        SeenVerdict {
             admitted,
             refusal: (!admitted).then(named),
             retry: Retry::Now,
@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_not_met_or_has_the_wrong_role_is_caught() {
-        let check = |expected: &[Expected], rulings| Roles::check(expected, &seen(true, rulings));
+        let check =
+            |expected: &[ExpectedVerdict], rulings| Roles::check(expected, &seen(true, rulings));
         let enforced = expected(Mode::ENFORCE);
         let required = || vec![ruling(Role::Required, true)];
         let observed = || vec![ruling(Role::Observed, true)];
@@ -282,10 +283,10 @@ mod tests {
     #[test]
     fn a_refusal_that_names_nobody_or_the_wrong_limit_is_caught() {
         let refused = seen(false, vec![ruling(Role::Required, false)]);
-        assert!(Outcome::check(&Seen { refusal: None, ..refused.clone() }).is_err());
+        assert!(Outcome::check(&SeenVerdict { refusal: None, ..refused.clone() }).is_err());
         let other = Some(("user".to_owned(), "two".to_owned()));
-        assert!(Outcome::check(&Seen { refusal: other.clone(), ..refused }).is_err());
-        assert!(Outcome::check(&Seen { refusal: other, ..seen(true, vec![]) }).is_err());
+        assert!(Outcome::check(&SeenVerdict { refusal: other.clone(), ..refused }).is_err());
+        assert!(Outcome::check(&SeenVerdict { refusal: other, ..seen(true, vec![]) }).is_err());
     }
 
     #[test]
@@ -293,7 +294,7 @@ mod tests {
         let never = SeenRuling { retry: Retry::Never, ..ruling(Role::Required, false) };
         let later = SeenRuling { retry: Retry::After(SECOND_SPAN), ..never.clone() };
         let fits = expected(Mode::ENFORCE);
-        let huge = Expected { cost: 3, ..fits.clone() };
+        let huge = ExpectedVerdict { cost: 3, ..fits.clone() };
         assert_eq!(NeverFits::check(&fits, &later), Ok(()));
         assert_eq!(NeverFits::check(&huge, &never), Ok(()));
         assert!(NeverFits::check(&fits, &never).is_err());

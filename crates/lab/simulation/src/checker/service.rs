@@ -3,15 +3,15 @@
 use tidegate_engine::UnknownTarget;
 
 use super::Finding;
-use crate::seen::Seen;
+use crate::seen::SeenVerdict;
 
 /// Every request is decided: nothing panics, nothing is given up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decided;
+pub(crate) struct DecisionCheck;
 
-impl Decided {
+impl DecisionCheck {
     /// Looks for a reason not to have decided.
-    pub(crate) fn check(seen: &Seen) -> Finding {
+    pub(crate) fn check(seen: &SeenVerdict) -> Finding {
         seen.undecided.as_ref().map_or(Ok(()), |why| Err(why.clone()))
     }
 }
@@ -24,7 +24,7 @@ pub(crate) struct KillSwitch {
 
 impl KillSwitch {
     /// Compares the answer with the switch.
-    pub(crate) fn check(self, seen: &Seen) -> Finding {
+    pub(crate) fn check(self, seen: &SeenVerdict) -> Finding {
         if seen.switched_off != self.off {
             return Err(format!("off: {}, but answered by it: {}", self.off, seen.switched_off));
         }
@@ -76,7 +76,7 @@ pub(crate) struct HonestRetry {
 
 impl HonestRetry {
     /// Looks at the answers just before and just after the wait.
-    pub(crate) fn check(self, early: &Seen, in_time: &Seen) -> Finding {
+    pub(crate) fn check(self, early: &SeenVerdict, in_time: &SeenVerdict) -> Finding {
         if early.admitted {
             return Err(format!("told to wait {} ns, but less is enough", self.told));
         }
@@ -93,8 +93,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(admitted: bool) -> Seen {
-        Seen {
+    fn seen(admitted: bool) -> SeenVerdict {
+        SeenVerdict {
             admitted,
             refusal: None,
             retry: Retry::Now,
@@ -106,19 +106,21 @@ mod tests {
 
     #[test]
     fn a_request_that_was_not_decided_is_caught() {
-        assert_eq!(Decided::check(&seen(true)), Ok(()));
-        let broken = Seen { undecided: Some("it broke".to_owned()), ..seen(true) };
-        assert_eq!(Decided::check(&broken), Err("it broke".to_owned()));
+        assert_eq!(DecisionCheck::check(&seen(true)), Ok(()));
+        let broken = SeenVerdict { undecided: Some("it broke".to_owned()), ..seen(true) };
+        assert_eq!(DecisionCheck::check(&broken), Err("it broke".to_owned()));
     }
 
     #[test]
     fn a_kill_switch_that_does_not_admit_is_caught() {
-        let passed = Seen { switched_off: true, ..seen(true) };
+        let passed = SeenVerdict { switched_off: true, ..seen(true) };
         assert_eq!(KillSwitch { off: true }.check(&passed), Ok(()));
         assert_eq!(KillSwitch { off: false }.check(&seen(true)), Ok(()));
         assert!(KillSwitch { off: true }.check(&seen(true)).is_err());
         assert!(KillSwitch { off: false }.check(&passed).is_err());
-        assert!(KillSwitch { off: true }.check(&Seen { admitted: false, ..passed }).is_err());
+        assert!(
+            KillSwitch { off: true }.check(&SeenVerdict { admitted: false, ..passed }).is_err()
+        );
     }
 
     #[test]

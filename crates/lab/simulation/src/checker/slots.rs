@@ -1,7 +1,7 @@
 //! How many slots are in use.
 
 use super::Finding;
-use crate::history::Held;
+use crate::history::HeldSlot;
 
 /// No more slots in flight than the limit.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct SlotBound {
 
 impl SlotBound {
     /// Adds up what is surely in flight, the one just admitted included.
-    pub(crate) fn check(&self, held: &[Held]) -> Finding {
+    pub(crate) fn check(&self, held: &[HeldSlot]) -> Finding {
         let sure: u64 = held.iter().filter(|held| held.certain).map(|held| held.count).sum();
         if sure > self.limit {
             return Err(format!("{sure} slots in flight, of {}", self.limit));
@@ -44,8 +44,8 @@ impl SlotsInUse {
 mod tests {
     use super::*;
 
-    fn held(count: u64, certain: bool) -> Held {
-        Held { permit: 1, count, certain }
+    fn held(count: u64, certain: bool) -> HeldSlot {
+        HeldSlot { permit: 1, count, certain }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::record::Record;
 use super::scenario::Script;
 use super::shield::{
     CRITICAL_FIRST, Cinnamon, CinnamonSettings, Codel, CodelSettings, Dagor, DagorSettings,
-    Failsafe, FailsafeSettings, Gradient2, Gradient2Settings, Netflix, Shield, StaticLimit,
-    StaticSettings, Stripe, StripeSettings, Tidegate, TidegateSettings, Unprotected, Vegas,
+    Failsafe, FailsafeSettings, Gradient2, Gradient2Settings, Netflix, NoShield, Shield,
+    StaticLimit, StaticSettings, Stripe, StripeSettings, Tidegate, TidegateSettings, Vegas,
     VegasSettings,
 };
 use crate::chance::Chance;
@@ -78,6 +78,25 @@ impl Contender {
             Contender::Dagor => "dagor",
             Contender::Cinnamon => "cinnamon",
             Contender::Codel => "codel",
+        }
+    }
+
+    /// The name in charts.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Contender::Tidegate => "Tidegate",
+            Contender::GateOnly => "Tidegate, gate only",
+            Contender::Unprotected => "No protection",
+            Contender::Static => "Fixed limit and queue",
+            Contender::Vegas => "Netflix Vegas",
+            Contender::Gradient2 => "Netflix Gradient2",
+            Contender::VegasPartitioned => "Netflix Vegas, partitioned",
+            Contender::Gradient2Partitioned => "Netflix Gradient2, partitioned",
+            Contender::Failsafe => "failsafe-go",
+            Contender::Stripe => "Stripe",
+            Contender::Dagor => "WeChat DAGOR",
+            Contender::Cinnamon => "Uber Cinnamon",
+            Contender::Codel => "Facebook controlled delay",
         }
     }
 }
@@ -163,7 +182,7 @@ impl Entry {
                 let settings = TidegateSettings { worker: None, ..TidegateSettings::new(workers) };
                 run.with(Tidegate::new(settings))
             }
-            Entry::Unprotected => run.with(Unprotected::default()),
+            Entry::Unprotected => run.with(NoShield::default()),
             Entry::Static(settings) => run.with(StaticLimit::new(workers, settings)),
             Entry::Vegas(settings) => run.with(Netflix::new(Vegas::new(settings, own), None)),
             Entry::Gradient2(settings) => run.with(Netflix::new(Gradient2::new(settings), None)),

@@ -10,7 +10,7 @@ use super::load::{Arrivals, Levels, Request, TENANTS};
 use super::record::Record;
 use super::scenario::{Phase, Script};
 use super::server::Server;
-use super::shield::{Answer, Done, Place, Released, Shield};
+use super::shield::{Answer, Done, Place, ReleasedRequests, Shield};
 use crate::chance::Chance;
 use crate::time::SECOND;
 use tidegate_overload::Category;
@@ -47,7 +47,7 @@ impl RefusalCost {
 
 /// A request inside, or waiting at the shield.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct RequestRecord {
     request: Request,
     entered: u64,
     inside: u32,
@@ -68,9 +68,9 @@ pub(crate) struct Episode<'a, S> {
     tenant_limits: Option<TenantLimits>,
     cost: RefusalCost,
     record: Record,
-    held: Vec<Option<Held>>,
+    held: Vec<Option<RequestRecord>>,
     free: Vec<u32>,
-    released: Released,
+    released: ReleasedRequests,
     sequence: u64,
     slowdown: f64,
     phase: usize,
@@ -102,7 +102,7 @@ impl<'a, S: Shield> Episode<'a, S> {
             record: Record::new(),
             held: Vec::new(),
             free: Vec::new(),
-            released: Released::default(),
+            released: ReleasedRequests::default(),
             sequence: 0,
             slowdown: 1.0,
             phase: 0,
@@ -196,7 +196,7 @@ impl<'a, S: Shield> Episode<'a, S> {
 
     fn hold(&mut self, request: Request) {
         self.free.pop();
-        let held = Held { request, entered: 0, inside: 0, silent: false };
+        let held = RequestRecord { request, entered: 0, inside: 0, silent: false };
         let place = usize::try_from(request.slot).unwrap_or(usize::MAX);
         if place == self.held.len() {
             self.held.push(Some(held));
@@ -216,7 +216,7 @@ impl<'a, S: Shield> Episode<'a, S> {
         self.server.take(now, slot, whole(work));
     }
 
-    fn let_go(&mut self, slot: u32) -> Option<Held> {
+    fn let_go(&mut self, slot: u32) -> Option<RequestRecord> {
         let place = usize::try_from(slot).unwrap_or(usize::MAX);
         let held = self.held.get_mut(place)?.take()?;
         self.free.push(slot);
@@ -299,11 +299,11 @@ impl<'a, S: Shield> Episode<'a, S> {
     }
 }
 
-fn slot_after(held: &[Option<Held>]) -> u32 {
+fn slot_after(held: &[Option<RequestRecord>]) -> u32 {
     u32::try_from(held.len()).unwrap_or(u32::MAX)
 }
 
-fn look_up(held: &mut [Option<Held>], slot: u32) -> Option<&mut Held> {
+fn look_up(held: &mut [Option<RequestRecord>], slot: u32) -> Option<&mut RequestRecord> {
     let place = usize::try_from(slot).unwrap_or(usize::MAX);
     held.get_mut(place)?.as_mut()
 }

@@ -5,7 +5,7 @@
 
 use super::contender::Contender;
 use super::metric::{Better, Metric};
-use super::report::{Round, Standing};
+use super::report::{ContenderResult, Round};
 use super::scenario::Scenario;
 
 /// What differs by less is the same: the requests that are still on their way at
@@ -44,10 +44,10 @@ impl Goal {
 }
 
 /// Beside whom, and by how much; nobody for a goal that stands alone.
-type Wanted = (Option<Contender>, f64);
+type WantedValue = (Option<Contender>, f64);
 
 /// The goals of the step, beside whom and by how much: the plan's table of goals.
-const STEP: &[(Metric, &[Wanted])] = &[
+const STEP: &[(Metric, &[WantedValue])] = &[
     (
         Metric::CriticalSteady,
         &[
@@ -152,7 +152,7 @@ pub(crate) fn judge(rounds: &[Round]) -> Vec<Goal> {
     all.filter_map(|(scenario, metric, versus, wanted)| {
         let round = rounds.iter().find(|round| round.scenario == scenario)?;
         let ours = round.of(Contender::Tidegate)?.spread(metric)?;
-        let median = |standing: &Standing| Some(standing.spread(metric)?.median);
+        let median = |standing: &ContenderResult| Some(standing.spread(metric)?.median);
         let theirs = match versus {
             Some(contender) => Some(round.of(contender).and_then(median)?),
             None => None,
@@ -174,15 +174,21 @@ mod tests {
     use super::*;
     use crate::overload::measures::Measures;
 
-    fn standing(contender: Contender, goodput: f64) -> Standing {
+    fn standing(contender: Contender, goodput: f64) -> ContenderResult {
         let seeds = vec![Measures { goodput, ..Measures::default() }];
-        Standing { contender, tuned: None, seeds, seconds: Vec::new() }
+        ContenderResult { contender, tuned: None, seeds, seconds: Vec::new() }
     }
 
     #[test]
     fn a_goal_is_judged_alone_or_beside_a_baseline_that_took_part() {
         let standings = vec![standing(Contender::Tidegate, 0.96), standing(Contender::Stripe, 0.9)];
-        let round = Round { scenario: Scenario::Step, capacity: 1.0, standings };
+        let round = Round {
+            scenario: Scenario::Step,
+            capacity: 1.0,
+            overload: Vec::new(),
+            peak_load: 1.0,
+            standings,
+        };
         let goals = judge(&[round]);
         let of = |versus| {
             let found = |goal: &&Goal| goal.metric == Metric::Goodput && goal.versus == versus;

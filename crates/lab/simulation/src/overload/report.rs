@@ -1,5 +1,7 @@
 //! What a run found, ready to be shown.
 
+use std::ops::Range;
+
 use super::contender::Contender;
 use super::fleet::FleetFindings;
 use super::goals::Goal;
@@ -33,24 +35,29 @@ impl Report {
 pub struct Round {
     /// What happened.
     pub scenario: Scenario,
-    /// Requests a second that fit.
+    /// Requests a second that the server can serve.
     pub capacity: f64,
+    /// The seconds in which more arrives than the server can serve.
+    pub overload: Vec<Range<usize>>,
+    /// The highest load, in capacities.
+    pub peak_load: f64,
     /// How each did.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<ContenderResult>,
 }
 
 impl Round {
     /// How a contender did as published, if it took part.
-    pub fn of(&self, contender: Contender) -> Option<&Standing> {
-        let published =
-            |standing: &&Standing| standing.contender == contender && standing.tuned.is_none();
+    pub fn of(&self, contender: Contender) -> Option<&ContenderResult> {
+        let published = |standing: &&ContenderResult| {
+            standing.contender == contender && standing.tuned.is_none()
+        };
         self.standings.iter().find(published)
     }
 }
 
 /// One contender in one scenario, over all seeds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct ContenderResult {
     /// Who.
     pub contender: Contender,
     /// With which settings, when they are the best of a small grid and not the published ones.
@@ -60,10 +67,15 @@ pub struct Standing {
     pub(crate) seconds: Vec<Second>,
 }
 
-impl Standing {
+impl ContenderResult {
     /// A number over all seeds; `None` when it means nothing here.
     pub fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::over(metric, &self.seeds)
+    }
+
+    /// The name in charts.
+    pub(crate) const fn title(&self) -> &'static str {
+        self.contender.title()
     }
 
     /// The name in tables.

@@ -160,6 +160,30 @@ pub(crate) struct Script {
     pub(crate) relief: Option<usize>,
 }
 
+impl Script {
+    /// The work that arrives in each phase, in parts of what the workers can do in it.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = f64> {
+        self.phases.iter().map(|phase| {
+            let capacity = f64::from(phase.workers) / f64::from(self.workers) / phase.slowdown;
+            phase.load.iter().sum::<f64>() * f64::from(self.habits.calls) / capacity
+        })
+    }
+
+    /// The seconds in which more arrives than the workers can do.
+    pub(crate) fn overload(&self) -> Vec<Range<usize>> {
+        let mut spans = Vec::new();
+        let mut start = 0;
+        for (phase, load) in self.phases.iter().zip(self.loads()) {
+            let end = start + seconds(phase.seconds);
+            if load > 1.0 {
+                spans.push(start..end);
+            }
+            start = end;
+        }
+        spans
+    }
+}
+
 /// What a script is made from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Setting {
@@ -330,6 +354,22 @@ mod tests {
             assert!(script.onset.start < script.onset.end, "{scenario:?}");
             assert!(script.steady.start < script.steady.end, "{scenario:?}");
         }
+    }
+
+    #[test]
+    fn the_overload_is_where_more_arrives_than_fits() {
+        let overload = |scenario| -> Vec<(usize, usize)> {
+            let spans = setting(scenario).script().overload();
+            spans.into_iter().map(|span| (span.start, span.end)).collect()
+        };
+        assert_eq!(overload(Scenario::Step), [(60, 360)]);
+        assert_eq!(overload(Scenario::CapacityLoss), [(120, 300)]);
+        assert_eq!(overload(Scenario::SlowDependency), [(60, 180)]);
+        assert_eq!(overload(Scenario::TwoCalls), [(30, 240)]);
+        assert_eq!(overload(Scenario::FlapBait).len(), 15);
+        assert!(overload(Scenario::Healthy).is_empty());
+        let peak = setting(Scenario::Step).script().loads().fold(0.0, f64::max);
+        assert!((peak - 10.0).abs() < 1e-9);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) use failsafe::{Failsafe, FailsafeSettings};
 pub(crate) use netflix::{
     CRITICAL_FIRST, Gradient2, Gradient2Settings, Netflix, Vegas, VegasSettings,
 };
-pub(crate) use none::Unprotected;
+pub(crate) use none::NoShield;
 pub(crate) use static_limit::{StaticLimit, StaticSettings};
 pub(crate) use stripe::{Stripe, StripeSettings};
 pub(crate) use tidegate::{Tidegate, TidegateSettings};
@@ -61,14 +61,14 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Enter,
-    /// The shield keeps it, and lets it go in [`Released`] later.
+    /// The shield keeps it, and lets it go in [`ReleasedRequests`] later.
     Wait,
     Refuse(Place),
 }
 
 /// Requests that waited and no longer do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedRequests {
     pub(crate) entered: Vec<u32>,
     pub(crate) refused: Vec<(u32, Place)>,
 }
@@ -97,15 +97,15 @@ pub(crate) struct Dials {
 
 /// Decides about each request.
 pub(crate) trait Shield {
-    fn arrive(&mut self, now: u64, request: &Request, released: &mut Released) -> Answer;
+    fn arrive(&mut self, now: u64, request: &Request, released: &mut ReleasedRequests) -> Answer;
 
     /// The server has answered a request that entered.
-    fn finished(&mut self, now: u64, done: &Done, released: &mut Released);
+    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests);
 
     /// When it wants to be woken at the latest.
     fn wake_at(&self) -> u64;
 
-    fn wake(&mut self, now: u64, released: &mut Released);
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests);
 
     fn dials(&self) -> Dials;
 }
@@ -139,7 +139,11 @@ pub(crate) mod bench {
             self.arrive_as(category, 64).0
         }
 
-        pub(crate) fn arrive_as(&mut self, category: Category, cohort: u8) -> (Answer, Released) {
+        pub(crate) fn arrive_as(
+            &mut self,
+            category: Category,
+            cohort: u8,
+        ) -> (Answer, ReleasedRequests) {
             self.next += 1;
             let request = Request {
                 slot: self.next,
@@ -152,14 +156,14 @@ pub(crate) mod bench {
                 attempt: 1,
                 call: 1,
             };
-            let mut released = Released::default();
+            let mut released = ReleasedRequests::default();
             let answer = self.shield.arrive(self.now, &request, &mut released);
             self.inside += u32::from(answer == Answer::Enter);
             (answer, released)
         }
 
-        pub(crate) fn finish(&mut self, category: Category, took: u64) -> Released {
-            let mut released = Released::default();
+        pub(crate) fn finish(&mut self, category: Category, took: u64) -> ReleasedRequests {
+            let mut released = ReleasedRequests::default();
             let done = Done { slot: 0, category, took, inside: self.inside, late: false };
             self.inside = self.inside.saturating_sub(1);
             self.shield.finished(self.now, &done, &mut released);
@@ -168,9 +172,9 @@ pub(crate) mod bench {
         }
 
         /// Lets time pass, and wakes the shield whenever it asked to.
-        pub(crate) fn pass(&mut self, nanos: u64) -> Released {
+        pub(crate) fn pass(&mut self, nanos: u64) -> ReleasedRequests {
             let until = self.now + nanos;
-            let mut released = Released::default();
+            let mut released = ReleasedRequests::default();
             while self.shield.wake_at() <= until {
                 self.now = self.now.max(self.shield.wake_at());
                 self.shield.wake(self.now, &mut released);

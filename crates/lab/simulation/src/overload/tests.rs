@@ -16,7 +16,7 @@ fn tiny() -> Options {
     Options { workers: 4, overload_seconds: 10, seeds: 1, ..small(&Contender::ALL) }
 }
 
-fn standing(report: &Report, contender: Contender) -> &Standing {
+fn standing(report: &Report, contender: Contender) -> &ContenderResult {
     report.rounds.first().and_then(|round| round.of(contender)).expect("it took part")
 }
 
@@ -85,7 +85,9 @@ fn a_report_is_told_as_text_as_markdown_and_in_charts() {
     for chart in Chart::ALL {
         let svg = chart.draw(round);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-        assert_eq!(svg.matches("<g ").count(), 2, "a panel for each");
+        assert_eq!(svg.matches("<g class=\"data\">").count(), 2, "a panel for each");
+        assert_eq!(svg.matches("<path class=\"reference\"").count(), 3, "ours, and the legend");
+        assert_eq!(svg.matches("<rect class=\"overload\"").count(), 2, "each shades the overload");
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
     }
 }

@@ -9,13 +9,13 @@ use super::{Kind, Level, Limits, Terms, Values, WrittenLimit, WrittenRule, Writt
 
 /// A request, as the simulation asks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) descriptors: Vec<Described>,
+pub(crate) struct DrawnRequest {
+    pub(crate) descriptors: Vec<DrawnDescriptor>,
     pub(crate) cost: u64,
 }
 
 /// A descriptor's entries, and its own cost, if it has one.
-pub(crate) type Described = (Vec<(&'static str, String)>, Option<u64>);
+pub(crate) type DrawnDescriptor = (Vec<(&'static str, String)>, Option<u64>);
 
 /// One counter: a limit by its place, name and algorithm, and who is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub(crate) type Switches = BTreeMap<LimitName, Mode>;
 
 /// One limit that a request should meet.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedVerdict {
     pub(crate) descriptor: usize,
     pub(crate) subject: Subject,
     pub(crate) terms: Terms,
@@ -49,8 +49,8 @@ pub(crate) struct Expected {
 
 impl WrittenRules {
     /// What a request should meet, in the order of its descriptors.
-    pub(crate) fn expect(&self, asked: &Asked, switches: &Switches) -> Vec<Expected> {
-        let mut expected: Vec<(Expected, &WrittenLimit)> = Vec::new();
+    pub(crate) fn expect(&self, asked: &DrawnRequest, switches: &Switches) -> Vec<ExpectedVerdict> {
+        let mut expected: Vec<(ExpectedVerdict, &WrittenLimit)> = Vec::new();
         let mut replaced: Vec<&str> = Vec::new();
         for (index, (entries, own_cost)) in asked.descriptors.iter().enumerate() {
             let Some((rule, values)) = self.find(entries) else { continue };
@@ -70,7 +70,7 @@ impl WrittenRules {
                 let in_flight = matches!(limit.terms.kind, Kind::Concurrency { .. });
                 let asked = if in_flight { asked.min(1) } else { asked };
                 let cost = asked.saturating_mul(limit.cost);
-                let one = Expected {
+                let one = ExpectedVerdict {
                     descriptor: index,
                     subject: Subject { limit: name, values: values.clone() },
                     terms: limit.terms,

@@ -59,7 +59,7 @@ impl Bench {
 
     fn leaves(&mut self) {
         let slot = self.inside.remove(0);
-        assert!(self.gate.leave(self.now, slot, Ending::Succeeded));
+        assert!(self.gate.leave(self.now, slot, Completion::Succeeded));
     }
 
     fn advance(&mut self, span: Nanos) {
@@ -71,11 +71,11 @@ impl Bench {
         let (mut entered, mut refused) = (Vec::new(), Vec::new());
         while let Some(event) = self.gate.next_event() {
             match event.outcome {
-                Outcome::Enter(slot) => {
+                Ok(slot) => {
                     self.inside.push(slot);
                     entered.push(event.ticket);
                 }
-                Outcome::Refuse(cause) => refused.push((event.ticket, cause)),
+                Err(cause) => refused.push((event.ticket, cause)),
             }
         }
         (entered, refused)
@@ -235,10 +235,10 @@ fn errors_and_lost_clients_do_not_teach_the_service_time() {
     let mut bench = Bench::full(40);
     bench.advance(ms(20));
     (0..20).for_each(|_| bench.leaves());
-    for ending in [Ending::Failed, Ending::Abandoned] {
+    for completion in [Completion::Failed, Completion::Abandoned] {
         bench.advance(Nanos::from_secs(9));
         let slot = bench.inside.remove(0);
-        bench.gate.leave(bench.now, slot, ending);
+        bench.gate.leave(bench.now, slot, completion);
     }
     assert_eq!(bench.gate.service_time(), ms(20));
 }
@@ -261,7 +261,7 @@ fn a_slot_that_is_held_for_too_long_is_taken_back() {
     assert_eq!(bench.gate.take_back(bench.now), 10);
     assert_eq!(bench.gate.in_flight(), 0);
     let late = bench.inside[0];
-    assert!(!bench.gate.leave(bench.now, late, Ending::Succeeded));
+    assert!(!bench.gate.leave(bench.now, late, Completion::Succeeded));
     assert_eq!(bench.gate.counts().late, 1);
 }
 
@@ -282,10 +282,10 @@ fn a_higher_limit_lets_waiting_requests_in() {
 fn a_gate_that_may_not_refuse_lets_in_beyond_the_limit_and_says_what_it_would_have_done() {
     let mut bench = Bench::full(10);
     for _ in 0..5 {
-        let anyway = bench.gate.arrive_anyway(bench.now, level(Category::Get));
+        let anyway = bench.gate.arrive_forced(bench.now, level(Category::Get));
         assert!(!anyway.would_refuse, "the queue would have had a place");
     }
-    assert!(bench.gate.arrive_anyway(bench.now, level(Category::Get)).would_refuse);
+    assert!(bench.gate.arrive_forced(bench.now, level(Category::Get)).would_refuse);
     assert_eq!((bench.gate.in_flight(), bench.gate.within()), (16, 10));
     bench.leaves();
     assert!(bench.arrives(Category::Critical), "those beyond take nobody's slot");
@@ -330,7 +330,7 @@ fn an_adaptive_limit_falls_when_more_inside_only_takes_longer() {
 #[derive(Clone, Debug)]
 enum Step {
     Arrive { category: usize, deadline: Option<u64> },
-    Anyway { category: usize },
+    ForcedEntry { category: usize },
     Leave { which: usize },
     LeaveTwice { which: usize },
     GiveUp { which: usize },
@@ -344,7 +344,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0usize..4, prop::option::of(0u64..400))
             .prop_map(|(category, deadline)| Step::Arrive { category, deadline }),
-        1 => (0usize..4).prop_map(|category| Step::Anyway { category }),
+        1 => (0usize..4).prop_map(|category| Step::ForcedEntry { category }),
         6 => any::<usize>().prop_map(|which| Step::Leave { which }),
         1 => any::<usize>().prop_map(|which| Step::LeaveTwice { which }),
         1 => any::<usize>().prop_map(|which| Step::GiveUp { which }),
@@ -370,7 +370,7 @@ impl Ledger {
         while let Some(event) = gate.next_event() {
             let category = self.waiting.remove(&event.ticket);
             prop_assert!(category.is_some(), "an event for nobody");
-            if let Outcome::Enter(slot) = event.outcome {
+            if let Ok(slot) = event.outcome {
                 prop_assert!(!self.inside.contains(&slot), "one slot, two holders");
                 self.inside.push(slot);
                 self.entered += 1;
@@ -387,7 +387,7 @@ impl Ledger {
             return None;
         }
         let slot = self.inside.swap_remove(which % self.inside.len());
-        assert!(gate.leave(now, slot, Ending::Succeeded));
+        assert!(gate.leave(now, slot, Completion::Succeeded));
         self.left += 1;
         self.gone.push(slot);
         Some(slot)
@@ -424,15 +424,15 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
                     Turn::Refuse(_) => prop_assert!(deadline.is_some()),
                 }
             }
-            Step::Anyway { category } => {
-                let anyway = gate.arrive_anyway(now, level(Category::ALL[*category]));
+            Step::ForcedEntry { category } => {
+                let anyway = gate.arrive_forced(now, level(Category::ALL[*category]));
                 ledger.inside.extend(anyway.slot);
                 ledger.entered += u64::from(anyway.slot.is_some());
             }
             Step::Leave { which } => _ = ledger.leave(&mut gate, now, *which),
             Step::LeaveTwice { which } => {
                 if let Some(slot) = ledger.leave(&mut gate, now, *which) {
-                    prop_assert!(!gate.leave(now, slot, Ending::Succeeded));
+                    prop_assert!(!gate.leave(now, slot, Completion::Succeeded));
                 }
             }
             Step::GiveUp { which } => {

@@ -27,7 +27,7 @@ const RULES: u64 = 10_000;
 const WIRE: Wire = Wire::Rls { descriptors: 1 };
 
 /// A request with a body that is there.
-type Call = Request<Full<Bytes>>;
+type MeasuredCall = Request<Full<Bytes>>;
 
 /// Our door's allocations.
 ///
@@ -51,7 +51,7 @@ pub(super) fn bare_tonic() -> anyhow::Result<usize> {
     counted(|call| tonic::codegen::Service::call(&mut service.clone(), call))
 }
 
-fn counted<A, B, E>(answer: impl Fn(Call) -> A) -> anyhow::Result<usize>
+fn counted<A, B, E>(answer: impl Fn(MeasuredCall) -> A) -> anyhow::Result<usize>
 where
     A: Future<Output = Result<Response<B>, E>>,
     B: Body<Data = Bytes>,
@@ -68,7 +68,7 @@ where
     Ok(count)
 }
 
-fn calls(count: usize) -> anyhow::Result<Vec<Call>> {
+fn calls(count: usize) -> anyhow::Result<Vec<MeasuredCall>> {
     let mut questions = Questions::zipf(WIRE, KEYS, REQUESTS)?;
     let calls = (0..count).map(|_| {
         Request::post(WIRE.path())

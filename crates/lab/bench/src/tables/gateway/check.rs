@@ -9,8 +9,8 @@ use tidegate_engine::{
     Tenure,
 };
 use tidegate_overload::{
-    Admission, Arrival, Caller, Category, Ending, Entering, Pass, Protection, ProtectionSettings,
-    Screening, SteadyClock,
+    Arrival, Caller, Category, Completion, Entry as GateEntry, Pass, Protection,
+    ProtectionSettings, SteadyClock,
 };
 
 use crate::peer::GATEWAY_RULES;
@@ -32,10 +32,7 @@ const ARRIVES: &str = "192.0.2.7";
 /// fleet's, with its credit given back.
 pub(super) fn shedders() -> [f64; 2] {
     let protection = protection();
-    let worker = best(|| match protection.screen(black_box(arrival())) {
-        Screening::GoOn(screened) => ignore(screened),
-        Screening::Refuse(refusal) => ignore(refusal),
-    });
+    let worker = best(|| ignore(protection.screen(black_box(arrival()))));
     let now = protection.clock().now();
     let fleet = best(|| ignore(protection.fleet().try_enter(black_box(now), Category::Get)));
     [worker, fleet]
@@ -51,7 +48,7 @@ pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
     let engine = Engine::new(store, SystemClock::new());
     // Without a gateway around them they take more requests than the rate that is out of its reach.
     let rules = GATEWAY_RULES.replace("1000000,", "1000000000,").replace("1000000}", "1000000000}");
-    let limiters = Limiters {
+    let limiters = GatewayLimiters {
         engine: Arc::new(engine.with_rules(compiled(rules)?)),
         protection: protection(),
     };
@@ -80,7 +77,7 @@ pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
 }
 
 /// What a gateway asks for each request.
-struct Limiters {
+struct GatewayLimiters {
     engine: Arc<Engine>,
     protection: Protection<SteadyClock>,
 }
@@ -88,24 +85,22 @@ struct Limiters {
 /// What a request that was admitted holds.
 type Inside = (Permit, Pass<SteadyClock>);
 
-impl Limiters {
+impl GatewayLimiters {
     /// In the order in which the gateway asks them.
     fn admit(&self, request: &Request<'_>) -> Option<Inside> {
-        let Screening::GoOn(screened) = self.protection.screen(black_box(arrival())) else {
-            return None;
-        };
+        let screened = self.protection.screen(black_box(arrival())).ok()?;
         let (verdict, permit) = self.engine.local()?.admit_now(request, Tenure::Held);
         if !black_box(&verdict).is_admitted() {
             return None;
         }
         match self.protection.try_enter(screened) {
-            Entering::Done(Admission::Admitted(pass)) => Some((permit, pass)),
-            Entering::Done(Admission::Refused(_)) | Entering::Waits(_) => None,
+            GateEntry::Entered(pass) => Some((permit, pass)),
+            GateEntry::Refused(_) | GateEntry::Queued(_) => None,
         }
     }
 
     fn end(&self, (permit, pass): Inside) {
-        pass.finish(self.protection.clock().now(), Ending::Succeeded);
+        pass.finish(self.protection.clock().now(), Completion::Succeeded);
         drop(permit);
     }
 }

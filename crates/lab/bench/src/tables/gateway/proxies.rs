@@ -1,7 +1,7 @@
-//! The proxies that are measured: how each is set up to do the same.
+//! The proxies under test and their settings, which make all do the same work.
 //!
-//! One worker, limits for each client address that no run reaches, connections to the upstream
-//! that stay open, no log, and the upstream is told of the client as ours is told.
+//! One worker, limits for each client address that no run reaches, persistent connections to
+//! the upstream, no log, and the `X-Forwarded-*` headers that our gateway sends.
 
 use std::env;
 use std::fmt;
@@ -20,53 +20,69 @@ use crate::server::{Door, Server};
 use crate::tables::Tools;
 use crate::tables::service::beside;
 
-/// Who is asked.
+/// A proxy under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum ProxyName {
     Tidegate,
-    /// The same, silent about limits unless they refuse.
+    /// The same, with rate limit headers on refusals only.
     Silent,
     /// The same without limiters.
     Unlimited,
-    /// Another like that.
+    /// A second process of the same, to measure noise.
     UnlimitedToo,
     Nginx,
+    Haproxy,
     Envoy,
 }
 
-impl fmt::Display for Who {
+/// The server behind the proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamKind {
+    /// Our own server with a prepared answer: it takes the least CPU.
+    Canned,
+    /// An nginx that serves a file of 1 KiB.
+    Nginx,
+}
+
+impl fmt::Display for ProxyName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
-            Who::Tidegate => "all limiters",
-            Who::Silent => "all limiters, fields on refusals only",
-            Who::Unlimited => "no limiters",
-            Who::UnlimitedToo => "no limiters, too",
-            Who::Nginx => "nginx",
-            Who::Envoy => "Envoy",
+            ProxyName::Tidegate => "all limiters",
+            ProxyName::Silent => "all limiters, fields on refusals only",
+            ProxyName::Unlimited => "no limiters",
+            ProxyName::UnlimitedToo => "no limiters, too",
+            ProxyName::Nginx => "nginx",
+            ProxyName::Haproxy => "HAProxy",
+            ProxyName::Envoy => "Envoy",
         })
     }
 }
 
-/// Everybody, running.
+/// The upstream and all proxies, running.
 pub(super) struct Proxies {
     upstream: Server,
-    servers: Vec<(Who, Server)>,
+    servers: Vec<(ProxyName, Server)>,
     missing: Vec<anyhow::Error>,
-    /// Holds the files of others, and goes with them.
+    /// Configuration files, removed with this value.
     _folder: TempDir,
 }
 
 impl Proxies {
-    /// Starts everybody.
+    /// Starts the upstream and all proxies.
     ///
     /// # Errors
-    /// When one of ours does not start; others may be missing.
-    pub(super) fn start(tools: &Tools, pins: &Pins) -> anyhow::Result<Self> {
+    /// When the upstream or a gateway of ours does not start; other proxies may be missing.
+    pub(super) fn start(kind: UpstreamKind, tools: &Tools, pins: &Pins) -> anyhow::Result<Self> {
         let program = peer_program()?;
-        let folder = TempDir::new().context("cannot make a folder for settings")?;
-        let mut command = Command::new(&program);
-        command.arg(peer::Name::Upstream.to_string());
-        let upstream = pins.on_generator(|| Server::start(command, &[Door::Http]))?;
+        let folder = TempDir::new().context("cannot create a folder for settings")?;
+        let upstream = pins.on_generator(|| match kind {
+            UpstreamKind::Canned => {
+                let mut command = Command::new(&program);
+                command.arg(peer::PeerName::Upstream.to_string());
+                Server::start(command, &[Door::Http])
+            }
+            UpstreamKind::Nginx => nginx_upstream(&tools.nginx, folder.path()),
+        })?;
         let at = upstream.door(Door::Http)?;
         let mut missing = Vec::new();
         let servers = pins.on_server(|| {
@@ -74,15 +90,25 @@ impl Proxies {
                 let command = gateway(&program, at, &["--limiters", limiters]);
                 anyhow::Ok((who, Server::start(command, &[Door::Http])?))
             };
-            let ours = [(Who::Tidegate, "all"), (Who::Silent, "silent"), (Who::Unlimited, "none")]
-                .map(ours);
+            let ours = [
+                (ProxyName::Tidegate, "all"),
+                (ProxyName::Silent, "silent"),
+                (ProxyName::Unlimited, "none"),
+            ]
+            .map(ours);
             let mut servers = ours.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
             let nginx = nginx(&tools.nginx, at, folder.path());
+            let haproxy = haproxy(&tools.haproxy, at, folder.path());
             let envoy = envoy(&tools.envoy, at, folder.path());
-            for (who, server) in [(Who::Nginx, nginx), (Who::Envoy, envoy)] {
+            let others = [
+                (ProxyName::Nginx, nginx),
+                (ProxyName::Haproxy, haproxy),
+                (ProxyName::Envoy, envoy),
+            ];
+            for (who, server) in others {
                 match server {
                     Ok(server) => servers.push((who, server)),
-                    Err(error) => missing.push(error.context(format!("{who} could not be had"))),
+                    Err(error) => missing.push(error.context(format!("{who} did not start"))),
                 }
             }
             Ok(servers)
@@ -90,7 +116,7 @@ impl Proxies {
         Ok(Proxies { upstream, servers, missing, _folder: folder })
     }
 
-    pub(super) fn servers(&self) -> Vec<(Who, &Server)> {
+    pub(super) fn servers(&self) -> Vec<(ProxyName, &Server)> {
         self.servers.iter().map(|(who, server)| (*who, server)).collect()
     }
 
@@ -104,7 +130,7 @@ impl Proxies {
     }
 }
 
-/// The program of our peers.
+/// The program `tidegate-bench-peer`.
 pub(in crate::tables) fn peer_program() -> anyhow::Result<PathBuf> {
     beside(&env::current_exe().context("cannot find this program")?, "tidegate-bench-peer")
 }
@@ -116,28 +142,57 @@ pub(in crate::tables) fn gateway(
     arguments: &[&str],
 ) -> Command {
     let mut command = Command::new(program);
-    command.arg(peer::Name::Gateway.to_string());
+    command.arg(peer::PeerName::Gateway.to_string());
     command.args(["--upstream", &upstream.to_string()]).args(arguments);
     command
 }
 
 fn nginx(program: &Path, upstream: SocketAddr, folder: &Path) -> anyhow::Result<Server> {
+    start_nginx(program, &folder.join("proxy"), |address| nginx_proxy(address, upstream))
+}
+
+/// An nginx that answers every request with a file of 1 KiB.
+fn nginx_upstream(program: &Path, folder: &Path) -> anyhow::Result<Server> {
+    let folder = folder.join("upstream");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("page.txt"), [b'x'; peer::PAGE_BYTES])?;
+    let root = folder.display().to_string();
+    start_nginx(program, &folder, |address| {
+        format!(
+            "    sendfile on;
+    server {{
+        listen {address};
+        root {root};
+        location / {{ try_files /page.txt =404; }}
+    }}
+"
+        )
+    })
+}
+
+/// Starts an nginx with these settings for its `http` block, in one process: then the CPU time
+/// of the process is all that it takes.
+fn start_nginx(
+    program: &Path,
+    folder: &Path,
+    http_settings: impl FnOnce(SocketAddr) -> String,
+) -> anyhow::Result<Server> {
+    fs::create_dir_all(folder)?;
     Server::start_at(Command::new(on_path(program)), Door::Http, |address| {
         let file = folder.join("nginx.conf");
-        fs::write(&file, nginx_settings(address, upstream, folder))?;
+        fs::write(&file, nginx_settings(folder, &http_settings(address)))?;
         let [folder, file] = [folder, &file].map(|path| path.display().to_string());
         Ok(["-p", &folder, "-c", &file, "-e", "stderr"].map(str::to_owned).into())
     })
 }
 
-/// Daemons are not on the path of everybody.
+/// `/usr/sbin`, where distributions install daemons, is not on every path.
 fn on_path(program: &Path) -> PathBuf {
     let installed = Path::new("/usr/sbin").join(program);
     if installed.is_file() { installed } else { program.to_owned() }
 }
 
-/// In one process, so that its processor time is that of the process.
-fn nginx_settings(address: SocketAddr, upstream: SocketAddr, folder: &Path) -> String {
+fn nginx_settings(folder: &Path, http_settings: &str) -> String {
     let folder = folder.display();
     format!(
         "daemon off;
@@ -154,7 +209,14 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     keepalive_requests 1000000000;
-    limit_req_zone $binary_remote_addr zone=rate:10m rate=1000000r/s;
+{http_settings}}}
+"
+    )
+}
+
+fn nginx_proxy(address: SocketAddr, upstream: SocketAddr) -> String {
+    format!(
+        "    limit_req_zone $binary_remote_addr zone=rate:10m rate=1000000r/s;
     limit_conn_zone $binary_remote_addr zone=in_flight:10m;
     upstream api {{
         server {upstream};
@@ -175,7 +237,45 @@ http {{
             proxy_pass http://api;
         }}
     }}
-}}
+"
+    )
+}
+
+fn haproxy(program: &Path, upstream: SocketAddr, folder: &Path) -> anyhow::Result<Server> {
+    Server::start_at(Command::new(on_path(program)), Door::Http, |address| {
+        let file = folder.join("haproxy.cfg");
+        fs::write(&file, haproxy_settings(address, upstream))?;
+        // In the foreground and without a master process.
+        Ok(["-db", "-f", &file.display().to_string()].map(str::to_owned).into())
+    })
+}
+
+/// A stick table counts requests a second and connections of each client address. With one
+/// request at a time on a connection, the connections are the requests in flight.
+fn haproxy_settings(address: SocketAddr, upstream: SocketAddr) -> String {
+    format!(
+        "global
+    nbthread 1
+    maxconn 8192
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    option http-keep-alive
+    option forwardfor
+    http-reuse always
+frontend entry
+    bind {address}
+    stick-table type ip size 100k expire 60s store http_req_rate(1s),conn_cur
+    http-request track-sc0 src
+    http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt 1000000 }}
+    http-request deny deny_status 429 if {{ sc_conn_cur(0) gt 60000 }}
+    http-request set-header X-Forwarded-Proto http
+    http-request set-header X-Forwarded-Host %[req.hdr(host)]
+    default_backend api
+backend api
+    server one {upstream}
 "
     )
 }

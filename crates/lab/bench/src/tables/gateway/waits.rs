@@ -15,39 +15,39 @@
 
 use std::time::Duration;
 
-use super::Who;
+use super::ProxyName;
 use super::proxies::{gateway, peer_program};
 use crate::peer::Upstream;
 use crate::processor::Pins;
-use crate::rounds::{Rounds, Visit};
+use crate::rounds::{Measurement, Rounds};
 use crate::scale::Scale;
 use crate::server::{Door, Server};
 use crate::spread::Spread;
-use crate::tables::visiting::{self, Span, Waits};
+use crate::tables::server_figures::{self, Span, WaitFigures};
 
-const SPAN: Span = Span { time: Duration::from_millis(500), stretch: Duration::from_millis(10) };
+const SPAN: Span = Span { time: Duration::from_millis(500), interval: Duration::from_millis(10) };
 /// Visits for each that others get, which are longer.
 const VISITS: usize = 6;
 
 /// How long callers waited at each gateway.
-pub(super) struct Waited(Rounds<Who, Waits>);
+pub(super) struct GatewayWaits(Rounds<ProxyName, WaitFigures>);
 
-impl Waited {
+impl GatewayWaits {
     /// The wait that one in a hundred exceeds.
-    pub(super) fn p99_micros(&self, who: Who) -> f64 {
+    pub(super) fn p99_micros(&self, who: ProxyName) -> f64 {
         mean(&self.stretches(who))
     }
 
     /// How much longer that is at one gateway than at another, and between which quartiles the
     /// stretches lie.
-    pub(super) fn more_micros(&self, who: Who, other: Who) -> (f64, Spread) {
+    pub(super) fn more_micros(&self, who: ProxyName, other: ProxyName) -> (f64, Spread) {
         let (ours, theirs) = (self.stretches(who), self.stretches(other));
         let more: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours - theirs).collect();
         (mean(&more), Spread::of(more))
     }
 
     /// The median of a figure.
-    pub(super) fn median(&self, who: Who, figure: fn(&Waits) -> f64) -> f64 {
+    pub(super) fn median(&self, who: ProxyName, figure: fn(&WaitFigures) -> f64) -> f64 {
         self.0.median(who, figure)
     }
 
@@ -56,7 +56,7 @@ impl Waited {
         self.0.quality()
     }
 
-    fn stretches(&self, who: Who) -> Vec<f64> {
+    fn stretches(&self, who: ProxyName) -> Vec<f64> {
         let visits: Vec<&[f64]> =
             self.0.figures(who).map(|waits| waits.p99_micros.as_slice()).collect();
         undisturbed(&visits)
@@ -80,33 +80,33 @@ fn mean(values: &[f64]) -> f64 {
 ///
 /// # Errors
 /// When a gateway does not start, or a call fails or is refused.
-pub(super) fn measure(pins: &Pins, scale: Scale, per_second: f64) -> anyhow::Result<Waited> {
+pub(super) fn measure(pins: &Pins, scale: Scale, per_second: f64) -> anyhow::Result<GatewayWaits> {
     let mut upstream = Upstream::listen()?;
     let (program, at) = (peer_program()?, upstream.address()?);
-    let start = |who: Who, limiters: &str| {
+    let start = |who: ProxyName, limiters: &str| {
         let command = gateway(&program, at, &["--limiters", limiters]);
         anyhow::Ok((who, Server::start(command, &[Door::Http])?))
     };
     let servers = pins.on_server(|| {
         Ok([
-            start(Who::Tidegate, "all")?,
-            start(Who::Unlimited, "none")?,
-            start(Who::UnlimitedToo, "none")?,
+            start(ProxyName::Tidegate, "all")?,
+            start(ProxyName::Unlimited, "none")?,
+            start(ProxyName::UnlimitedToo, "none")?,
         ])
     })?;
-    let rounds = Rounds::run(servers, scale.visits * VISITS, |server| {
+    let rounds = Rounds::run(servers, scale.server_rounds * VISITS, |server| {
         pins.on_generator(|| visit(server, &mut upstream, per_second))
     })?;
-    Ok(Waited(rounds))
+    Ok(GatewayWaits(rounds))
 }
 
 fn visit(
     server: &Server,
     upstream: &mut Upstream,
     per_second: f64,
-) -> anyhow::Result<Visit<Waits>> {
+) -> anyhow::Result<Measurement<WaitFigures>> {
     let mut generator = super::generator(server)?;
-    visiting::arrive(&mut generator, server.process(), per_second, SPAN, || upstream.answer())
+    server_figures::arrive(&mut generator, server.process(), per_second, SPAN, || upstream.answer())
 }
 
 #[cfg(test)]

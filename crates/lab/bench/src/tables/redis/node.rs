@@ -33,7 +33,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const BURST: u64 = 36_000_000;
 
 const DRAWN: usize = 100_000;
-/// Lets slices grow to what is asked for, and connections warm up.
+/// Lets slices grow to what is context for, and connections warm up.
 const WARM_UP: Duration = Duration::from_millis(400);
 /// A decision that never waits lets others have their turn after so many.
 const TURN: usize = 32;
@@ -48,7 +48,7 @@ const GROUP: u64 = 1;
 
 /// What came of asking for a while.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visit {
+pub(super) struct NodeFigures {
     /// Redis's processor time for each decision.
     pub(super) cpu_micros: f64,
     pub(super) per_second: f64,
@@ -71,12 +71,12 @@ pub(super) fn key(name: &str) -> Key {
 #[derive(Debug)]
 pub(super) struct Node {
     runtime: Runtime,
-    asked: Arc<Asked>,
+    context: Arc<CallerContext>,
 }
 
 /// What callers ask, and whom.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CallerContext {
     pub(super) store: SharedStore<RedisStore>,
     clock: SystemClock,
     keys: KeySequence,
@@ -88,7 +88,7 @@ pub(super) struct Asked {
     over: AtomicBool,
 }
 
-/// How a node is asked.
+/// How a node is context.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) consistency: Consistency,
@@ -117,7 +117,7 @@ impl Node {
         let usual = SharedSettings::default();
         let background_within = usual.background_within.max(load.within);
         let settings = SharedSettings { within: load.within, background_within, ..usual };
-        let asked = Arc::new(Asked {
+        let context = Arc::new(CallerContext {
             store: SharedStore::new(remote, settings)?,
             clock: SystemClock::new(),
             keys: KeySequence::new(Draw::uniform(load.keys), DRAWN),
@@ -127,23 +127,23 @@ impl Node {
             astray: AtomicU64::new(0),
             over: AtomicBool::new(false),
         });
-        let busy = Arc::clone(&asked);
+        let busy = Arc::clone(&context);
         runtime.spawn(async move { busy.store.run(&busy.clock).await });
-        Ok(Node { runtime, asked })
+        Ok(Node { runtime, context })
     }
 
     pub(super) fn store(&self) -> &SharedStore<RedisStore> {
-        &self.asked.store
+        &self.context.store
     }
 
     /// How many calls Redis has answered so far.
     fn calls(&self) -> u64 {
-        self.asked.store.remote().figures().evaluations
+        self.context.store.remote().figures().evaluations
     }
 
     /// How many requests were decided so far.
     pub(super) fn decided(&self) -> u64 {
-        self.asked.decided.load(Ordering::Relaxed)
+        self.context.decided.load(Ordering::Relaxed)
     }
 
     /// One request.
@@ -151,7 +151,7 @@ impl Node {
     /// # Errors
     /// When nobody could decide it.
     pub(super) fn admit_one(&self, name: &str) -> anyhow::Result<()> {
-        self.runtime.block_on(self.asked.admit(name))
+        self.runtime.block_on(self.context.admit(name))
     }
 
     /// Has so many callers ask without pause.
@@ -163,7 +163,7 @@ impl Node {
         instance: &Instance,
         callers: usize,
         time: Duration,
-    ) -> anyhow::Result<Visit> {
+    ) -> anyhow::Result<NodeFigures> {
         let mut client = instance.client()?;
         let mut measure = async || {
             let (begun, before) = (Stopwatch::start(), self.decided());
@@ -174,10 +174,10 @@ impl Node {
             let per_second = decided / begun.elapsed().as_secs_f64();
             let cpu_micros = spent.as_secs_f64() * 1e6 / decided;
             let per_call = decided / (self.calls() - calls).max(1) as f64;
-            anyhow::Ok(Visit { cpu_micros, per_second, per_call })
+            anyhow::Ok(NodeFigures { cpu_micros, per_second, per_call })
         };
         let watch = async || self.undisturbed(WARM_UP, &mut measure).await;
-        self.with_callers(callers, |asked, place| asked.ask_on(place), watch)
+        self.with_callers(callers, |context, place| context.ask_on(place), watch)
     }
 
     /// Measures while every request is decided by what Redis says. On a machine
@@ -193,12 +193,12 @@ impl Node {
     ) -> anyhow::Result<T> {
         for _ in 0..TRIES {
             sleep(warm_up).await;
-            let before = self.asked.astray.load(Ordering::Relaxed);
-            if self.asked.store.is_degraded() {
+            let before = self.context.astray.load(Ordering::Relaxed);
+            if self.context.store.is_degraded() {
                 continue;
             }
             let measured = measure().await?;
-            if self.asked.astray.load(Ordering::Relaxed) == before {
+            if self.context.astray.load(Ordering::Relaxed) == before {
                 return Ok(measured);
             }
         }
@@ -212,20 +212,20 @@ impl Node {
     pub(super) fn with_callers<T, C>(
         &self,
         callers: usize,
-        call: impl Fn(Arc<Asked>, usize) -> C,
+        call: impl Fn(Arc<CallerContext>, usize) -> C,
         watch: impl AsyncFnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<T>
     where
         C: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        self.asked.over.store(false, Ordering::Relaxed);
+        self.context.over.store(false, Ordering::Relaxed);
         self.runtime.block_on(async {
             let apart = DRAWN / callers.max(1);
             let tasks: Vec<_> = (0..callers)
-                .map(|caller| tokio::spawn(call(Arc::clone(&self.asked), caller * apart)))
+                .map(|caller| tokio::spawn(call(Arc::clone(&self.context), caller * apart)))
                 .collect();
             let watched = watch().await;
-            self.asked.over.store(true, Ordering::Relaxed);
+            self.context.over.store(true, Ordering::Relaxed);
             for task in tasks {
                 task.await.context("a caller panicked")??;
             }
@@ -234,7 +234,7 @@ impl Node {
     }
 }
 
-impl Asked {
+impl CallerContext {
     /// Whether callers should go home.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)

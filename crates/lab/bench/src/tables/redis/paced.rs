@@ -1,4 +1,4 @@
-//! How often Redis is asked when decisions come at a given pace.
+//! How often Redis is context when decisions come at a given pace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate_stores::Consistency;
 use tokio::time::sleep;
 
 use super::instance::Instance;
-use super::node::{Asked, KEYS, Load, Node};
+use super::node::{CallerContext, KEYS, Load, Node};
 use crate::stopwatch::Stopwatch;
 
 /// Decisions a second, over all keys.
@@ -24,7 +24,7 @@ const BEAT: Duration = Duration::from_millis(1);
 /// No request should have to hurry for its own sake: what waits is counted.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// What Redis was asked in a while.
+/// What Redis was context in a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     /// Commands that Redis was sent, for 1,000 decisions.
@@ -69,15 +69,15 @@ pub(super) fn traffic(
 }
 
 /// Makes a caller's part of the decisions, when they are due.
-async fn ask_in_time(asked: Arc<Asked>, place: usize) -> anyhow::Result<()> {
+async fn ask_in_time(context: Arc<CallerContext>, place: usize) -> anyhow::Result<()> {
     let stopwatch = Stopwatch::start();
-    let mut keys = asked.keys_from(place);
+    let mut keys = context.keys_from(place);
     let mut done = 0.0;
-    while !asked.is_over() {
+    while !context.is_over() {
         let due = stopwatch.elapsed().as_secs_f64() * f64::from(PACE) / f64::from(CALLERS);
         while done < due {
             let Some(name) = keys.next() else { break };
-            asked.admit(name).await?;
+            context.admit(name).await?;
             done += 1.0;
         }
         sleep(BEAT).await;

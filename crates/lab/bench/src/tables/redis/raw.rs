@@ -9,7 +9,7 @@ use tidegate_engine::{Timestamp, Verb};
 use tidegate_stores::{Batch, Charge, Check, RedisStore};
 
 use super::instance::Instance;
-use super::node::{self, Visit};
+use super::node::{self, NodeFigures};
 
 /// Connections of `redis-benchmark`, as it has them unless told otherwise.
 const CONNECTIONS: usize = 50;
@@ -55,7 +55,7 @@ impl Script {
         Ok(Script { hash, key: PLAIN_KEY, arguments })
     }
 
-    /// Our own, asked about one check. `redis-benchmark` cannot send zero bytes,
+    /// Our own, context about one check. `redis-benchmark` cannot send zero bytes,
     /// so what the script is told stands at its beginning: it has less to receive
     /// than when we call it.
     ///
@@ -80,7 +80,7 @@ impl Script {
         instance: &Instance,
         depth: usize,
         time: Duration,
-    ) -> anyhow::Result<Visit> {
+    ) -> anyhow::Result<NodeFigures> {
         let rate = self.run(instance, depth, TRIAL)?;
         #[expect(clippy::cast_possible_truncation, reason = "a count of calls")]
         let calls = (rate * time.as_secs_f64()).max(TRIAL as f64) as u64;
@@ -89,7 +89,7 @@ impl Script {
         let per_second = self.run(instance, depth, calls)?;
         let spent = client.cpu()?.saturating_sub(before);
         let cpu_micros = spent.as_secs_f64() * 1e6 / calls as f64;
-        Ok(Visit { cpu_micros, per_second, per_call: 1.0 })
+        Ok(NodeFigures { cpu_micros, per_second, per_call: 1.0 })
     }
 
     /// Makes so many calls; returns how many a second.

@@ -11,7 +11,7 @@ use tidegate_stores::Consistency;
 use tokio::time::sleep;
 
 use super::instance::Instance;
-use super::node::{Asked, KEYS, Load, Node, ample};
+use super::node::{CallerContext, KEYS, Load, Node, ample};
 use crate::stopwatch::Stopwatch;
 
 /// How long a request waits for Redis: the default.
@@ -26,16 +26,16 @@ const DURING: Duration = Duration::from_millis(400);
 
 /// How long answers took that Redis did not give, in milliseconds.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct StopWaits {
     /// Of requests that were sent to Redis before anybody knew.
     first: Vec<f64>,
     /// Of requests that came when it was known.
     open: Vec<f64>,
 }
 
-impl Waits {
+impl StopWaits {
     /// Adds those of another time.
-    pub(super) fn extend(&mut self, other: Waits) {
+    pub(super) fn extend(&mut self, other: StopWaits) {
         self.first.extend(other.first);
         self.open.extend(other.open);
     }
@@ -60,13 +60,13 @@ impl Waits {
 ///
 /// # Errors
 /// When Redis has ended, or a request could not be decided at all.
-pub(super) fn waits(instance: &Instance) -> anyhow::Result<Waits> {
+pub(super) fn waits(instance: &Instance) -> anyhow::Result<StopWaits> {
     let load =
         Load { consistency: Consistency::Exact, limit: ample(), keys: KEYS, within: DEADLINE };
     let node = Node::start(instance, &load)?;
-    let waits = Arc::new(Mutex::new(Waits::default()));
+    let waits = Arc::new(Mutex::new(StopWaits::default()));
     let noted = Arc::clone(&waits);
-    let call = move |asked, place| ask_and_time(asked, place, Arc::clone(&noted));
+    let call = move |context, place| ask_and_time(context, place, Arc::clone(&noted));
     let watch = async || {
         for _ in 0..TRIES {
             sleep(BEFORE).await;
@@ -75,7 +75,7 @@ pub(super) fn waits(instance: &Instance) -> anyhow::Result<Waits> {
             }
         }
         // On a busy machine Redis may have been late before; that is not meant.
-        *waits.lock() = Waits::default();
+        *waits.lock() = StopWaits::default();
         instance.stop()?;
         sleep(DURING).await;
         instance.go_on()
@@ -85,17 +85,17 @@ pub(super) fn waits(instance: &Instance) -> anyhow::Result<Waits> {
 }
 
 async fn ask_and_time(
-    asked: Arc<Asked>,
+    context: Arc<CallerContext>,
     place: usize,
-    waits: Arc<Mutex<Waits>>,
+    waits: Arc<Mutex<StopWaits>>,
 ) -> anyhow::Result<()> {
-    for name in asked.keys_from(place) {
-        if asked.is_over() {
+    for name in context.keys_from(place) {
+        if context.is_over() {
             break;
         }
-        let open = asked.store.is_degraded();
+        let open = context.store.is_degraded();
         let stopwatch = Stopwatch::start();
-        let answer = asked.decide(name).await?;
+        let answer = context.decide(name).await?;
         let took = stopwatch.elapsed().as_secs_f64() * 1e3;
         if answer.is_some_and(|answer| answer.basis.is_degraded()) {
             let mut waits = waits.lock();

@@ -5,88 +5,110 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::super::visiting::{self, Saturated, Span, Waits, Watched};
+use super::super::server_figures::{self, SaturationFigures, Span, WaitFigures, WatchedProcesses};
 use crate::load::{Generator, Http1, Http2};
 use crate::questions::{Questions, Wire};
-use crate::rounds::Visit;
+use crate::rounds::Measurement;
 use crate::server::{Door, Server};
 
-/// Users that are asked about, in Zipf's proportions.
+/// Users, drawn by a Zipf distribution.
 pub(super) const USERS: u64 = 10_000;
-/// Questions drawn ahead.
+/// Requests drawn before the measurement.
 const DRAWN: usize = 200_000;
 
-/// How a proxy talks to a limit service: few connections, many calls on each.
+/// As a proxy calls a rate limit service: few connections, many calls on each.
 const GRPC_CONNECTIONS: usize = 2;
 const GRPC_DEPTH: usize = 64;
-/// How programs talk over HTTP/1.1: many connections, one request on each.
+/// As programs use HTTP/1.1: many connections, one request on each.
 const HTTP_CONNECTIONS: usize = 50;
 
-/// Waits are looked at apart for each so long.
-const STRETCH: Duration = Duration::from_millis(100);
+/// WaitFigures are looked at apart for each so long.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whom, and how.
+/// A server under one kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum ContenderName {
     Tidegate,
     /// Ten descriptors in one request.
     TidegateWide,
     TidegateHttp,
+    /// With exact limits in a Redis.
+    TidegateRedis,
+    /// envoyproxy/ratelimit, which needs a Redis.
+    Upstream,
     BareTonic,
     Limitador,
     Throttlecrab,
     BareAxum,
 }
 
-impl Who {
+impl ContenderName {
     const fn wire(self) -> Wire {
         match self {
-            Who::Tidegate | Who::BareTonic | Who::Limitador => Wire::Rls { descriptors: 1 },
-            Who::TidegateWide => Wire::Rls { descriptors: 10 },
-            Who::Throttlecrab => Wire::Throttlecrab,
-            Who::TidegateHttp | Who::BareAxum => Wire::Json,
+            ContenderName::Tidegate
+            | ContenderName::TidegateRedis
+            | ContenderName::Upstream
+            | ContenderName::BareTonic
+            | ContenderName::Limitador => Wire::Rls { descriptors: 1 },
+            ContenderName::TidegateWide => Wire::Rls { descriptors: 10 },
+            ContenderName::Throttlecrab => Wire::Throttlecrab,
+            ContenderName::TidegateHttp | ContenderName::BareAxum => Wire::Json,
         }
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for ContenderName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self {
-            Who::Tidegate => "1 descriptor",
-            Who::TidegateWide => "10 descriptors",
-            Who::TidegateHttp => "tidegate over HTTP",
-            Who::BareTonic => "bare tonic",
-            Who::Limitador => "limitador's library on tonic",
-            Who::Throttlecrab => "throttlecrab",
-            Who::BareAxum => "bare axum",
+            ContenderName::Tidegate => "1 descriptor",
+            ContenderName::TidegateWide => "10 descriptors",
+            ContenderName::TidegateHttp => "tidegate over HTTP",
+            ContenderName::TidegateRedis => "tidegate, exact over Redis",
+            ContenderName::Upstream => "envoyproxy/ratelimit with its Redis",
+            ContenderName::BareTonic => "bare tonic",
+            ContenderName::Limitador => "limitador's library on tonic",
+            ContenderName::Throttlecrab => "throttlecrab",
+            ContenderName::BareAxum => "bare axum",
         })
     }
 }
 
-/// A server and what it is asked.
+/// A server and its requests.
 #[derive(Debug)]
 pub(super) struct Contender<'a> {
-    pub(super) who: Who,
+    pub(super) who: ContenderName,
     server: &'a Server,
+    /// The process ids of the server and of its store.
+    processes: Vec<u32>,
     questions: Questions,
 }
 
 impl<'a> Contender<'a> {
     /// # Errors
-    /// When the questions cannot be made, which would be a fault of theirs.
-    pub(super) fn new(who: Who, server: &'a Server) -> anyhow::Result<Self> {
-        Ok(Contender { who, server, questions: Questions::zipf(who.wire(), USERS, DRAWN)? })
+    /// When the requests cannot be encoded.
+    pub(super) fn new(
+        who: ContenderName,
+        server: &'a Server,
+        store: Option<&Server>,
+    ) -> anyhow::Result<Self> {
+        let questions = Questions::zipf(who.wire(), USERS, DRAWN)?;
+        let store = store.map(Server::process);
+        let processes = std::iter::once(server.process()).chain(store).collect();
+        Ok(Contender { who, server, processes, questions })
     }
 
-    /// Keeps the server full for a time.
+    /// Saturates the server for a time.
     ///
     /// # Errors
     /// When a call fails or is refused.
-    pub(super) fn saturate(&self, time: Duration) -> anyhow::Result<Visit<Saturated>> {
+    pub(super) fn saturate(
+        &self,
+        time: Duration,
+    ) -> anyhow::Result<Measurement<SaturationFigures>> {
         let visit = match self.who.wire() {
-            Wire::Json => visiting::saturate(&mut self.http()?, self.watched(), time),
+            Wire::Json => server_figures::saturate(&mut self.http()?, self.watched(), time),
             Wire::Rls { .. } | Wire::Throttlecrab | Wire::Page | Wire::Call(_) => {
-                visiting::saturate(&mut self.grpc()?, self.watched(), time)
+                server_figures::saturate(&mut self.grpc()?, self.watched(), time)
             }
         };
         visit.with_context(|| self.who.to_string())
@@ -96,15 +118,19 @@ impl<'a> Contender<'a> {
     ///
     /// # Errors
     /// When a call fails or is refused.
-    pub(super) fn arrive(&self, per_second: f64, time: Duration) -> anyhow::Result<Visit<Waits>> {
+    pub(super) fn arrive(
+        &self,
+        per_second: f64,
+        time: Duration,
+    ) -> anyhow::Result<Measurement<WaitFigures>> {
         let (mut generator, server) = (self.grpc()?, self.server.process());
-        let span = Span { time, stretch: STRETCH };
-        let visit = visiting::arrive(&mut generator, server, per_second, span, || Ok(()));
+        let span = Span { time, interval: INTERVAL };
+        let visit = server_figures::arrive(&mut generator, server, per_second, span, || Ok(()));
         visit.with_context(|| self.who.to_string())
     }
 
-    fn watched(&self) -> Watched<'_> {
-        Watched { server: self.server.process(), helpers: &[] }
+    fn watched(&self) -> WatchedProcesses<'_> {
+        WatchedProcesses { servers: &self.processes, helpers: &[] }
     }
 
     fn grpc(&self) -> anyhow::Result<Generator<Http2>> {

@@ -1,17 +1,19 @@
-//! The programs that are measured: where they are and how they are started.
+//! The programs under test: where they are and how they are started.
 
 use std::env;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
 
-use super::contender::{Contender, Who};
+use super::contender::{Contender, ContenderName};
 use crate::peer;
 use crate::rule_text::user_rules;
 use crate::server::{Door, Server};
+use crate::tables::Tools;
 
 const THROTTLECRAB: &str = "throttlecrab-server";
 const THROTTLECRAB_VERSION: &str = "0.4.40";
@@ -19,29 +21,36 @@ const THROTTLECRAB_VERSION: &str = "0.4.40";
 const PROTOX: &str = "protox";
 const PROTOX_VERSION: &str = "0.10.0";
 
-/// Programs that are ready to be started.
+/// Programs ready to start.
 #[derive(Debug)]
 pub(super) struct Programs {
     tidegate: PathBuf,
     peer: PathBuf,
     throttlecrab: anyhow::Result<PathBuf>,
-    /// Holds the rule file, and goes with it.
+    upstream: PathBuf,
+    /// Rule files, removed with this value.
     folder: TempDir,
 }
 
 impl Programs {
-    /// Finds our programs, has the peers installed and writes so many rules.
+    /// Finds our programs, installs throttlecrab if needed and writes so many rules.
     ///
     /// # Errors
     /// When our own programs are not built; a peer may be missing.
-    pub(super) fn prepare(rules: u64) -> anyhow::Result<Self> {
+    pub(super) fn prepare(rules: u64, tools: &Tools) -> anyhow::Result<Self> {
         let this = env::current_exe().context("cannot find this program")?;
-        let folder = TempDir::new().context("cannot make a folder for the rules")?;
-        fs::write(folder.path().join("rules.yaml"), user_rules(rules))?;
+        let folder = TempDir::new().context("cannot create a folder for the rules")?;
+        let rules = user_rules(rules);
+        fs::write(folder.path().join("rules.yaml"), &rules)?;
+        // Where envoyproxy/ratelimit looks for rules.
+        let config = folder.path().join("upstream").join("config");
+        fs::create_dir_all(&config)?;
+        fs::write(config.join("rules.yaml"), rules)?;
         Ok(Programs {
             tidegate: beside(&this, "tidegate")?,
             peer: beside(&this, "tidegate-bench-peer")?,
             throttlecrab: throttlecrab(&this),
+            upstream: tools.upstream.clone(),
             folder,
         })
     }
@@ -57,27 +66,81 @@ impl Programs {
         command
     }
 
-    /// Starts everybody.
+    /// Starts all servers.
     ///
     /// # Errors
     /// When Tidegate or one of our own peers does not start.
     pub(super) fn start_all(&self) -> anyhow::Result<Servers> {
         let mut servers = Servers {
             tidegate: Server::start(self.tidegate(), &[Door::Grpc, Door::Http])?,
-            bare_tonic: self.start_peer(peer::Name::BareTonic, Door::Grpc)?,
-            bare_axum: self.start_peer(peer::Name::BareAxum, Door::Http)?,
-            limitador: self.start_peer(peer::Name::Limitador, Door::Grpc)?,
+            bare_tonic: self.start_peer(peer::PeerName::BareTonic, Door::Grpc)?,
+            bare_axum: self.start_peer(peer::PeerName::BareAxum, Door::Http)?,
+            limitador: self.start_peer(peer::PeerName::Limitador, Door::Grpc)?,
             throttlecrab: None,
+            tidegate_redis: None,
+            upstream: None,
             missing: Vec::new(),
         };
         match self.start_throttlecrab() {
             Ok(server) => servers.throttlecrab = Some(server),
             Err(error) => servers.missing.push(error),
         }
+        match self.start_tidegate_with_redis() {
+            Ok(started) => servers.tidegate_redis = Some(started),
+            Err(error) => servers.missing.push(error.context("tidegate over Redis did not start")),
+        }
+        match self.start_upstream() {
+            Ok(started) => servers.upstream = Some(started),
+            Err(error) => servers.missing.push(error.context("envoyproxy/ratelimit did not start")),
+        }
         Ok(servers)
     }
 
-    fn start_peer(&self, name: peer::Name, door: Door) -> anyhow::Result<Server> {
+    /// Tidegate with the same rules, exact over a Redis of its own.
+    fn start_tidegate_with_redis(&self) -> anyhow::Result<WithRedis> {
+        let redis = start_redis(self.folder.path())?;
+        let mut command = self.tidegate();
+        command.args(["--set", &format!("store.redis.url=redis://{}", redis.door(Door::Redis)?)]);
+        // The generator keeps the server busy: waits for Redis are long and must not time out.
+        command.args(["--set", "store.redis.deadline=5s"]);
+        Ok(WithRedis { server: Server::start(command, &[Door::Grpc])?, redis })
+    }
+
+    /// envoyproxy/ratelimit with the same rules and a Redis of its own.
+    fn start_upstream(&self) -> anyhow::Result<WithRedis> {
+        let program = &self.upstream;
+        ensure!(
+            program.is_file(),
+            "{} is missing; tools/install-upstream builds it, where Go is installed",
+            program.display()
+        );
+        let redis = start_redis(self.folder.path())?;
+        let redis_address = redis.door(Door::Redis)?;
+        let root = self.folder.path().display().to_string();
+        let [http, debug] = [free_port()?, free_port()?];
+        // Through `env`, which becomes the program: the port is known only when it starts.
+        let server = Server::start_at(Command::new("env"), Door::Grpc, |address| {
+            Ok(vec![
+                format!("GRPC_PORT={}", address.port()),
+                "GRPC_HOST=127.0.0.1".to_owned(),
+                format!("PORT={http}"),
+                "HOST=127.0.0.1".to_owned(),
+                format!("DEBUG_PORT={debug}"),
+                "DEBUG_HOST=127.0.0.1".to_owned(),
+                "USE_STATSD=false".to_owned(),
+                "LOG_LEVEL=error".to_owned(),
+                format!("RUNTIME_ROOT={root}"),
+                "RUNTIME_SUBDIRECTORY=upstream".to_owned(),
+                "RUNTIME_WATCH_ROOT=false".to_owned(),
+                "REDIS_SOCKET_TYPE=tcp".to_owned(),
+                format!("REDIS_URL={redis_address}"),
+                program.display().to_string(),
+            ])
+        })?;
+        Ok(WithRedis { server, redis })
+    }
+
+    fn start_peer(&self, name: peer::PeerName, door: Door) -> anyhow::Result<Server> {
         let mut command = Command::new(&self.peer);
         command.arg(name.to_string());
         Server::start(command, &[door])
@@ -95,7 +158,14 @@ impl Programs {
     }
 }
 
-/// Everybody, running.
+/// A server and the Redis that only it uses.
+#[derive(Debug)]
+struct WithRedis {
+    server: Server,
+    redis: Server,
+}
+
+/// All servers, running.
 #[derive(Debug)]
 pub(super) struct Servers {
     tidegate: Server,
@@ -103,42 +173,66 @@ pub(super) struct Servers {
     bare_axum: Server,
     limitador: Server,
     throttlecrab: Option<Server>,
-    /// Why somebody is not there.
+    tidegate_redis: Option<WithRedis>,
+    upstream: Option<WithRedis>,
+    /// Why a server did not start.
     pub(super) missing: Vec<anyhow::Error>,
 }
 
 impl Servers {
-    /// Everybody under every load that is compared. Those that are compared
-    /// with each other follow each other.
+    /// All servers under every load that is compared. Servers of one comparison follow each other.
     ///
     /// # Errors
-    /// When there is nothing to ask, which would be a fault of the questions.
+    /// When the requests cannot be encoded.
     pub(super) fn contenders(&self) -> anyhow::Result<Vec<Contender<'_>>> {
         let whos = [
-            (Who::BareTonic, Some(&self.bare_tonic)),
-            (Who::Tidegate, Some(&self.tidegate)),
-            (Who::TidegateWide, Some(&self.tidegate)),
-            (Who::Limitador, Some(&self.limitador)),
-            (Who::Throttlecrab, self.throttlecrab.as_ref()),
-            (Who::BareAxum, Some(&self.bare_axum)),
-            (Who::TidegateHttp, Some(&self.tidegate)),
+            (ContenderName::BareTonic, Some(&self.bare_tonic)),
+            (ContenderName::Tidegate, Some(&self.tidegate)),
+            (ContenderName::TidegateWide, Some(&self.tidegate)),
+            (ContenderName::Limitador, Some(&self.limitador)),
+            (ContenderName::Throttlecrab, self.throttlecrab.as_ref()),
+            (ContenderName::BareAxum, Some(&self.bare_axum)),
+            (ContenderName::TidegateHttp, Some(&self.tidegate)),
         ];
-        let there = whos.into_iter().filter_map(|(who, server)| Some((who, server?)));
-        there.map(|(who, server)| Contender::new(who, server)).collect()
+        let alone = whos.into_iter().filter_map(|(who, server)| Some((who, server?, None)));
+        let with_redis = [
+            (ContenderName::TidegateRedis, &self.tidegate_redis),
+            (ContenderName::Upstream, &self.upstream),
+        ];
+        let with_redis = with_redis.into_iter().filter_map(|(who, started)| {
+            let WithRedis { server, redis } = started.as_ref()?;
+            Some((who, server, Some(redis)))
+        });
+        let all = alone.chain(with_redis);
+        all.map(|(who, server, redis)| Contender::new(who, server, redis)).collect()
     }
 }
 
-/// A program of ours, which is built to where this one is.
+/// A Redis without persistence.
+fn start_redis(folder: &Path) -> anyhow::Result<Server> {
+    let mut command = Command::new("redis-server");
+    command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir"]);
+    command.arg(folder);
+    Server::start_at(command, Door::Redis, |address| {
+        Ok(vec!["--port".to_owned(), address.port().to_string()])
+    })
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A program of ours, beside this one.
 pub(in crate::tables) fn beside(this: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let program = this.with_file_name(name);
     ensure!(program.is_file(), "{name} is not built; `make bench` builds everything");
     Ok(program)
 }
 
-/// Throttlecrab's server, installed first if it is not there. It is built with
-/// the settings that we are built with, which its published build does not have.
+/// Throttlecrab's server, installed first if it is missing. Built with our own compiler settings,
+/// which its published build does not have.
 fn throttlecrab(this: &Path) -> anyhow::Result<PathBuf> {
-    let target = this.parent().and_then(Path::parent).context("this program is in no folder")?;
+    let target = this.parent().and_then(Path::parent).context("this program has no folder")?;
     let root = target.join("peers");
     let program = root.join("bin").join(THROTTLECRAB);
     if !program.is_file() {

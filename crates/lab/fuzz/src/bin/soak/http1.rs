@@ -19,7 +19,7 @@ pub(crate) struct Client {
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -31,15 +31,15 @@ impl Client {
         Ok(Client { stream: BufStream::new(stream) })
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<HttpAnswer> {
         self.exchange("GET", path, b"").await
     }
 
-    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<Answer> {
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<HttpAnswer> {
         self.exchange("POST", path, body).await
     }
 
-    async fn exchange(&mut self, method: &str, path: &str, body: &[u8]) -> io::Result<Answer> {
+    async fn exchange(&mut self, method: &str, path: &str, body: &[u8]) -> io::Result<HttpAnswer> {
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: soak\r\ncontent-type: application/json\r\n\
@@ -51,7 +51,7 @@ impl Client {
         self.read().await
     }
 
-    async fn read(&mut self) -> io::Result<Answer> {
+    async fn read(&mut self) -> io::Result<HttpAnswer> {
         let line = self.line().await?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| strange(&format!("no status in `{line}`")))?;
@@ -70,7 +70,7 @@ impl Client {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).await?;
-        Ok(Answer { status, body })
+        Ok(HttpAnswer { status, body })
     }
 
     async fn line(&mut self) -> io::Result<String> {

@@ -24,13 +24,13 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::task::LocalSet;
 
-use process::Served;
+use process::ServerProcess;
 use tally::Tally;
 
 /// Loads the service for a time, and watches its memory.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Arguments {
+struct SoakArguments {
     /// How long, in seconds.
     #[arg(default_value_t = 180)]
     seconds: u64,
@@ -42,19 +42,19 @@ struct Arguments {
 /// Why the soak failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Failure(String);
+struct SoakFailure(String);
 
-impl Failure {
+impl SoakFailure {
     fn of(what: &str, why: impl std::fmt::Display) -> Self {
-        Failure(format!("{what}: {why}"))
+        SoakFailure(format!("{what}: {why}"))
     }
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = SoakArguments::parse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = runtime
-        .map_err(|error| Failure::of("no runtime", error))
+        .map_err(|error| SoakFailure::of("no runtime", error))
         .and_then(|runtime| LocalSet::new().block_on(&runtime, soak(&arguments)));
     match ran {
         Ok(summary) => {
@@ -68,9 +68,9 @@ fn main() -> ExitCode {
     }
 }
 
-async fn soak(arguments: &Arguments) -> Result<String, Failure> {
+async fn soak(arguments: &SoakArguments) -> Result<String, SoakFailure> {
     let binary = arguments.binary.clone().map_or_else(process::beside_this_one, Ok)?;
-    let mut served = Served::start(&binary)?;
+    let mut served = ServerProcess::start(&binary)?;
     let tally = Rc::new(Tally::default());
     let doors = served.doors().clone();
     println!("process {}, HTTP {}, gRPC {}", served.id(), doors.http, doors.grpc);

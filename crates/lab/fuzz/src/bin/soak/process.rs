@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::Failure;
+use crate::SoakFailure;
 use crate::reload;
 
 /// What the counters may take; the plateau that memory has to keep to.
@@ -35,24 +35,24 @@ pub(crate) struct Doors {
 
 /// The service. Killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServerProcess {
     child: Child,
     doors: Doors,
     folder: TempDir,
 }
 
 /// The release binary in the target folder that this one is in.
-pub(crate) fn beside_this_one() -> Result<PathBuf, Failure> {
-    let this = std::env::current_exe().map_err(|error| Failure::of("who am I", error))?;
+pub(crate) fn beside_this_one() -> Result<PathBuf, SoakFailure> {
+    let this = std::env::current_exe().map_err(|error| SoakFailure::of("who am I", error))?;
     let target = this.parent().and_then(Path::parent).unwrap_or(Path::new("target"));
     Ok(target.join("release/tidegate"))
 }
 
-impl Served {
-    pub(crate) fn start(binary: &Path) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir().map_err(|error| Failure::of("no folder", error))?;
+impl ServerProcess {
+    pub(crate) fn start(binary: &Path) -> Result<Self, SoakFailure> {
+        let folder = tempfile::tempdir().map_err(|error| SoakFailure::of("no folder", error))?;
         let rules = folder.path().join("rules.yaml");
-        reload::write(&rules, &reload::good(0)).map_err(|error| Failure::of("rules", error))?;
+        reload::write(&rules, &reload::good(0)).map_err(|error| SoakFailure::of("rules", error))?;
         let mut command = Command::new(binary);
         command.env_clear().current_dir(folder.path()).arg("serve").arg("--rules").arg(&rules);
         command.args(["--log-format", "json", "--log-level", "info", "--workers", "2"]);
@@ -63,10 +63,10 @@ impl Served {
         }
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
-            Failure::of(&format!("{} (build it first)", binary.display()), error)
+            SoakFailure::of(&format!("{} (build it first)", binary.display()), error)
         })?;
         let lines = read_lines(&mut child);
-        let mut served = Served { child, doors: Doors::default(), folder };
+        let mut served = ServerProcess { child, doors: Doors::default(), folder };
         served.doors = find_doors(&lines)?;
         Ok(served)
     }
@@ -84,38 +84,38 @@ impl Served {
     }
 
     /// How much memory it has, in KiB; an error when it is gone.
-    pub(crate) fn resident_kib(&mut self) -> Result<u64, Failure> {
+    pub(crate) fn resident_kib(&mut self) -> Result<u64, SoakFailure> {
         if let Ok(Some(status)) = self.child.try_wait() {
-            return Err(Failure::of("the process died", status));
+            return Err(SoakFailure::of("the process died", status));
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .map_err(|error| Failure::of("/proc", error))?;
+            .map_err(|error| SoakFailure::of("/proc", error))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        number.ok_or_else(|| Failure("/proc tells no memory".to_owned()))
+        number.ok_or_else(|| SoakFailure("/proc tells no memory".to_owned()))
     }
 
     /// Tells it to stop, and waits for that.
-    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+    pub(crate) fn stop(mut self) -> Result<(), SoakFailure> {
         let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        kill.map_err(|error| Failure::of("kill", error))?;
+        kill.map_err(|error| SoakFailure::of("kill", error))?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match self.child.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(20)),
                 Ok(Some(status)) => return judge(status),
-                Err(error) => return Err(Failure::of("the process", error)),
+                Err(error) => return Err(SoakFailure::of("the process", error)),
             }
         }
-        Err(Failure(format!("it does not stop within {PATIENCE:?}")))
+        Err(SoakFailure(format!("it does not stop within {PATIENCE:?}")))
     }
 }
 
-fn judge(status: ExitStatus) -> Result<(), Failure> {
-    if status.success() { Ok(()) } else { Err(Failure::of("it stopped badly", status)) }
+fn judge(status: ExitStatus) -> Result<(), SoakFailure> {
+    if status.success() { Ok(()) } else { Err(SoakFailure::of("it stopped badly", status)) }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -140,12 +140,12 @@ fn read_lines(child: &mut Child) -> Receiver<String> {
     lines
 }
 
-fn find_doors(lines: &Receiver<String>) -> Result<Doors, Failure> {
+fn find_doors(lines: &Receiver<String>) -> Result<Doors, SoakFailure> {
     let mut doors = Doors::default();
     let deadline = Instant::now() + PATIENCE;
     while [&doors.http, &doors.grpc, &doors.debug].into_iter().any(String::is_empty) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let line = lines.recv_timeout(left).map_err(|error| Failure::of("no doors", error))?;
+        let line = lines.recv_timeout(left).map_err(|error| SoakFailure::of("no doors", error))?;
         let line: Value = serde_json::from_str(&line).unwrap_or_default();
         let address = line["address"].as_str().unwrap_or_default().to_owned();
         match (line["message"].as_str(), line["door"].as_str()) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Failure;
+use crate::SoakFailure;
 use crate::http1::Client;
-use crate::process::{BUDGET, Served};
+use crate::process::{BUDGET, ServerProcess};
 use crate::tally::Tally;
 
 /// Between two lines.
@@ -22,16 +22,16 @@ const GROWTH_KIB_MAX: u64 = 20 * 1024;
 
 /// What was seen.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct MemoryWatch {
     start_kib: u64,
     warm_kib: u64,
     most_kib: u64,
     end_kib: u64,
 }
 
-impl fmt::Display for Watched {
+impl fmt::Display for MemoryWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Watched { start_kib, warm_kib, most_kib, end_kib } = self;
+        let MemoryWatch { start_kib, warm_kib, most_kib, end_kib } = self;
         write!(
             f,
             "resident: {start_kib} KiB at the start, {warm_kib} KiB at most while warming up, \
@@ -42,16 +42,16 @@ impl fmt::Display for Watched {
 
 /// Watches for so long.
 pub(crate) async fn watch(
-    served: &mut Served,
+    served: &mut ServerProcess,
     tally: &Tally,
     lasting: Duration,
-) -> Result<Watched, Failure> {
+) -> Result<MemoryWatch, SoakFailure> {
     let began = Instant::now();
     // A third: the counters are full after a few seconds of batches.
     let warm_until = began + lasting / 3;
     let mut next_line = began + LINE_EVERY;
     let start_kib = served.resident_kib()?;
-    let mut watched = Watched { start_kib, warm_kib: 0, most_kib: 0, end_kib: start_kib };
+    let mut watched = MemoryWatch { start_kib, warm_kib: 0, most_kib: 0, end_kib: start_kib };
     while began.elapsed() < lasting {
         sleep(READ_EVERY).await;
         let now = served.resident_kib()?;
@@ -61,12 +61,12 @@ pub(crate) async fn watch(
         } else {
             watched.most_kib = watched.most_kib.max(now);
             if now > watched.warm_kib.saturating_add(GROWTH_KIB_MAX) {
-                return Err(Failure(format!("memory grows: {watched}")));
+                return Err(SoakFailure(format!("memory grows: {watched}")));
             }
         }
         let faults = tally.faults();
         if !faults.is_empty() {
-            return Err(Failure(faults.join("\n")));
+            return Err(SoakFailure(faults.join("\n")));
         }
         if Instant::now() >= next_line {
             next_line += LINE_EVERY;
@@ -79,11 +79,11 @@ pub(crate) async fn watch(
 }
 
 /// How many series the metrics have: they must not grow with the keys.
-async fn series(address: &str) -> Result<usize, Failure> {
+async fn series(address: &str) -> Result<usize, SoakFailure> {
     let read = async { Client::connect(address).await?.get("/metrics").await };
-    let answer = read.await.map_err(|error| Failure::of("/metrics", error))?;
+    let answer = read.await.map_err(|error| SoakFailure::of("/metrics", error))?;
     if answer.status != 200 {
-        return Err(Failure::of("/metrics answers", answer.status));
+        return Err(SoakFailure::of("/metrics answers", answer.status));
     }
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     Ok(text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count())

@@ -8,7 +8,7 @@ use super::super::contender::Contender;
 use super::super::goals::Goal;
 use super::super::metric::Metric;
 use super::super::record::Second;
-use super::super::report::{Report, Round, Standing};
+use super::super::report::{ContenderResult, Report, Round};
 
 pub(crate) fn render(report: &Report) -> String {
     let value = json!({
@@ -35,7 +35,7 @@ fn round(round: &Round) -> Value {
     })
 }
 
-fn standing(standing: &Standing) -> Value {
+fn standing(standing: &ContenderResult) -> Value {
     let mut metrics = Map::new();
     for metric in Metric::ALL {
         if let Some(spread) = standing.spread(metric) {

@@ -8,7 +8,7 @@
 //! auto-tuner is given to it: it is the number of workers.
 
 use super::level_queue::LevelQueue;
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
@@ -128,7 +128,7 @@ impl Cinnamon {
 }
 
 impl Shield for Cinnamon {
-    fn arrive(&mut self, now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         let level = request.level.number();
         self.remember(level);
         if request.level.number() < self.threshold {
@@ -149,7 +149,7 @@ impl Shield for Cinnamon {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
         match self.queue.pop() {
             Some((slot, _)) => {
                 self.outflow += 1;
@@ -167,7 +167,7 @@ impl Shield for Cinnamon {
         self.tick_at.min(self.expire_at)
     }
 
-    fn wake(&mut self, now: u64, released: &mut Released) {
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests) {
         if now >= self.tick_at {
             self.tick(now);
         }

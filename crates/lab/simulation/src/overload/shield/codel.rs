@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, Released, SOCKETS_MAX, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
 
@@ -42,7 +42,7 @@ impl Codel {
         now.saturating_sub(self.empty_at) > self.settings.interval
     }
 
-    fn drop_old(&mut self, now: u64, released: &mut Released) {
+    fn drop_old(&mut self, now: u64, released: &mut ReleasedRequests) {
         let CodelSettings { interval, target } = self.settings;
         let wait_max = if self.standing(now) { target } else { interval };
         while let Some((slot, since)) = self.queue.front()
@@ -55,7 +55,7 @@ impl Codel {
 }
 
 impl Shield for Codel {
-    fn arrive(&mut self, now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if self.inside < self.workers {
             self.inside += 1;
             self.empty_at = now;
@@ -71,7 +71,7 @@ impl Shield for Codel {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
         self.drop_old(now, released);
         let newest_first = self.standing(now);
         let next = if newest_first { self.queue.pop_back() } else { self.queue.pop_front() };
@@ -88,7 +88,7 @@ impl Shield for Codel {
         u64::MAX
     }
 
-    fn wake(&mut self, _now: u64, _released: &mut Released) {}
+    fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
     fn dials(&self) -> Dials {
         Dials { level: 1.0, limit: f64::from(self.workers) }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, Released, SOCKETS_MAX, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
 use tidegate_overload::LEVELS;
@@ -96,7 +96,7 @@ impl Dagor {
 }
 
 impl Shield for Dagor {
-    fn arrive(&mut self, now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if self.incoming >= self.settings.window {
             self.close_window(now);
         }
@@ -119,7 +119,7 @@ impl Shield for Dagor {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
         let Some((slot, since)) = self.queue.pop_front() else {
             self.inside = self.inside.saturating_sub(1);
             return;
@@ -133,7 +133,7 @@ impl Shield for Dagor {
         self.window_end
     }
 
-    fn wake(&mut self, now: u64, _released: &mut Released) {
+    fn wake(&mut self, now: u64, _released: &mut ReleasedRequests) {
         self.close_window(now);
     }
 

@@ -12,7 +12,7 @@ mod limit;
 use std::collections::VecDeque;
 
 use self::limit::AdaptiveLimit;
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
@@ -106,7 +106,7 @@ impl Failsafe {
         levels.get(usize::try_from(place).unwrap_or(0)).copied().unwrap_or(0)
     }
 
-    fn fill(&mut self, released: &mut Released) {
+    fn fill(&mut self, released: &mut ReleasedRequests) {
         while !self.full()
             && let Some((slot, level)) = self.queue.pop_front()
         {
@@ -117,7 +117,7 @@ impl Failsafe {
 }
 
 impl Shield for Failsafe {
-    fn arrive(&mut self, _now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, _now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if !self.full() {
             self.let_in(request.level.number());
             return Answer::Enter;
@@ -133,7 +133,7 @@ impl Shield for Failsafe {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
         let full = self.full();
         self.limit.sample(now, done.took, done.inside, full);
         self.inside = self.inside.saturating_sub(1);
@@ -144,7 +144,7 @@ impl Shield for Failsafe {
         self.tick_at
     }
 
-    fn wake(&mut self, now: u64, _released: &mut Released) {
+    fn wake(&mut self, now: u64, _released: &mut ReleasedRequests) {
         self.calibrate();
         self.tick_at = now + self.settings.period;
     }

@@ -11,7 +11,7 @@ mod vegas;
 pub(crate) use gradient2::{Gradient2, Gradient2Settings};
 pub(crate) use vegas::{Vegas, VegasSettings};
 
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::{PerCategory, Request};
 use crate::time::SECOND;
@@ -42,12 +42,12 @@ pub(crate) struct Netflix<L> {
     partitions: Option<PerCategory<f64>>,
     inside: u32,
     busy: PerCategory<u32>,
-    window: Window,
+    window: SampleWindow,
     update_at: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Window {
+struct SampleWindow {
     sum: u64,
     samples: u64,
     in_flight_max: u32,
@@ -61,7 +61,7 @@ impl<L: Law> Netflix<L> {
             partitions,
             inside: 0,
             busy: [0; 4],
-            window: Window::default(),
+            window: SampleWindow::default(),
             update_at: WINDOW,
         }
     }
@@ -79,7 +79,8 @@ impl<L: Law> Netflix<L> {
             return;
         }
         if now > self.update_at && self.window.samples >= SAMPLES_MIN {
-            let Window { sum, samples, in_flight_max, dropped } = std::mem::take(&mut self.window);
+            let SampleWindow { sum, samples, in_flight_max, dropped } =
+                std::mem::take(&mut self.window);
             self.law.update(sum as f64 / samples as f64, in_flight_max, dropped);
             self.update_at = now + WINDOW;
         }
@@ -91,7 +92,7 @@ impl<L: Law> Netflix<L> {
 }
 
 impl<L: Law> Shield for Netflix<L> {
-    fn arrive(&mut self, _now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, _now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if u64::from(self.inside) >= whole(self.law.limit()) && self.partition_full(request) {
             return Answer::Refuse(Place::Gate);
         }
@@ -100,7 +101,7 @@ impl<L: Law> Shield for Netflix<L> {
         Answer::Enter
     }
 
-    fn finished(&mut self, now: u64, done: &Done, _released: &mut Released) {
+    fn finished(&mut self, now: u64, done: &Done, _released: &mut ReleasedRequests) {
         self.inside = self.inside.saturating_sub(1);
         let busy = &mut self.busy[done.category.rank()];
         *busy = busy.saturating_sub(1);
@@ -111,7 +112,7 @@ impl<L: Law> Shield for Netflix<L> {
         u64::MAX
     }
 
-    fn wake(&mut self, _now: u64, _released: &mut Released) {}
+    fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
     fn dials(&self) -> Dials {
         Dials { level: 1.0, limit: self.law.limit() }

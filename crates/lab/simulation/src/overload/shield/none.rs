@@ -1,16 +1,21 @@
 //! No protection: everybody enters.
 
-use super::{Answer, Dials, Done, Place, Released, SOCKETS_MAX, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
 use crate::overload::load::Request;
 
 /// Lets everybody in, up to what the sockets hold.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unprotected {
+pub(crate) struct NoShield {
     inside: usize,
 }
 
-impl Shield for Unprotected {
-    fn arrive(&mut self, _now: u64, _request: &Request, _released: &mut Released) -> Answer {
+impl Shield for NoShield {
+    fn arrive(
+        &mut self,
+        _now: u64,
+        _request: &Request,
+        _released: &mut ReleasedRequests,
+    ) -> Answer {
         if self.inside >= SOCKETS_MAX {
             return Answer::Refuse(Place::Socket);
         }
@@ -18,7 +23,7 @@ impl Shield for Unprotected {
         Answer::Enter
     }
 
-    fn finished(&mut self, _now: u64, _done: &Done, _released: &mut Released) {
+    fn finished(&mut self, _now: u64, _done: &Done, _released: &mut ReleasedRequests) {
         self.inside = self.inside.saturating_sub(1);
     }
 
@@ -26,7 +31,7 @@ impl Shield for Unprotected {
         u64::MAX
     }
 
-    fn wake(&mut self, _now: u64, _released: &mut Released) {}
+    fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
     fn dials(&self) -> Dials {
         Dials { level: 1.0, limit: SOCKETS_MAX as f64 }

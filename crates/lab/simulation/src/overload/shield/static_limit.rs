@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
@@ -53,7 +53,7 @@ impl StaticLimit {
 }
 
 impl Shield for StaticLimit {
-    fn arrive(&mut self, now: u64, request: &Request, _released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if self.inside < self.limit {
             self.inside += 1;
             Answer::Enter
@@ -65,7 +65,7 @@ impl Shield for StaticLimit {
         }
     }
 
-    fn finished(&mut self, _now: u64, _done: &Done, released: &mut Released) {
+    fn finished(&mut self, _now: u64, _done: &Done, released: &mut ReleasedRequests) {
         match self.queue.pop_front() {
             Some((slot, _)) => released.entered.push(slot),
             None => self.inside = self.inside.saturating_sub(1),
@@ -76,7 +76,7 @@ impl Shield for StaticLimit {
         self.queue.front().map_or(u64::MAX, |(_, since)| since.saturating_add(self.wait_max))
     }
 
-    fn wake(&mut self, now: u64, released: &mut Released) {
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests) {
         while self.wake_at() <= now
             && let Some((slot, _)) = self.queue.pop_front()
         {

@@ -8,7 +8,7 @@
 //! amount to a whole, which would start shedding after 120 s instead of 28 s,
 //! is not copied.
 
-use super::{Answer, Dials, Done, Place, Released, Shield, StaticLimit, StaticSettings};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield, StaticLimit, StaticSettings};
 use crate::chance::Chance;
 use crate::overload::draw::unit;
 use crate::overload::load::{PerCategory, Request};
@@ -90,7 +90,7 @@ impl Stripe {
 }
 
 impl Shield for Stripe {
-    fn arrive(&mut self, now: u64, request: &Request, released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, released: &mut ReleasedRequests) -> Answer {
         let rank = request.category.rank();
         self.offered[rank] += 1;
         let share = self.refused_share[rank];
@@ -100,7 +100,7 @@ impl Shield for Stripe {
         self.ground.arrive(now, request, released)
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
         self.ground.finished(now, done, released);
     }
 
@@ -108,7 +108,7 @@ impl Shield for Stripe {
         self.tick_at.min(self.ground.wake_at())
     }
 
-    fn wake(&mut self, now: u64, released: &mut Released) {
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests) {
         if now >= self.tick_at {
             self.tick();
         }

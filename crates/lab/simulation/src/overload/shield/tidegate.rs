@@ -8,11 +8,11 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::FixedState;
 use tidegate_algorithms::{Nanos, Timestamp};
 use tidegate_overload::{
-    Ending, GateSettings, GateState, Outcome, Signals, SlotId, Ticket, Turn, WorkerSettings,
+    Completion, GateSettings, GateState, Signals, SlotId, Ticket, Turn, WorkerSettings,
     WorkerShedder,
 };
 
-use super::{Answer, Dials, Done, Place, Released, Shield};
+use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
 use crate::overload::load::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,15 +66,15 @@ impl Tidegate {
         self.inside[place] = Some(held);
     }
 
-    fn tell(&mut self, released: &mut Released) {
+    fn tell(&mut self, released: &mut ReleasedRequests) {
         while let Some(event) = self.gate.next_event() {
             let Some(slot) = self.waiting.remove(&event.ticket) else { continue };
             match event.outcome {
-                Outcome::Enter(held) => {
+                Ok(held) => {
                     self.let_in(slot, held);
                     released.entered.push(slot);
                 }
-                Outcome::Refuse(_) => released.refused.push((slot, Place::Gate)),
+                Err(_) => released.refused.push((slot, Place::Gate)),
             }
         }
     }
@@ -96,7 +96,7 @@ impl Tidegate {
         }
     }
 
-    fn end_patience(&mut self, now: u64, released: &mut Released) {
+    fn end_patience(&mut self, now: u64, released: &mut ReleasedRequests) {
         while let Some((_, ticket)) = self.patience.front().filter(|(until, _)| *until <= now) {
             let refused = self.gate.time_out(Timestamp::from_nanos(now), *ticket);
             if let Some(slot) = refused.and_then(|_| self.waiting.remove(ticket)) {
@@ -114,7 +114,7 @@ impl Tidegate {
 }
 
 impl Shield for Tidegate {
-    fn arrive(&mut self, now: u64, request: &Request, released: &mut Released) -> Answer {
+    fn arrive(&mut self, now: u64, request: &Request, released: &mut ReleasedRequests) -> Answer {
         let level = request.level;
         if let Some(shedder) = &self.shedder {
             let sequence = shedder.offer(level);
@@ -138,12 +138,12 @@ impl Shield for Tidegate {
         answer
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut Released) {
+    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
         let place = usize::try_from(done.slot).unwrap_or(usize::MAX);
         let held = self.inside.get_mut(place).and_then(Option::take);
         if let Some(held) = held {
             // The server does not know who still listens.
-            self.gate.leave(Timestamp::from_nanos(now), held, Ending::Succeeded);
+            self.gate.leave(Timestamp::from_nanos(now), held, Completion::Succeeded);
         }
         self.tell(released);
     }
@@ -153,7 +153,7 @@ impl Shield for Tidegate {
         self.tick_at.min(patience)
     }
 
-    fn wake(&mut self, now: u64, released: &mut Released) {
+    fn wake(&mut self, now: u64, released: &mut ReleasedRequests) {
         self.end_patience(now, released);
         if now >= self.tick_at {
             self.tick(Timestamp::from_nanos(now));

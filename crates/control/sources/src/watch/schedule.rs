@@ -1,40 +1,39 @@
-//! When to look at the texts again.
+//! When to load the texts again.
 //!
-//! A change starts a quiet time; further changes start it anew, so that
-//! an editor or a copy of many files is read once, when it is done. A directory
-//! that never rests is read all the same after a while. Between changes the
-//! texts are polled slowly, since events get lost and some file systems have
-//! none.
+//! A change starts a quiet time and further changes restart it, so that the writes of an editor
+//! or a copy of many files cause one load. A directory that keeps changing is loaded after a
+//! maximum delay. Between changes the texts are polled slowly, since events can be lost and some
+//! file systems have none.
 //!
-//! Pure: times are durations since some beginning, and callers pass `now`.
+//! Pure: times are durations since a start, and callers pass `now`.
 
 use std::time::Duration;
 
-/// The shortest time between two polls, whatever is set.
+/// The shortest time between two polls, whatever the settings.
 const POLL_MIN: Duration = Duration::from_millis(10);
 
-/// How a watch notices changes.
+/// How a watch detects changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchSettings {
-    /// How long nothing must happen after a change before the texts are read. Default: 200 ms.
+    /// The quiet time after a change before the texts are read. Default: 200 ms.
     pub quiet: Duration,
-    /// How long a directory that does not rest may put off reading. Default: 2 s.
+    /// The longest delay by a directory that keeps changing. Default: 2 s.
     pub postponed_max: Duration,
     /// The time between two polls. Default: 30 s.
     pub poll: Duration,
     /// The time between two polls while there are no events. Default: 5 s.
     pub poll_without_events: Duration,
-    /// Whether the system is asked for events. Default: it is.
-    pub noticing: Noticing,
+    /// Whether file system events are used. Default: yes.
+    pub detection: ChangeDetection,
 }
 
-/// How changes are noticed.
+/// How changes are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Noticing {
-    /// By events of the file system, and by a slow poll beside them.
+pub enum ChangeDetection {
+    /// By file system events and a slow poll.
     #[default]
     Events,
-    /// By polling only, for file systems that have no events.
+    /// By polling only, for file systems without events.
     Polling,
 }
 
@@ -45,60 +44,60 @@ impl Default for WatchSettings {
             postponed_max: Duration::from_secs(2),
             poll: Duration::from_secs(30),
             poll_without_events: Duration::from_secs(5),
-            noticing: Noticing::default(),
+            detection: ChangeDetection::default(),
         }
     }
 }
 
-/// Why the texts are looked at.
+/// Why the texts are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Somebody asked.
+    /// A reload was requested.
     Asked,
-    /// Something changed, and it is quiet again.
+    /// A change, and the quiet time after it.
     Changed,
-    /// It is time.
+    /// The time for a poll.
     Poll,
 }
 
-/// What has happened since the last look.
+/// Changes and requests since the last load.
 #[derive(Debug)]
-pub(super) struct Timing {
+pub(super) struct Schedule {
     settings: WatchSettings,
     poll: Duration,
     asked: bool,
-    /// The first and the last change that was not looked at yet.
+    /// The first and the last change since the last load.
     changes: Option<(Duration, Duration)>,
     looked: Duration,
 }
 
-impl Timing {
+impl Schedule {
     pub(super) fn new(settings: WatchSettings, now: Duration) -> Self {
         let poll = settings.poll.max(POLL_MIN);
-        Timing { settings, poll, asked: false, changes: None, looked: now }
+        Schedule { settings, poll, asked: false, changes: None, looked: now }
     }
 
-    /// Something changed.
+    /// Notes a change.
     pub(super) fn changed(&mut self, now: Duration) {
         let (first, _) = self.changes.unwrap_or((now, now));
         self.changes = Some((first, now));
     }
 
-    /// Somebody wants a look at once.
+    /// Notes a requested reload.
     pub(super) const fn asked(&mut self) {
         self.asked = true;
     }
 
-    /// Events come, or do not.
-    pub(super) fn set_noticing(&mut self, noticing: Noticing) {
-        let poll = match noticing {
-            Noticing::Events => self.settings.poll,
-            Noticing::Polling => self.settings.poll_without_events.min(self.settings.poll),
+    /// Sets whether events work.
+    pub(super) fn set_detection(&mut self, detection: ChangeDetection) {
+        let poll = match detection {
+            ChangeDetection::Events => self.settings.poll,
+            ChangeDetection::Polling => self.settings.poll_without_events.min(self.settings.poll),
         };
         self.poll = poll.max(POLL_MIN);
     }
 
-    /// When the next look is due, as far as is known.
+    /// When the next load is due.
     pub(super) fn due_at(&self) -> Duration {
         if self.asked {
             return Duration::ZERO;
@@ -107,7 +106,7 @@ impl Timing {
         self.quiet_at().map_or(poll, |quiet| quiet.min(poll))
     }
 
-    /// Why a look is due, if one is.
+    /// Why a load is due, if one is.
     pub(super) fn due(&self, now: Duration) -> Option<Reason> {
         if self.asked {
             Some(Reason::Asked)
@@ -118,7 +117,7 @@ impl Timing {
         }
     }
 
-    /// The texts were looked at.
+    /// Notes a load.
     pub(super) const fn looked(&mut self, now: Duration) {
         self.asked = false;
         self.changes = None;
@@ -140,8 +139,8 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn timing() -> Timing {
-        Timing::new(WatchSettings::default(), ms(0))
+    fn timing() -> Schedule {
+        Schedule::new(WatchSettings::default(), ms(0))
     }
 
     #[test]
@@ -204,23 +203,23 @@ mod tests {
     #[test]
     fn rules_are_polled_more_often_while_there_are_no_events() {
         let mut timing = timing();
-        timing.set_noticing(Noticing::Polling);
+        timing.set_detection(ChangeDetection::Polling);
         assert_eq!(timing.due_at(), ms(5000));
-        timing.set_noticing(Noticing::Events);
+        timing.set_detection(ChangeDetection::Events);
         assert_eq!(timing.due_at(), ms(30_000));
     }
 
     #[test]
     fn no_setting_makes_it_spin_or_overflow() {
         let zero = WatchSettings { poll: ms(0), ..WatchSettings::default() };
-        assert_eq!(Timing::new(zero, ms(5)).due_at(), ms(15));
+        assert_eq!(Schedule::new(zero, ms(5)).due_at(), ms(15));
         let never = WatchSettings {
             quiet: Duration::MAX,
             postponed_max: Duration::MAX,
             poll: Duration::MAX,
             ..WatchSettings::default()
         };
-        let mut timing = Timing::new(never, ms(5));
+        let mut timing = Schedule::new(never, ms(5));
         timing.changed(ms(10));
         assert_eq!(timing.due_at(), Duration::MAX);
         assert_eq!(timing.due(ms(1_000_000)), None);

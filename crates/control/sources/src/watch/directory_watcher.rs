@@ -1,11 +1,11 @@
-//! Events of the file system, for the directories that a source wants watched.
+//! File system events for the directories of a source.
 //!
-//! Directories are watched one by one, by their real paths. Any event but an
-//! access is a change: which kind a swap of links shows as differs by system,
-//! and our own reading is an access. A directory that is replaced has to be
-//! watched anew, because the system watches what it was and not its name.
+//! Directories are watched one by one, by their real paths. Any event except an access is a
+//! change: the kind of event for a swap of links differs by system, and our own reads are
+//! accesses. A replaced directory must be watched again, because the system watches its inode
+//! and not its name.
 //!
-//! When to look after an event, and at what, is not here.
+//! The [schedule](super::schedule) decides when to load after an event.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -18,88 +18,93 @@ use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 
-use super::shared::{Shared, Signals};
-use crate::source::places::Watched;
+use super::shared::{SharedState, Signals};
 use crate::source::runtime::identity;
+use crate::source::watched_paths::WatchedPaths;
 
-/// The most directories that are watched; the system has a limit for all
-/// programs of a user together.
+/// The most directories that are watched: the system limits the watches of a user.
 pub const WATCHES_MAX: usize = 4096;
 
 type Handler = Box<dyn FnMut(notify::Result<Event>) + Send>;
 pub(super) type Open = fn(Handler) -> notify::Result<Box<dyn Watcher + Send>>;
 
-/// Asks the system for events.
+/// Opens a watcher of the system.
 pub(super) fn open(handler: Handler) -> notify::Result<Box<dyn Watcher + Send>> {
     Ok(Box::new(notify::recommended_watcher(handler)?))
 }
 
-/// The directories that are watched.
-pub(super) struct Notice {
-    shared: Arc<Shared>,
+/// The watched directories.
+pub(super) struct DirectoryWatcher {
+    shared: Arc<SharedState>,
     open: Open,
     watcher: Option<Box<dyn Watcher + Send>>,
-    /// What the watcher's own thread sorts events by.
-    wanted: Arc<Mutex<Watched>>,
-    /// What is watched, and what was there when the watch began.
+    /// The paths by which the watcher's thread filters events.
+    wanted: Arc<Mutex<WatchedPaths>>,
+    /// Watched directories, with their identity when the watch began.
     held: HashMap<PathBuf, Option<(u64, u64)>>,
 }
 
-impl fmt::Debug for Notice {
+impl fmt::Debug for DirectoryWatcher {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Notice").field("held", &self.held).finish_non_exhaustive()
+        out.debug_struct("DirectoryWatcher").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
-/// How far the wish to watch was met.
+/// The result of [`DirectoryWatcher::follow`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Followed {
-    /// Other directories are watched than before: what happened there until now went unseen.
+pub(super) struct FollowResult {
+    /// The set of directories changed, so earlier changes there were not seen.
     pub(super) moved: bool,
-    /// Why not everything is watched.
+    /// Why some directories are not watched.
     pub(super) trouble: Option<String>,
 }
 
-impl Notice {
-    pub(super) fn new(shared: Arc<Shared>, open: Open) -> Self {
-        Notice { shared, open, watcher: None, wanted: Arc::default(), held: HashMap::new() }
+impl DirectoryWatcher {
+    pub(super) fn new(shared: Arc<SharedState>, open: Open) -> Self {
+        DirectoryWatcher {
+            shared,
+            open,
+            watcher: None,
+            wanted: Arc::default(),
+            held: HashMap::new(),
+        }
     }
 
     /// Watches these directories and no others.
-    pub(super) fn follow(&mut self, wanted: Watched) -> Followed {
-        // The watcher's library gives up by panicking when its thread is gone.
+    pub(super) fn follow(&mut self, wanted: WatchedPaths) -> FollowResult {
+        // The library panics when its thread is gone.
         let followed = catch_unwind(AssertUnwindSafe(|| self.try_follow(wanted)));
         let trouble = match followed {
             Ok(Ok(followed)) => return followed,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the watcher has stopped".to_owned(),
         };
-        // The next look starts afresh.
+        // The next call opens a new watcher.
         self.watcher = None;
         self.held.clear();
-        Followed { moved: false, trouble: Some(trouble) }
+        FollowResult { moved: false, trouble: Some(trouble) }
     }
 
-    /// Forgets what is not watched any more.
-    pub(super) fn lose(&mut self, signals: &Signals) {
+    /// Marks lost directories, so that they are watched again.
+    pub(super) fn mark_lost(&mut self, signals: &Signals) {
         let lost = |path: &Path| signals.lost.iter().any(|lost| path.starts_with(lost));
-        for (path, place) in &mut self.held {
+        for (path, identity) in &mut self.held {
             if signals.all_lost || lost(path) {
-                // No place has this identity, so it is watched anew.
-                *place = Some((u64::MAX, u64::MAX));
+                // No directory has this identity, so it is watched again.
+                *identity = Some((u64::MAX, u64::MAX));
             }
         }
     }
 
-    fn try_follow(&mut self, wanted: Watched) -> notify::Result<Followed> {
+    fn try_follow(&mut self, wanted: WatchedPaths) -> notify::Result<FollowResult> {
         let directories: BTreeSet<PathBuf> = wanted.directories().map(Path::to_owned).collect();
-        // Never held while the watcher is asked: its thread may be waiting for it.
+        // Released before the watcher is called: its thread may wait for this lock.
         *self.wanted.lock() = wanted;
         let watcher = match &mut self.watcher {
             Some(watcher) => watcher,
             none => none.insert((self.open)(handler(&self.shared, &self.wanted))?),
         };
-        let mut followed = Followed::default();
+        let mut followed = FollowResult::default();
         self.held.retain(|path, _| {
             let keep = directories.contains(path);
             if !keep {
@@ -111,10 +116,10 @@ impl Notice {
         });
         // In the order of paths, so that a directory is watched before those in it.
         for path in directories {
-            // Asked before the watch begins: a later change is then seen by one or the other.
+            // Read before the watch begins, so that a later change is seen either way.
             let Ok(metadata) = fs::metadata(&path) else { continue };
-            let place = identity(&metadata);
-            if self.held.get(&path) == Some(&place) {
+            let found = identity(&metadata);
+            if self.held.get(&path) == Some(&found) {
                 continue;
             }
             if self.held.remove(&path).is_some() {
@@ -126,10 +131,10 @@ impl Notice {
             }
             match watcher.watch(&path, RecursiveMode::NonRecursive) {
                 Ok(()) => {
-                    self.held.insert(path, place);
+                    self.held.insert(path, found);
                     followed.moved = true;
                 }
-                // Gone in the meantime, which the directory above tells.
+                // Removed meanwhile: the directory above has an event for that.
                 Err(error) if matches!(error.kind, notify::ErrorKind::PathNotFound) => {}
                 Err(error) => followed.trouble = Some(error.to_string()),
             }
@@ -139,21 +144,21 @@ impl Notice {
 }
 
 /// Turns events into signals. Runs on the watcher's thread.
-fn handler(shared: &Arc<Shared>, wanted: &Arc<Mutex<Watched>>) -> Handler {
+fn handler(shared: &Arc<SharedState>, wanted: &Arc<Mutex<WatchedPaths>>) -> Handler {
     let (shared, wanted) = (Arc::clone(shared), Arc::clone(wanted));
     Box::new(move |event| match event {
-        Ok(event) if event.need_rescan() => shared.signal(everything_is_lost),
-        Ok(event) => sort(&event, &shared, &wanted),
-        Err(_) => shared.signal(everything_is_lost),
+        Ok(event) if event.need_rescan() => shared.signal(mark_all_lost),
+        Ok(event) => filter(&event, &shared, &wanted),
+        Err(_) => shared.signal(mark_all_lost),
     })
 }
 
-const fn everything_is_lost(signals: &mut Signals) {
+const fn mark_all_lost(signals: &mut Signals) {
     signals.changed = true;
     signals.all_lost = true;
 }
 
-fn sort(event: &Event, shared: &Shared, wanted: &Mutex<Watched>) {
+fn filter(event: &Event, shared: &SharedState, wanted: &Mutex<WatchedPaths>) {
     let removes = match event.kind {
         EventKind::Access(_) => return,
         EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => true,

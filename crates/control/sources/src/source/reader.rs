@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use tidegate_rules::{SOURCE_BYTES_MAX, Source};
 
-use super::walk::{Visit, Walk};
+use super::walk::{Visitor, Walk};
 use super::{Cause, LoadError};
 
 /// The most rule files of one source.
 pub const FILES_MAX: usize = 10_000;
-/// The most bytes of all rule files together: they are held in memory at once.
+/// The most bytes of all rule files: they are in memory at once.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What a source is called.
+/// How sources are named.
 #[derive(Debug)]
-pub(super) enum Naming {
+pub(super) enum SourceNames {
     /// By its path.
     Path,
     /// By its path below this directory, with dots between the parts.
@@ -27,7 +27,7 @@ pub(super) enum Naming {
 /// The texts read so far.
 #[derive(Debug)]
 pub(super) struct Reader {
-    naming: Naming,
+    naming: SourceNames,
     sources: Vec<Source>,
     /// The files behind the paths, so that none is read twice.
     seen: HashSet<PathBuf>,
@@ -35,14 +35,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(naming: Naming) -> Self {
+    pub(super) fn new(naming: SourceNames) -> Self {
         Reader { naming, sources: Vec::new(), seen: HashSet::new(), bytes: 0 }
     }
 
     fn name(&self, path: &Path) -> String {
         match &self.naming {
-            Naming::Path => path.to_string_lossy().into_owned(),
-            Naming::Dotted(top) => {
+            SourceNames::Path => path.to_string_lossy().into_owned(),
+            SourceNames::Dotted(top) => {
                 let below = path.strip_prefix(top).unwrap_or(path);
                 let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
                 parts.join(".")
@@ -51,21 +51,21 @@ impl Reader {
     }
 }
 
-/// What a walk has read, if nothing was in the way.
+/// The texts of a walk, unless it had faults.
 pub(super) fn texts(walk: Walk<Reader>) -> Result<Vec<Source>, LoadError> {
     let (reader, faults) = walk.finish();
     if faults.is_empty() { Ok(reader.sources) } else { Err(LoadError::new(faults)) }
 }
 
-impl Visit for Reader {
-    fn directory(&mut self, _place: &Path) {}
+impl Visitor for Reader {
+    fn directory(&mut self, _path: &Path) {}
 
     fn link(&mut self, _path: &Path) {}
 
     fn file(&mut self, path: &Path) -> Result<(), Cause> {
-        // What has no place of its own, such as a shell's pipe, is read as it is.
-        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if !self.seen.insert(place) {
+        // A shell's pipe has no canonical path.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if !self.seen.insert(target) {
             return Ok(());
         }
         if self.sources.len() >= FILES_MAX {
@@ -85,7 +85,7 @@ impl Visit for Reader {
 pub(super) fn read(path: &Path) -> Result<String, Cause> {
     let file = fs::File::open(path)?;
     let mut bytes = Vec::new();
-    // The size is not asked for: it may change, and pipes have none.
+    // Without reading the size first: it may change, and pipes have none.
     file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > SOURCE_BYTES_MAX {
         return Err(Cause::TooLarge);

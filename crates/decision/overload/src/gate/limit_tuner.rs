@@ -3,14 +3,14 @@
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use super::measure::OverTime;
-use crate::adaptive_limit::{AdaptiveLimit, AdaptiveSettings, Seen};
+use crate::adaptive_limit::{AdaptiveLimit, AdaptiveSettings, WindowSample};
 
 /// Buckets of latencies: eight for each doubling, so a quantile is off by less than an eighth.
 const BUCKETS: usize = 64 * 8;
 
 /// A search for the limit, and the window that is being measured for it.
 #[derive(Debug)]
-pub(super) struct Tuning {
+pub(super) struct LimitTuner {
     search: AdaptiveLimit,
     latencies: Box<[u32; BUCKETS]>,
     successes: u64,
@@ -20,9 +20,9 @@ pub(super) struct Tuning {
     since: Timestamp,
 }
 
-impl Tuning {
+impl LimitTuner {
     pub(super) fn new(settings: AdaptiveSettings, limit: u64, now: Timestamp) -> Self {
-        Tuning {
+        LimitTuner {
             search: AdaptiveLimit::new(settings, limit),
             latencies: Box::new([0; BUCKETS]),
             successes: 0,
@@ -54,7 +54,7 @@ impl Tuning {
         if length < self.search.settings().window {
             return None;
         }
-        let seen = Seen {
+        let seen = WindowSample {
             p90: self.p90(),
             successes: self.successes,
             length,
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn nine_of_ten_are_at_most_the_quantile() {
-        let mut tuning = Tuning::new(AdaptiveSettings::new(100), 10, Timestamp::EPOCH);
+        let mut tuning = LimitTuner::new(AdaptiveSettings::new(100), 10, Timestamp::EPOCH);
         for millis in 1..=100 {
             tuning.succeeded(Nanos::from_millis(millis));
         }

@@ -1,16 +1,15 @@
-//! Which directories to watch, so that no change of texts goes unnoticed.
+//! The directories to watch, so that no change of texts is missed.
 //!
-//! Only directories, never files: a watch on a file is a watch on what the
-//! file was, and dies with the first rename over it. For every path that is
-//! a rule file or leads to one, these are the directories that hold
+//! Only directories, never files: a watch on a file follows its inode and ends with the first
+//! rename over it. For every path that is a rule file or leads to one, these are the directories
+//! that hold
 //!
 //! - the rule file itself,
-//! - every symbolic link on the way to it, since links are what is swapped,
-//! - the first part of the path that does not exist, where one is missing.
+//! - every symbolic link on the way to it, since deployments swap links,
+//! - the first missing part of the path, if one is missing.
 //!
-//! A plain directory further up that is renamed is left to the slow poll:
-//! watching all directories up to the root would wake for everything that
-//! happens on the machine.
+//! The slow poll finds the rename of a directory further up: watching all directories up to the
+//! root would wake for unrelated changes of the machine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -19,14 +18,14 @@ use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
 use super::Cause;
-use super::walk::Visit;
+use super::walk::Visitor;
 
-/// How many links are followed on the way to one path, as the system itself does.
+/// The most links on the way to one path, the limit of the system.
 const LINKS_MAX: usize = 40;
 
-/// The places where a change of a source's texts shows.
+/// The directories and entries where a change of a source's texts shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedPaths {
     directories: BTreeMap<PathBuf, Names>,
     mark: Option<String>,
 }
@@ -38,10 +37,10 @@ enum Names {
     Only(BTreeSet<OsString>),
 }
 
-impl Watched {
-    /// No place: changes are found by polling only.
+impl WatchedPaths {
+    /// Nothing to watch: only polling finds changes.
     pub fn new() -> Self {
-        Watched::default()
+        WatchedPaths::default()
     }
 
     /// Adds a directory in which every entry matters.
@@ -65,12 +64,12 @@ impl Watched {
         self
     }
 
-    /// The directories to watch, each without those below it.
+    /// The directories to watch, not recursively.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.directories.keys().map(PathBuf::as_path)
     }
 
-    /// What has to change before the poll reads the texts.
+    /// The mark that has to change before the poll reads the texts.
     pub fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
     }
@@ -92,44 +91,43 @@ impl Watched {
 
     /// Whether this directory or one below it is watched.
     pub(crate) fn has_below(&self, path: &Path) -> bool {
-        // Paths sort by their parts, so what is below follows at once.
-        let from_here = (Bound::Included(path), Bound::Unbounded);
-        let next = self.directories.range::<Path, _>(from_here).next();
+        // Paths sort by their parts, so the first path below follows directly.
+        let from_path = (Bound::Included(path), Bound::Unbounded);
+        let next = self.directories.range::<Path, _>(from_path).next();
         next.is_some_and(|(directory, _)| directory.starts_with(path))
     }
 }
 
-/// Collects the places on a walk.
+/// Collects the paths to watch during a walk.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    watched: Watched,
+pub(super) struct PathCollector {
+    watched: WatchedPaths,
 }
 
-impl Places {
-    pub(super) fn into_watched(self) -> Watched {
+impl PathCollector {
+    pub(super) fn into_paths(self) -> WatchedPaths {
         self.watched
     }
 
-    /// Adds what a path hangs on: the links on the way, and where it ends or
-    /// breaks off.
-    pub(super) fn trail(&mut self, path: &Path) {
-        // Only an empty path or a lost working directory is refused here.
+    /// Adds what a path depends on: the links on the way, and its end or first missing part.
+    pub(super) fn add_path(&mut self, path: &Path) {
+        // Fails only for an empty path or a missing working directory.
         let Ok(path) = std::path::absolute(path) else { return };
-        let mut here = PathBuf::new();
+        let mut current = PathBuf::new();
         let mut rest: VecDeque<OsString> = parts(&path).collect();
         let mut links = 0;
         while let Some(part) = rest.pop_front() {
             if part == ".." {
-                here.pop();
+                current.pop();
                 continue;
             }
-            let next = here.join(&part);
+            let next = current.join(&part);
             let Ok(metadata) = fs::symlink_metadata(&next) else {
-                self.watched.add_entry(here, part);
+                self.watched.add_entry(current, part);
                 return;
             };
             if metadata.is_symlink() {
-                self.watched.add_entry(&here, &part);
+                self.watched.add_entry(&current, &part);
                 links += 1;
                 let Ok(target) = fs::read_link(&next) else { return };
                 if links > LINKS_MAX {
@@ -140,11 +138,11 @@ impl Places {
                 }
                 continue;
             }
-            // The root itself is in no directory.
-            if rest.is_empty() && here.has_root() {
-                self.watched.add_entry(&here, &part);
+            // The root is in no directory.
+            if rest.is_empty() && current.has_root() {
+                self.watched.add_entry(&current, &part);
             }
-            here = next;
+            current = next;
         }
     }
 }
@@ -155,13 +153,13 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     parts.map(|part| part.as_os_str().to_owned())
 }
 
-impl Visit for Places {
-    fn directory(&mut self, place: &Path) {
-        self.watched.add_directory(place);
+impl Visitor for PathCollector {
+    fn directory(&mut self, path: &Path) {
+        self.watched.add_directory(path);
     }
 
     fn link(&mut self, path: &Path) {
-        self.trail(path);
+        self.add_path(path);
     }
 
     fn file(&mut self, _path: &Path) -> Result<(), Cause> {
@@ -173,8 +171,8 @@ impl Visit for Places {
 mod tests {
     use super::*;
 
-    fn watched() -> Watched {
-        let mut watched = Watched::new();
+    fn watched() -> WatchedPaths {
+        let mut watched = WatchedPaths::new();
         watched.add_directory("/rules/inner");
         watched.add_entry("/rules", "a.yaml");
         watched

@@ -14,7 +14,7 @@ use super::{Protocol, Reply};
 const INPUT_BYTES: usize = 256 * 1024;
 
 /// One connection.
-pub(super) struct Link<P> {
+pub(super) struct Connection<P> {
     socket: TcpStream,
     protocol: P,
     input: Box<[u8]>,
@@ -25,7 +25,7 @@ pub(super) struct Link<P> {
     sent: usize,
 }
 
-impl<P: Protocol> Link<P> {
+impl<P: Protocol> Connection<P> {
     /// Connects, waiting until it is done, and says what comes first.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<P: Protocol> Link<P> {
     ) -> anyhow::Result<Self> {
         let socket = std::net::TcpStream::connect(address).context("cannot connect")?;
         socket.set_nonblocking(true)?;
-        Link::over(TcpStream::from_std(socket), protocol, INPUT_BYTES, registry, token)
+        Connection::over(TcpStream::from_std(socket), protocol, INPUT_BYTES, registry, token)
     }
 
     /// Begins to connect. Answers may have so many bytes at most.
@@ -53,7 +53,7 @@ impl<P: Protocol> Link<P> {
         token: Token,
     ) -> anyhow::Result<Self> {
         let socket = TcpStream::connect(address).context("cannot begin to connect")?;
-        Link::over(socket, protocol, input_bytes, registry, token)
+        Connection::over(socket, protocol, input_bytes, registry, token)
     }
 
     fn over(
@@ -68,7 +68,7 @@ impl<P: Protocol> Link<P> {
         let mut output = Vec::new();
         protocol.open(&mut output);
         let input = vec![0; input_bytes].into_boxed_slice();
-        Ok(Link { socket, protocol, input, filled: 0, output, sent: 0 })
+        Ok(Connection { socket, protocol, input, filled: 0, output, sent: 0 })
     }
 
     #[inline]
@@ -80,7 +80,7 @@ impl<P: Protocol> Link<P> {
         self.protocol.in_flight()
     }
 
-    /// Notes a question; it leaves with the next [`Link::send`].
+    /// Notes a question; it leaves with the next [`Connection::send`].
     #[inline]
     pub(super) fn ask(&mut self, question: &[u8], asked: Duration) {
         self.protocol.ask(question, asked, &mut self.output);
