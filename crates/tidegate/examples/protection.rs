@@ -3,8 +3,7 @@
 //! Run it: `cargo run -p tidegate --features protection --example protection`.
 
 use tidegate::protection::{
-    Admission, Arrival, Caller, Category, Ending, Pass, Protection, ProtectionSettings, Screening,
-    SteadyClock,
+    Arrival, Caller, Category, Completion, Pass, Protection, ProtectionSettings, SteadyClock,
 };
 use tidegate::{Clock, Mode, Nanos, SystemClock};
 
@@ -33,7 +32,7 @@ pub(crate) async fn demo() -> Vec<String> {
         admitted.extend(pass);
     }
     for pass in admitted {
-        pass.finish(protection.clock().now(), Ending::Succeeded);
+        pass.finish(protection.clock().now(), Completion::Succeeded);
     }
     let pass = enter(&protection).await;
     lines.push(format!("request 3: {}", outcome(pass.as_ref())));
@@ -45,11 +44,8 @@ async fn enter(protection: &Protection<SteadyClock>) -> Option<Pass<SteadyClock>
     let deadline = Some(protection.clock().now().after(PATIENCE));
     let (category, caller) = (Category::Critical, Caller::named("alice"));
     let arrival = Arrival::Counted { category, caller, deadline };
-    let Screening::GoOn(screened) = protection.screen(arrival) else { return None };
-    match protection.enter(screened).await {
-        Admission::Admitted(pass) => Some(pass),
-        Admission::Refused(_) => None,
-    }
+    let screened = protection.screen(arrival).ok()?;
+    protection.enter(screened).await.ok()
 }
 
 const fn outcome(pass: Option<&Pass<SteadyClock>>) -> &'static str {

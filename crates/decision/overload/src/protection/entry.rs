@@ -13,7 +13,6 @@ use crate::gate::{GateEntry, QueuePosition, SlotId};
 use crate::mode::Limiter;
 use crate::refusal::Refusal;
 
-
 /// The result of [`Protection::try_enter`].
 #[derive(Debug)]
 #[must_use = "dropping a pass or a queued request gives up what it holds"]
