@@ -197,8 +197,8 @@ fn settings(keys: DocumentKeys, problems: &mut Problems<'_>) -> GatewaySettings 
         FieldsOn::Refusal => HeadersOn::Refusal,
     };
     put(&mut settings.headers_on, keys.rate_limit_fields_on.map(headers_on));
-    put(&mut settings.delay, keys.delay.map(delay));
-    put(&mut settings.queue, keys.queue.map(queue));
+    put(&mut settings.delay, keys.delay.as_ref().map(delay));
+    put(&mut settings.queue, keys.queue.as_ref().map(queue));
     let categories = keys.categories.map(|keys| callers::categories(keys, problems));
     put(&mut settings.categories, categories);
     settings
@@ -234,7 +234,7 @@ fn header_set(words: &[FieldsWord]) -> HeaderSet {
     })
 }
 
-fn delay(keys: DelayKeys) -> DelaySettings {
+fn delay(keys: &DelayKeys) -> DelaySettings {
     let mut settings = DelaySettings::default();
     put(&mut settings.waiting_max, keys.waiting_max.map(size));
     put(&mut settings.line_max, keys.line_max.map(size));
@@ -242,7 +242,7 @@ fn delay(keys: DelayKeys) -> DelaySettings {
     settings
 }
 
-fn queue(keys: QueueKeys) -> QueueSettings {
+fn queue(keys: &QueueKeys) -> QueueSettings {
     let mut settings = QueueSettings::default();
     put(&mut settings.requests_max, keys.requests_max.map(size));
     put(&mut settings.bytes_max, keys.bytes_max.map(bytes));

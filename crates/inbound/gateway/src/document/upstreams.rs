@@ -14,9 +14,9 @@ pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> Upstream
     put(&mut settings.protocol, keys.protocol);
     put(&mut settings.tls, keys.tls.map(|keys| tls(keys, problems)));
     put(&mut settings.timeouts, keys.timeouts.map(|keys| timeouts(keys, Timeouts::default())));
-    put(&mut settings.pool, keys.pool.map(pool));
+    put(&mut settings.pool, keys.pool.as_ref().map(pool));
     settings.health = keys.health.map(health);
-    put(&mut settings.ejection, keys.ejection.map(ejection));
+    put(&mut settings.ejection, keys.ejection.as_ref().map(ejection));
     settings
 }
 
@@ -45,7 +45,7 @@ pub(super) fn timeouts(keys: TimeoutsKeys, inherited: Timeouts) -> Timeouts {
     settings
 }
 
-fn pool(keys: PoolKeys) -> PoolSettings {
+fn pool(keys: &PoolKeys) -> PoolSettings {
     let mut settings = PoolSettings::default();
     put(&mut settings.idle_max, keys.idle_max.map(size));
     put(&mut settings.idle_timeout, keys.idle_timeout);
@@ -64,7 +64,7 @@ fn health(keys: HealthKeys) -> HealthCheck {
     settings
 }
 
-fn ejection(keys: EjectionKeys) -> Ejection {
+fn ejection(keys: &EjectionKeys) -> Ejection {
     let mut settings = Ejection::default();
     put(&mut settings.failures, keys.failures.map(times));
     put(&mut settings.base, keys.base);
