@@ -42,7 +42,7 @@ fn every_problem_is_shown_with_its_place_its_line_and_what_would_be_right() {
     let ran = run(&["rules", "check", "rules", "broken.yaml"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
     for part in [
-        "error[unknown_unit]: `minuet` is no unit of time\n --> broken.yaml:5:13\n",
+        "error[unknown_unit]: `minuet` is not a unit of time\n --> broken.yaml:5:13\n",
         "5 |       unit: minuet\n  |             ^^^^^^\n  = hint: did you mean `minute`?\n",
         "\n  --> broken.yaml:11:11\n",
         "first declared here: rules/shop.yaml:",

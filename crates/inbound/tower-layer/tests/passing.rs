@@ -287,7 +287,7 @@ async fn one_limit_by_key_needs_no_rule_file() {
 #[test]
 fn a_limit_that_is_none_is_explained() {
     let error = RateLimitLayer::by_key("unit: fortnight", |_| None).unwrap_err();
-    assert!(error.to_string().contains("`fortnight` is no unit of time"), "{error}");
+    assert!(error.to_string().contains("`fortnight` is not a unit of time"), "{error}");
 }
 
 /// Is ready for one request at a time, and panics when called unready.

@@ -67,7 +67,7 @@ fn every_problem_is_reported_with_its_location() {
         "routes[2].name: `other` is defined twice",
         "provenance.via: `two words` is not a host name",
         "jwt: /nowhere/keys.json",
-        "api_keys: a key is stored as its SHA-256",
+        "api_keys: expected the SHA-256 of a key",
         "categories.rules[0].routes: there is no route `unknown`",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
