@@ -61,8 +61,8 @@ const EDGES: &[(&str, &[&str])] = &[
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("axum", &["app", "bench"]),
     ("h2", &["server"]),
-    ("hyper", &["admin", "gateway", "http-api", "rls", "server", "spans", "bench", "fuzz"]),
-    ("hyper-util", &["gateway", "server"]),
+    ("hyper", &["app", "admin", "gateway", "http-api", "rls", "server", "spans", "bench", "fuzz"]),
+    ("hyper-util", &["app", "gateway", "server"]),
     (
         "http",
         &[
