@@ -42,8 +42,8 @@ pub use tidegate_algorithms::{
     SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
-    Domain, Ending, Entry, Explanation, LimitId, Mode, Options, Report, Rule, RuleId, RuleLimit,
-    Snapshot, Source, Unit, WhenOver, compile,
+    Domain, Ending, Entry, Explanation, LimitId, Mode, Options, RefusalStatus, Report, Rule,
+    RuleId, RuleLimit, Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
     Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,

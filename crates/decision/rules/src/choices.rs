@@ -99,6 +99,16 @@ choices! {
 }
 
 choices! {
+    /// The HTTP status of a refusal by a limit.
+    RefusalStatus {
+        /// The caller asked for too much.
+        TooManyRequests = "429",
+        /// The service cannot take more.
+        ServiceUnavailable = "503",
+    }
+}
+
+choices! {
     /// The word for an algorithm.
     AlgorithmName {
         /// One count per window.

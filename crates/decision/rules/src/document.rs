@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use tidegate_algorithms::{Limit, Period};
 
 use crate::address::Grouping;
-use crate::choices::{Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{Charge, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver};
 use crate::diagnostics::Spot;
 
 pub use duration::parse_duration;
@@ -117,5 +117,6 @@ pub(crate) struct Terms {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) consistency: Consistency,
     pub(crate) when_over: WhenOver,
+    pub(crate) refusal_status: Option<RefusalStatus>,
     pub(crate) cost: u64,
 }

@@ -89,8 +89,11 @@ fn shape(key: &Key) -> Value {
         Shape::Choice(words) => {
             // To older YAML an unquoted `off` is a boolean.
             let as_boolean = words.contains(&"off").then_some(Value::Bool(false));
+            // An unquoted `429` is a number.
+            let as_numbers = words.iter().filter_map(|word| word.parse::<u64>().ok());
+            let as_numbers = as_numbers.map(Value::from);
             let words = words.iter().map(|word| Value::from(*word));
-            json!({"enum": words.chain(as_boolean).collect::<Vec<_>>()})
+            json!({"enum": words.chain(as_boolean).chain(as_numbers).collect::<Vec<_>>()})
         }
         // Which words are right depends on `unlimited`; see the conditions.
         Shape::AnyCaseChoice(words) => json!({"type": ["string", "null"], "examples": words}),

@@ -4,7 +4,9 @@
 //! that is added here is known, explained and completed everywhere. What the
 //! keys mean is in the table's texts; how they are read is in `document`.
 
-use crate::choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{
+    AlgorithmName, Charge, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver,
+};
 use crate::diagnostics::closest;
 
 /// A kind of mapping in a rule file.
@@ -187,6 +189,7 @@ pub(crate) static KEYS: &[Key] = &[
     key(Limit, "on_store_error", Choice(OnStoreError::WORDS), "What decides while the shared store cannot be asked. Default `local`."),
     key(Limit, "consistency", Choice(Consistency::WORDS), "How closely processes that share this limit agree. Default `exact`."),
     key(Limit, "when_over", Choice(WhenOver::WORDS), "What happens to a request over the limit. Default `refuse`."),
+    key(Limit, "refusal_status", Choice(RefusalStatus::WORDS), "The HTTP status of this limit's refusals. Default: the route's, or 429."),
     key(Limit, "cost", Count { least: 1, most: u64::MAX }, "What one hit costs of this limit. Default 1."),
 
     key(Replaced, "name", FilledText, "The name of the limit that does not apply.").upstream().required(),

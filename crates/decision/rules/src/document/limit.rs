@@ -8,7 +8,7 @@ use tidegate_algorithms::{
 
 use super::reader::{Field, Fields, Reader};
 use super::{LimitText, Placed, Terms};
-use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, Unit, WhenOver};
+use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver};
 use crate::diagnostics::{Fault, Spot, closest, one_of};
 use crate::vocabulary::Place;
 use crate::yaml::NodeId;
@@ -149,6 +149,8 @@ fn terms(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Terms> {
     let consistency =
         reader.choice(fields, "consistency", Consistency::WORDS, Consistency::from_word);
     let when_over = reader.choice(fields, "when_over", WhenOver::WORDS, WhenOver::from_word);
+    let refusal_status =
+        reader.choice(fields, "refusal_status", RefusalStatus::WORDS, RefusalStatus::from_word);
     let cost = reader.count(fields, "cost").unwrap_or(1);
 
     let mut limit = Limit::new(algorithm?);
@@ -164,6 +166,7 @@ fn terms(reader: &mut Reader<'_, '_>, fields: &Fields) -> Option<Terms> {
         on_store_error: on_store_error.map_or(OnStoreError::Local, |choice| choice.what),
         consistency: consistency.map_or(Consistency::Exact, |choice| choice.what),
         when_over: when_over.map_or(WhenOver::Refuse, |choice| choice.what),
+        refusal_status: refusal_status.map(|choice| choice.what),
         cost,
     })
 }
