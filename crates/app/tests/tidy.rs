@@ -20,7 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "inbound/gateway",
         &["admission", "answers", "engine", "metrics", "overload", "rules", "server"],
     ),
-    ("inbound/admin", &["engine", "gateway", "metrics", "overload", "rules", "stores"]),
+    ("inbound/admin", &["answers", "engine", "gateway", "metrics", "overload", "rules", "stores"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("outbound/pacer", &["algorithms", "stores"]),

@@ -33,7 +33,7 @@ pub(super) use cost::{Cost, Deferrals};
 pub(super) use identity::{Identities, Identity, Needs};
 pub(super) use jwt::Tokens;
 use presented::{cookie, query};
-use tidegate_admission::Described;
+use tidegate_admission::RequestDescription;
 
 /// The characters of the longest IPv4 address.
 const IPV4_CHARS_MAX: usize = 15;
@@ -82,7 +82,7 @@ pub(super) struct Seen<'r> {
 /// A described request: what it is limited by, and what is charged when it has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
-    pub(super) described: Described,
+    pub(super) described: RequestDescription,
     pub(super) deferred: Deferrals,
 }
 
@@ -170,7 +170,7 @@ impl Describer {
         let path = seen.target.path(seen.head);
         let template = self.templates.iter().find(|template| template.matches(path));
         let mut description =
-            Description { described: Described::new(), deferred: Deferrals::new() };
+            Description { described: RequestDescription::new(), deferred: Deferrals::new() };
         for recipe in &self.recipes {
             let begin = description.described.mark();
             let complete = recipe.ingredients.iter().all(|ingredient| {
@@ -187,7 +187,7 @@ impl Describer {
                 true
             });
             if !complete || description.described.mark() == begin {
-                description.described.forget_since(begin);
+                description.described.truncate(begin);
                 continue;
             }
             let cost = recipe.cost.before(seen.head, seen.body_bytes);

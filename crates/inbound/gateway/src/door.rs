@@ -23,19 +23,18 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::access_log::AccessLog;
-use super::answers::Answer;
+use super::encode::Answer;
 use super::body::{BoxError, RequestBody};
 use super::describe::Identities;
-use super::errand::Trip;
 use super::forward::Hop;
-use super::held::{HeldInMemory, HeldRequests};
+use super::queue::{MemoryQueue, RequestQueue};
+use super::request::InFlightRequest;
 use super::samples::{RefusedRequest, Samples};
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::shared::{Compiled, Counters, Lasting, Shared};
 use super::tally::GatewayReading;
 use super::upstream::Upstreams;
-use tidegate_admission::Lines;
-use tidegate_admission::Turns;
+use tidegate_admission::{HoldTime, WaitingRoom};
 use tidegate_metrics::Meter;
 use tidegate_server::Peer;
 
@@ -46,8 +45,8 @@ pub struct GatewayParts {
     pub meter: Option<Arc<Meter>>,
     /// Sheds load when we are short. Default: nothing does.
     pub protection: Option<Arc<Protection<SteadyClock>>>,
-    /// Where requests are kept for limits with `when_over: queue`. Default: in memory.
-    pub held: Option<Arc<dyn HeldRequests>>,
+    /// The queue for limits with `when_over: queue`. Default: in memory.
+    pub queue: Option<Arc<dyn RequestQueue>>,
     /// Where the access log goes, if the settings have one.
     pub access_log: Option<Box<dyn Write + Send>>,
 }
@@ -79,7 +78,7 @@ impl<S, C: Clock> Gateway<S, C> {
     ) -> Result<Self, GatewayError> {
         let mut problems = Problems::default();
         let (log, samples) = (settings.access_log, settings.sample_refusals);
-        let queue = settings.queue;
+        let queue_settings = settings.queue;
         let compiled = Compiled::of::<S, C>(settings, None, &mut problems);
         let log = match (log, parts.access_log) {
             (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
@@ -87,24 +86,24 @@ impl<S, C: Clock> Gateway<S, C> {
         };
         problems.finish()?;
         let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
-        let (held, room): (Arc<dyn HeldRequests>, _) = match parts.held {
-            Some(held) => (held, None),
+        let (queue, memory_queue): (Arc<dyn RequestQueue>, _) = match parts.queue {
+            Some(queue) => (queue, None),
             None => {
-                let room = Arc::new(HeldInMemory::new(queue));
-                (Arc::clone(&room) as _, Some(room))
+                let queue = Arc::new(MemoryQueue::new(queue_settings));
+                (Arc::clone(&queue) as _, Some(queue))
             }
         };
         let lasting = Lasting {
             engine,
-            lines: Arc::new(Lines::new()),
-            turns: Arc::new(Turns::new()),
-            held,
-            room,
+            waiting: WaitingRoom::default(),
+            queue,
+            memory_queue,
             protection: parts.protection,
             log,
             samples: samples.map(Samples::new),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             counters: Counters::default(),
+            hold_time: HoldTime::default(),
         };
         let shared = compiled.over(Arc::new(lasting), None);
         let present = Present {
@@ -128,8 +127,8 @@ impl<S, C: Clock> Gateway<S, C> {
         let _alone = self.present.reloading.lock();
         let queue = settings.queue;
         let shared = self.present.shared.load_full().with(settings)?;
-        if let Some(room) = &shared.lasting.room {
-            room.resize(queue);
+        if let Some(memory_queue) = &shared.lasting.memory_queue {
+            memory_queue.resize(queue);
         }
         self.present.shared.store(Arc::new(shared));
         self.present.changes.send_replace(());
@@ -185,7 +184,7 @@ impl<S, C: Clock> Gateway<S, C> {
         GatewayReading {
             routes: names.zip(shared.tallies.iter().map(|tally| tally.read())).collect(),
             upstreams: shared.upstreams.iter().map(hosts).collect(),
-            waiting: lasting.lines.waiting().saturating_add(lasting.turns.waiting()),
+            waiting: lasting.waiting.waiting(),
             in_flight,
             tunnels: lasting.counters.tunnels.load(Ordering::Relaxed),
             broken: lasting.counters.broken.load(Ordering::Relaxed),
@@ -249,15 +248,15 @@ where
         let (mut head, body) = request.into_parts();
         let length = body.size_hint().exact();
         let shared = self.present.shared.load();
-        match shared.visit(&self.hop, &mut head, length) {
+        match shared.receive(&self.hop, &mut head, length) {
             ControlFlow::Break(answer) => GatewayFuture(Stage::Answered(Some(answer))),
-            ControlFlow::Continue(visit) => {
+            ControlFlow::Continue(pending) => {
                 let limits = &shared.settings.head;
                 let (body, progress) =
                     RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
                 let hop = Arc::clone(&self.hop);
-                let trip = Box::new(Trip { hop, visit, head, body, progress });
-                let running = Arc::clone(&shared).run(trip);
+                let request = Box::new(InFlightRequest { hop, pending, head, body, progress });
+                let running = Arc::clone(&shared).handle(request);
                 GatewayFuture(Stage::Running(Box::pin(running)))
             }
         }

@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Uri, Version};
 
-use super::answers::Fault;
+use super::encode::Fault;
 use super::settings::HeadSettings;
 
 /// What a request is for, as far as its head says.

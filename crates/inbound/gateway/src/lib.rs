@@ -11,13 +11,15 @@
 //! | `route` | where does it go? |
 //! | `category` | who is shed first when we are short? |
 //! | `describe` | who asks for what: descriptors and cost |
-//! | `visit` | all of these in order, without waiting |
-//! | `decide`, `held`, `line` of the crate | what a verdict comes to: pass, wait in line, keep for later, refuse |
+//! | `decode` | from the head to the route, without waiting |
+//! | `decide` | shed, then limit: pass, wait, queue or refuse |
+//! | `queue` | requests that are processed later |
 //! | `forward` | what is changed on the way; tunnels |
 //! | `body` | bodies while they stream |
 //! | `upstream` | which server, over which connection, for how long |
-//! | `errand` | the part of the way that waits, to the last byte of the answer |
-//! | `answers` | what is said in place of an upstream |
+//! | `request` | a request in flight: waits, enters the gate, is forwarded |
+//! | `encode` | responses of the gateway itself |
+//! | `outcome` | how a request ends, wherever it ends |
 //! | `access_log`, `samples`, `tally` | what is remembered |
 //! | `door`, `shared` | the service itself, and what its requests share |
 //!
@@ -40,16 +42,15 @@ mod route;
 mod describe;
 
 mod decide;
-mod held;
-mod visit;
+mod decode;
+mod encode;
+mod outcome;
+mod queue;
+mod request;
 
 mod body;
 mod forward;
 mod upstream;
-
-mod errand;
-
-mod answers;
 
 mod access_log;
 mod samples;
@@ -61,7 +62,7 @@ mod shared;
 pub use body::{GatewayBody, GatewayBodyError};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
-pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
+pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
 pub use samples::RefusedRequest;
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,

@@ -9,7 +9,7 @@ use http::Method;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::answers::AnswerSet;
+use super::encode::RouteAnswers;
 use super::describe::Describer;
 use super::forward::{Edits, Rewrite};
 use super::head::Target;
@@ -30,7 +30,7 @@ pub(super) struct Route {
     pub(super) request_edits: Edits,
     pub(super) response_edits: Edits,
     pub(super) describer: Describer,
-    pub(super) answers: AnswerSet,
+    pub(super) answers: RouteAnswers,
     pub(super) timeouts: Timeouts,
     pub(super) exempt: bool,
 }
@@ -61,7 +61,7 @@ impl Route {
         let rewrite = problems
             .take(format!("{place}.rewrite"), Rewrite::of(&settings.rewrite, &settings.path));
         let describer = Describer::compile(settings, place, problems);
-        let answers = problems.take(format!("{place}.answers"), AnswerSet::of(&settings.answers));
+        let answers = problems.take(format!("{place}.answers"), RouteAnswers::of(&settings.answers));
         let hosts = settings.hosts.iter().map(|host| host_pattern(host)).collect();
         Some(Route {
             name: settings.name.clone().into_boxed_str(),

@@ -11,34 +11,33 @@ use tidegate_engine::Engine;
 use tidegate_overload::{Protection, SteadyClock};
 
 use super::access_log::AccessLog;
-use super::answers::AnswerSet;
+use super::encode::RouteAnswers;
 use super::category::Categories;
 use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, Identities, Tokens};
 use super::forward::Provenance;
-use super::held::{HeldInMemory, HeldRequests};
+use super::queue::{MemoryQueue, RequestQueue};
 use super::route::Route;
 use super::samples::Samples;
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::tally::Tally;
 use super::upstream::Upstreams;
-use tidegate_admission::Lines;
-use tidegate_admission::Turns;
+use tidegate_admission::{HoldTime, WaitingRoom};
 use tidegate_metrics::Meter;
 
 /// What lasts as long as the gateway.
 pub(super) struct Lasting<S, C> {
     pub(super) engine: Arc<Engine<S, C>>,
-    pub(super) lines: Arc<Lines>,
-    pub(super) turns: Arc<Turns>,
-    pub(super) held: Arc<dyn HeldRequests>,
-    /// The same, if it is ours to resize.
-    pub(super) room: Option<Arc<HeldInMemory>>,
+    pub(super) waiting: WaitingRoom,
+    pub(super) queue: Arc<dyn RequestQueue>,
+    /// The same, if the gateway made it and resizes it.
+    pub(super) memory_queue: Option<Arc<MemoryQueue>>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) log: Option<AccessLog>,
     pub(super) samples: Option<Samples>,
     pub(super) meter: Arc<Meter>,
     pub(super) counters: Counters,
+    pub(super) hold_time: HoldTime,
 }
 
 /// What one document says, as it is used.
@@ -52,7 +51,7 @@ pub(super) struct Shared<S, C> {
     pub(super) categories: Categories,
     pub(super) identities: Identities,
     /// The answers of requests that have no route.
-    pub(super) answers: AnswerSet,
+    pub(super) answers: RouteAnswers,
     /// One for each route, and the last for requests that have none.
     pub(super) tallies: Box<[Arc<Tally>]>,
 }
@@ -63,10 +62,6 @@ pub(super) struct Counters {
     pub(super) in_flight: AtomicU64,
     pub(super) tunnels: AtomicU64,
     pub(super) broken: AtomicU64,
-    /// How long slots are held, in nanoseconds: a mean that forgets.
-    pub(super) hold_nanos: AtomicU64,
-    /// Whatever is drawn is drawn from this.
-    pub(super) draws: AtomicU64,
 }
 
 /// Settings turned into what is used, with nothing that lasts.
@@ -77,7 +72,7 @@ pub(super) struct Compiled {
     provenance: Provenance,
     categories: Categories,
     identities: Identities,
-    answers: AnswerSet,
+    answers: RouteAnswers,
 }
 
 impl Compiled {
@@ -94,7 +89,7 @@ impl Compiled {
         let provenance = problems.take("provenance.via", Provenance::of(&settings.provenance));
         let identities = identities(&settings, before, problems);
         let categories = Categories::compile(&settings.categories, &settings.routes, problems);
-        let answers = problems.take("answers", AnswerSet::of(&Default::default()));
+        let answers = problems.take("answers", RouteAnswers::of(&Default::default()));
         Some(Compiled {
             routes,
             upstreams: upstreams.into(),

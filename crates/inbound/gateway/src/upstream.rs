@@ -26,7 +26,7 @@ use hyper::body::Incoming;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
-use super::body::{Fate, Progress, RequestBody};
+use super::body::{BodyProgress, BodyState, RequestBody};
 use super::settings::{Problems, Timeouts, UpstreamSettings};
 use super::watched_file::Stamp;
 use connect::ConnectError;
@@ -52,7 +52,7 @@ pub(super) enum SendError {
     Timeout,
     /// The client's body ended before its end.
     #[error("the request's body did not come")]
-    Body(Fate),
+    Body(BodyState),
 }
 
 /// What a request needs beside itself.
@@ -61,7 +61,7 @@ pub(super) struct Errand<'r> {
     /// When all has to be over.
     pub(super) end: Option<Instant>,
     /// How far the body has come, if there is one.
-    pub(super) progress: Option<&'r Arc<Progress>>,
+    pub(super) progress: Option<&'r Arc<BodyProgress>>,
 }
 
 /// A request, and what comes back. Both have a place of their own: they are large, and futures
@@ -168,9 +168,9 @@ impl Upstreams {
         let first = Instant::now() + errand.timeouts.first_byte;
         let timer = std::pin::pin!(sleep_until(first.min(errand.end.unwrap_or(first))));
         let sent = patiently(sending, timer, errand).await;
-        match (&sent, errand.progress.map(|progress| progress.fate())) {
-            (Err(_), Some(fate @ (Fate::TooSlow | Fate::TooLarge | Fate::Broken))) => {
-                Err(SendError::Body(fate))
+        match (&sent, errand.progress.map(|progress| progress.state())) {
+            (Err(_), Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken))) => {
+                Err(SendError::Body(state))
             }
             _ => sent,
         }

@@ -9,6 +9,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_answers::{NO_STORE, PROBLEM_JSON, Problem};
 
 /// Why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +33,9 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
+/// The members beside the standard ones.
 #[derive(Serialize)]
-struct Problem<'c> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'c str,
+struct ComplaintMembers<'c> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'c str>,
     #[serde(flatten)]
@@ -73,21 +71,14 @@ impl Complaint {
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let problem = Problem {
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            hint: self.hint.as_deref(),
-            place: self.place.as_ref(),
-        };
-        // Strings and numbers always serialize.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let members =
+            ComplaintMembers { hint: self.hint.as_deref(), place: self.place.as_ref() };
+        let body = Problem::new(self.status, &self.detail, members).to_vec();
         let mut answer = Response::new(Full::new(Bytes::from(body)));
         *answer.status_mut() = self.status;
         let headers = answer.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+        headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
         }

@@ -2,6 +2,7 @@
 
 use http::Method;
 use http::header::HeaderValue;
+use tidegate_engine::RefusalStatus;
 use tidegate_rules::reading::{Fault, Problems, one_of};
 
 use super::callers::value;
@@ -40,7 +41,11 @@ pub(super) fn route(
     put(&mut settings.cost, cost(section, problems));
     if let Some(answers) = section.one("answers") {
         let text = |key: &str| answers.text(key).map(str::to_owned);
-        settings.answers = AnswerSettings { json: text("json"), html: text("html") };
+        settings.answers = AnswerSettings {
+            json: text("json"),
+            html: text("html"),
+            refusal_status: answers.choice("refusal_status").and_then(RefusalStatus::from_word),
+        };
     }
     if let Some(section) = section.one("timeouts") {
         let group = groups.iter().find(|group| group.name == settings.upstreams);

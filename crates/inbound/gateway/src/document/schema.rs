@@ -66,7 +66,13 @@ fn shape(shape: Shape) -> Value {
             json!({"type": "string", "pattern": "^[0-9]+(B|kB|KiB|MB|MiB|GB|GiB|TiB)$"})
         }
         Shape::HeaderName => json!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}),
-        Shape::Choice(words) => json!({"enum": words}),
+        Shape::Choice(words) => {
+            // An unquoted `429` is a number.
+            let as_numbers = words.iter().filter_map(|word| word.parse::<u64>().ok());
+            let as_numbers = as_numbers.map(serde_json::Value::from);
+            let words = words.iter().map(|word| serde_json::Value::from(*word));
+            json!({"enum": words.chain(as_numbers).collect::<Vec<_>>()})
+        }
         Shape::Choices(words) => list(json!({"enum": words})),
         Shape::One(place) => json!({"$ref": reference(place)}),
         Shape::Many(place) => json!({"type": "array", "items": {"$ref": reference(place)}}),

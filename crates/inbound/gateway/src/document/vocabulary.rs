@@ -4,6 +4,8 @@
 //! disagree about what there is. Defaults are written as in the document; a test compares them
 //! with those of the settings.
 
+use tidegate_engine::RefusalStatus;
+
 use super::place::Place;
 use Shape::{
     Choice, Choices, Count, CountOr, Duration, Flag, HeaderName, Many, One, Size, Text, Texts,
@@ -218,6 +220,8 @@ keys! {
     Answers "json" (Text) maybe:
         "The body in JSON, with `{status}`, `{code}`, `{title}`, `{detail}` and `{quota}`.";
     Answers "html" (Text) maybe: "The body for those who ask for HTML first.";
+    Answers "refusal_status" (Choice(RefusalStatus::WORDS)) maybe:
+        "The HTTP status of refusals by limits without a `refusal_status`. Without it, 429.";
 
     Timeouts "connect" (Duration) usual("2s"): "To connect, encryption included.";
     Timeouts "first_byte" (Duration) usual("60s"):

@@ -14,7 +14,7 @@ use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
 use super::{Hop, Provenance, has_hop_by_hop, remove_hop_by_hop};
-use crate::body::{Gate, GateKey, RequestBody};
+use crate::body::{ContinueGate, ContinueSignal, RequestBody};
 use crate::head::Target;
 use crate::route::Route;
 use crate::settings::HostHeader;
@@ -42,7 +42,7 @@ pub(crate) struct Fitting {
     upgrade: Option<HeaderValue>,
     trailers: bool,
     /// Lets the body go that waits for the upstream's word.
-    gate: Option<Arc<GateKey>>,
+    gate: Option<Arc<ContinueSignal>>,
 }
 
 /// Makes the upstream's request of the client's, whose head is used up.
@@ -86,8 +86,8 @@ pub(crate) fn outgoing(
 
 /// Keeps the body back until the upstream wants it, so that the client is not told to send
 /// what nobody reads.
-fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Option<Arc<GateKey>>) {
-    let (gate, key) = Gate::new(CONTINUE_PATIENCE);
+fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Option<Arc<ContinueSignal>>) {
+    let (gate, key) = ContinueGate::new(CONTINUE_PATIENCE);
     let mut request = request.map(|body| body.behind(gate));
     let opening = Arc::clone(&key);
     hyper::ext::on_informational(&mut request, move |answer| {

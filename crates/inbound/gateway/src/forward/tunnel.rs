@@ -12,14 +12,14 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::sleep;
 
-use crate::body::{End, OnEnd};
+use tidegate_admission::{BodyEnd, OnBodyEnd};
 
 /// Carries bytes between both sides, on a task of its own. `on_end` is told when it is over.
 pub(crate) fn tunnel(
     client: OnUpgrade,
     upstream: OnUpgrade,
     idle: Duration,
-    on_end: Box<dyn OnEnd>,
+    on_end: Box<dyn OnBodyEnd>,
 ) {
     tokio::spawn(async move {
         let bytes = match tokio::try_join!(client, upstream) {
@@ -30,7 +30,7 @@ pub(crate) fn tunnel(
             }
         };
         // A tunnel has no end of its own, and its connection is used up.
-        on_end.ended(End::Left, bytes);
+        on_end.ended(BodyEnd::Dropped, bytes);
     });
 }
 

@@ -52,6 +52,7 @@ async fn templates_are_filled_with_the_words_of_the_answer() {
     let (bench, _upstream) = spent(AnswerSettings {
         json: Some(r#"{"error":{"code":"{code}","quota":"{quota}","is":{status}}}"#.into()),
         html: Some("<p>{title}: {quota}".into()),
+        refusal_status: None,
     })
     .await;
     let told = bench.get_as("7").await;

@@ -36,7 +36,7 @@ fn every_problem_is_named_with_its_place() {
             EntrySettings::new("c", ValueFrom::PathTemplate),
         ]),
     ];
-    route.answers = AnswerSettings { json: Some("{code}".into()), html: None };
+    route.answers = AnswerSettings { json: Some("{code}".into()), ..AnswerSettings::default() };
     settings.routes.push(route);
     settings.routes.push(RouteSettings::new("other", "tls"));
     settings.routes[0].path = PathMatch::Prefix("api".into());

@@ -1,4 +1,4 @@
-//! The protected service, and the one that only screens.
+//! The protected service, and the service that only screens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tidegate_engine::Clock;
-use tidegate_overload::{Screened as MayGoOn, Screening, SteadyClock};
+use tidegate_overload::{Screened, Screening, SteadyClock};
 use tower_service::Service;
 
 use super::future::ProtectedFuture;
-use super::layer::Settings;
+use super::settings::Settings;
 use crate::body::LimitedBody;
 
 /// A protected service; made by [`ProtectionLayer`](super::ProtectionLayer).
-pub struct Protected<S, C = SteadyClock> {
+pub struct ProtectedService<S, C = SteadyClock> {
     inner: S,
     settings: Arc<Settings<C>>,
 }
 
 /// A service whose requests are screened; made by [`ScreeningLayer`](super::ScreeningLayer).
-pub struct Screened<S, C = SteadyClock> {
+pub struct ScreenedService<S, C = SteadyClock> {
     inner: S,
     settings: Arc<Settings<C>>,
 }
 
-impl<S, C> Protected<S, C> {
+impl<S, C> ProtectedService<S, C> {
     pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        Protected { inner, settings }
+        ProtectedService { inner, settings }
     }
 }
 
-impl<S, C> Screened<S, C> {
+impl<S, C> ScreenedService<S, C> {
     pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        Screened { inner, settings }
+        ScreenedService { inner, settings }
     }
 }
 
-impl<S, C, B, R> Service<Request<B>> for Protected<S, C>
+impl<S, C, B, R> Service<Request<B>> for ProtectedService<S, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     C: Clock,
@@ -56,7 +56,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let screening = match parts.extensions.remove::<MayGoOn>() {
+        let screening = match parts.extensions.remove::<Screened>() {
             Some(screened) => Screening::GoOn(screened),
             None => self.settings.screen(&parts),
         };
@@ -65,8 +65,7 @@ where
                 ProtectedFuture::refused(self.settings.refuse(&parts, &refusal))
             }
             Screening::GoOn(screened) => {
-                // The service that was made ready goes with the request; the clone that stays
-                // has to become ready itself.
+                // The future takes the service that was made ready; the clone that stays has to become ready itself.
                 let unready = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, unready);
                 let request = Request::from_parts(parts, body);
@@ -76,7 +75,7 @@ where
     }
 }
 
-impl<S, C, B, R> Service<Request<B>> for Screened<S, C>
+impl<S, C, B, R> Service<Request<B>> for ScreenedService<S, C>
 where
     S: Service<Request<B>, Response = Response<R>>,
     C: Clock,
@@ -106,26 +105,26 @@ where
     }
 }
 
-impl<S: Clone, C> Clone for Protected<S, C> {
+impl<S: Clone, C> Clone for ProtectedService<S, C> {
     fn clone(&self) -> Self {
-        Protected { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+        ProtectedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: Clone, C> Clone for Screened<S, C> {
+impl<S: Clone, C> Clone for ScreenedService<S, C> {
     fn clone(&self) -> Self {
-        Screened { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+        ScreenedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Protected<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for ProtectedService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Protected").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ProtectedService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Screened<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for ScreenedService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Screened").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ScreenedService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,123 @@
+//! The status of a refused call: a code, when to retry, and the same as `google.rpc.RetryInfo`.
+//!
+//! A refusal is trailers-only: the status is in the header fields, and there is no body. The pushback field makes
+//! clients with a retry policy wait (gRFC A6); the details are for clients that read the rich error model. Both
+//! messages of the details are a handful of bytes, so they are written by hand.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::StatusCode;
+use tidegate_engine::Retry;
+
+use super::{MESSAGE, STATUS};
+use crate::headers::{number_value, pushback_value};
+
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// Any negative number tells a client not to retry.
+const DO_NOT_RETRY: HeaderValue = HeaderValue::from_static("-1");
+
+const RETRY_INFO: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
+
+/// The wire type of texts and messages.
+const LENGTH_DELIMITED: u8 = 2;
+
+/// Writes a status, and when to retry if that is known.
+pub(crate) fn write(
+    headers: &mut HeaderMap,
+    code: u8,
+    message: &HeaderValue,
+    retry: Option<Retry>,
+) {
+    headers.insert(STATUS, number_value(u64::from(code)));
+    headers.insert(MESSAGE, message.clone());
+    match retry {
+        None | Some(Retry::Now) => {}
+        Some(Retry::Never) => {
+            headers.insert(PUSHBACK, DO_NOT_RETRY);
+        }
+        Some(Retry::After(wait)) => {
+            headers.insert(PUSHBACK, pushback_value(wait));
+            headers.insert(DETAILS, details(code, message, wait.as_secs_ceil().max(1)));
+        }
+    }
+}
+
+/// The code for an HTTP status: gRPC's mapping, but for refusals by a limit.
+pub(crate) fn code(status: StatusCode) -> u8 {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => 8,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => 12,
+        StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT
+        | StatusCode::REQUEST_TIMEOUT => 14,
+        _ => 13,
+    }
+}
+
+/// The value of `grpc-status-details-bin`.
+fn details(code: u8, message: &HeaderValue, retry_seconds: u64) -> HeaderValue {
+    let mut duration = vec![8];
+    varint(&mut duration, retry_seconds);
+    let mut retry_info = Vec::new();
+    field(&mut retry_info, 1, &duration);
+    let mut any = Vec::new();
+    field(&mut any, 1, RETRY_INFO);
+    field(&mut any, 2, &retry_info);
+    let mut status = vec![8, code];
+    field(&mut status, 2, message.as_bytes());
+    field(&mut status, 3, &any);
+    HeaderValue::from_bytes(&base64(&status)).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    out.push(number << 3 | LENGTH_DELIMITED);
+    varint(out, u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    out.extend_from_slice(bytes);
+}
+
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    // Seven bits at a time: up to ten steps.
+    while number >= 0x80 {
+        out.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    out.push(number.to_le_bytes()[0]);
+}
+
+/// Base64 without padding, the encoding of fields whose names end in `-bin`.
+fn base64(bytes: &[u8]) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = Vec::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    for chunk in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..=chunk.len() {
+            let six = (bits >> (18_usize.saturating_sub(6 * index))) & 63;
+            let digit = usize::try_from(six).ok().and_then(|six| ALPHABET.get(six));
+            out.extend(digit);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_each_length_is_written() {
+        for (bytes, expected) in
+            [(&b""[..], ""), (b"f", "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (&[251, 255], "+/8")]
+        {
+            assert_eq!(base64(bytes), expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn long_numbers_take_several_bytes() {
+        let mut out = Vec::new();
+        varint(&mut out, 300);
+        assert_eq!(out, [0xac, 2]);
+    }
+}
