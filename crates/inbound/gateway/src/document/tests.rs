@@ -70,12 +70,8 @@ fn defaults(place: Place, indent: &str) -> String {
 #[test]
 fn a_route_chooses_the_status_of_its_refusals() {
     for (written, status) in [("503", "ServiceUnavailable"), ("'429'", "TooManyRequests")] {
-        let text = format!(
-            "routes: [{{name: a, upstreams: b, answers: {{refusal_status: {written}}}}}]\n\
-             upstreams: [{{name: b, hosts: ['http://127.0.0.1:1']}}]"
-        );
-        let settings = read(&text);
-        let chosen = settings.routes[0].answers.refusal_status;
+        let document = read(&route(&format!("answers: {{refusal_status: {written}}}")));
+        let chosen = document.settings().routes[0].answers.refusal_status;
         assert_eq!(format!("{chosen:?}"), format!("Some({status})"));
     }
 }

@@ -8,6 +8,7 @@ mod elsewhere;
 mod upstream;
 
 mod addresses;
+mod allocations;
 mod answering;
 mod describing;
 mod encryption;

@@ -63,7 +63,7 @@ fn every_problem_is_named_with_its_place() {
         "routes[1].descriptors[1].entries[0]: no template of the route names `id`",
         "routes[1].descriptors[1].entries[1]: an address has 32 bits",
         "routes[1].descriptors[1].entries[2]: the route has no templates",
-        "routes[1].answers: the template in JSON is no JSON",
+        "routes[1].answers: the JSON template does not make valid JSON",
         "routes[2].name: `other` is there twice",
         "provenance.via: `two words` is no name",
         "jwt: /nowhere/keys.json",
