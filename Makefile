@@ -5,10 +5,14 @@ export CARGO_TERM_PROGRESS_WHEN ?= never
 # What is optional and tested nevertheless.
 OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto,tidegate-stores/fleet
 
-.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny
+# The release whose nodes a new one has to share a Redis with, and where it is checked out.
+OLD ?= 8b8d2fd
+OLD_TREE = $(CURDIR)/target/upgrade-tree
+
+.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 run: ## Serve decisions, and the gateway in front of a small API; say what to try
 	$(CARGO) run --locked --release --quiet -p tidegate-app -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
@@ -47,6 +51,14 @@ features: ## Build what has optional features without them, and with each alone
 
 unit: tools ## Every test
 	$(CARGO) test --locked --workspace --features $(OPTIONAL) --quiet
+
+upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one, on one Redis
+	tools/install-redis
+	-git worktree remove --force $(OLD_TREE) 2>/dev/null
+	git worktree add --quiet --detach $(OLD_TREE) $(OLD)
+	CARGO_TARGET_DIR=$(CURDIR)/target/upgrade $(CARGO) build --locked --quiet -p tidegate --manifest-path $(OLD_TREE)/Cargo.toml
+	git worktree remove --force $(OLD_TREE)
+	TIDEGATE_OLD_BINARY=$(CURDIR)/target/upgrade/debug/tidegate $(CARGO) test --locked --quiet -p tidegate-app --test rolling_upgrade
 
 bench: ## Ourselves and our peers in one run, as ratios (BENCH="--only service" for one table)
 	-tools/install-nginx

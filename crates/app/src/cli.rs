@@ -311,6 +311,9 @@ pub(crate) struct ConfigCheckArgs {
     /// The configuration file, or `-` for standard input; the same as `--config`.
     #[arg(value_name = "PATH", conflicts_with = "config")]
     pub(crate) path: Option<PathBuf>,
+    /// Take warnings for errors.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
     /// How to write the answer.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
@@ -322,6 +325,7 @@ const CONFIG_CHECK_EXAMPLES: &str = "\
 Examples:
   tidegate config check
   tidegate config check tidegate.yaml --set shutdown.grace=30s
+  tidegate config check --deny-warnings    # for CI: a gateway that limits nothing fails
   tidegate config check --format json | jq '.problems[].message'
 
 Exit codes: 0 the configuration is right, 1 it has problems, 2 it cannot be read.";

@@ -15,6 +15,7 @@ mod descriptor;
 
 mod completions;
 pub mod config;
+mod cross_check;
 mod demo;
 mod demo_api;
 mod rules;

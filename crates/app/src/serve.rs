@@ -24,6 +24,7 @@ mod refusals;
 mod restart;
 mod running;
 mod switches;
+mod warnings;
 mod welcome;
 
 use std::sync::Arc;

@@ -6,10 +6,17 @@ mod support;
 use serde_json::Value;
 use support::{Ran, tidegate};
 
+/// The answer about a right configuration beside one rule.
+const RIGHT: &str = "the configuration is right\nrules: 1 in 1 domain\n";
+
 /// Runs `tidegate config` in an environment with only these variables, in a
 /// directory with only this file.
 fn config(words: &[&str], variables: &[(&str, &str)], file: Option<&str>) -> Ran {
     let directory = tempfile::tempdir().unwrap();
+    let rules =
+        "domain: api\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 5}}]\n";
+    std::fs::create_dir(directory.path().join("rules")).unwrap();
+    std::fs::write(directory.path().join("rules/api.yaml"), rules).unwrap();
     if let Some(text) = file {
         std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
     }
@@ -33,8 +40,8 @@ fn row(table: &str, key: &str) -> String {
 
 #[test]
 fn a_configuration_that_is_right_is_said_to_be_so() {
-    assert_eq!(fine(&["check"], &[], None), "the configuration is right\n");
-    assert_eq!(fine(&["check"], &[], Some("workers: 2\n")), "the configuration is right\n");
+    assert_eq!(fine(&["check"], &[], None), RIGHT);
+    assert_eq!(fine(&["check"], &[], Some("workers: 2\n")), RIGHT);
 }
 
 #[test]
@@ -160,7 +167,7 @@ fn schema_variables_and_references_are_printed() {
     let compat = fine(&["reference", "compat"], &[], None);
     assert!(compat.contains("| `REDIS_POOL_SIZE` |"), "{compat}");
     let example = fine(&["reference", "example"], &[], None);
-    assert_eq!(fine(&["check"], &[], Some(&example)), "the configuration is right\n");
+    assert_eq!(fine(&["check"], &[], Some(&example)), RIGHT);
 }
 
 #[test]

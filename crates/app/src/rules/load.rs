@@ -3,9 +3,12 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tidegate_rules::{SOURCE_BYTES_MAX, Source};
-use tidegate_sources::{Cause, Fault, FileSource, TextSource};
+use tidegate_rules::{Report, SOURCE_BYTES_MAX, Snapshot, Source, compile};
+use tidegate_sources::{
+    Cause, DotFiles, Fault, FileSource, LoadError, RuntimeChanges, RuntimeSource, TextSource,
+};
 
+use crate::config::{self, RulesFrom};
 use crate::exit::{Complaint, Failure};
 
 /// Where rules are looked for when nobody says where.
@@ -32,6 +35,56 @@ pub(crate) fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Failure> {
         sources.push(Source::new(STDIN_NAME, text));
     }
     Ok(sources)
+}
+
+/// The rules that a configuration names.
+pub(crate) enum LoadedRules {
+    /// They do not exist, and need not.
+    Absent {
+        /// The path.
+        path: String,
+    },
+    /// They have errors.
+    Wrong(Report),
+    /// They can be used.
+    Compiled(Box<Snapshot>),
+}
+
+/// Loads and compiles the rules that `serve` would use.
+pub(crate) fn configured(rules: &config::Rules) -> Result<LoadedRules, Failure> {
+    let loaded = match rules.source() {
+        RulesFrom::Paths(paths) => FileSource::new(paths).load(),
+        RulesFrom::Runtime { root, runtime } => runtime_source(root, runtime).load(),
+    };
+    match loaded {
+        Ok(sources) => Ok(match compile(&sources, &rules.options()) {
+            Ok(snapshot) => LoadedRules::Compiled(Box::new(snapshot)),
+            Err(report) => LoadedRules::Wrong(report),
+        }),
+        Err(error) => match absent(rules, &error) {
+            Some(path) => Ok(LoadedRules::Absent { path }),
+            None => Err(Failure::Load(error)),
+        },
+    }
+}
+
+/// The path of rules that do not exist, where that may be meant: nobody named it, or the service starts without.
+fn absent(rules: &config::Rules, error: &LoadError) -> Option<String> {
+    let [Fault { cause: Cause::Missing, place }] = error.faults() else { return None };
+    let may_be = !rules.required || rules.paths == [Path::new(DEFAULT_PATH)];
+    may_be.then(|| place.clone())
+}
+
+/// The layout of envoyproxy/ratelimit's runtime directory.
+pub(crate) fn runtime_source(root: &Path, runtime: &config::Runtime) -> RuntimeSource {
+    let (skip, swap) = (runtime.ignore_dot_files, runtime.watch_root);
+    RuntimeSource {
+        root: root.to_owned(),
+        subdirectory: runtime.subdirectory.clone().unwrap_or_default(),
+        app_directory: runtime.appdirectory.clone(),
+        dot_files: if skip { DotFiles::Skip } else { DotFiles::Read },
+        changes: if swap { RuntimeChanges::Root } else { RuntimeChanges::Directory },
+    }
 }
 
 fn read_text(input: impl Read) -> Result<String, Complaint> {

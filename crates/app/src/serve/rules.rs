@@ -8,8 +8,8 @@ use tidegate_engine::Timestamp;
 use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
 use tidegate_rules::Problem;
 use tidegate_sources::{
-    DotFiles, FileSource, Noticing, ReloadError, ReloadFailure, RuntimeChanges, RuntimeSource,
-    Watch, WatchBuilder, WatchEvent, WatchHandle, WatchSettings, WatchStatus,
+    FileSource, Noticing, ReloadError, ReloadFailure, Watch, WatchBuilder, WatchEvent, WatchHandle,
+    WatchSettings, WatchStatus,
 };
 
 use super::counters::Counters;
@@ -17,6 +17,7 @@ use super::limiting::Limiting;
 use super::{SharedEngine, system};
 use crate::config::{self, Config, RulesFrom};
 use crate::exit::{Complaint, Failure};
+use crate::rules::load::runtime_source;
 
 /// How long the first rules may take before the service goes on without them:
 /// a hundred thousand rules compile in about a second.
@@ -44,15 +45,7 @@ impl Rules {
         let watch = match config.rules.source() {
             RulesFrom::Paths(paths) => started(FileSource::new(paths), config, engine, gate),
             RulesFrom::Runtime { root, runtime } => {
-                let (skip, swap) = (runtime.ignore_dot_files, runtime.watch_root);
-                let source = RuntimeSource {
-                    root: root.clone(),
-                    subdirectory: runtime.subdirectory.clone().unwrap_or_default(),
-                    app_directory: runtime.appdirectory.clone(),
-                    dot_files: if skip { DotFiles::Skip } else { DotFiles::Read },
-                    changes: if swap { RuntimeChanges::Root } else { RuntimeChanges::Directory },
-                };
-                started(source, config, engine, gate)
+                started(runtime_source(root, runtime), config, engine, gate)
             }
         };
         let watch = watch.map_err(|error| system("rules cannot be watched", &error))?;

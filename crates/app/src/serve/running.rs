@@ -16,6 +16,7 @@ use super::opening::Doors;
 use super::restart::Restart;
 use super::rules::Rules;
 use super::switches::Switches;
+use super::warnings::DocumentWarnings;
 use crate::config::Config;
 
 /// How often certificates and switches are looked at, and readiness is told over gRPC.
@@ -79,6 +80,7 @@ pub(super) async fn until_stopped<S: Counters>(
     manager.ready(&places.join(", "));
     let mut look = interval(LOOK_EVERY);
     let mut tidying = Tidying::default();
+    let mut warnings = DocumentWarnings::default();
     let mut beat = interval(manager.beat.unwrap_or(LOOK_EVERY));
     let stopped_by = loop {
         tokio::select! {
@@ -91,6 +93,7 @@ pub(super) async fn until_stopped<S: Counters>(
             _ = look.tick() => {
                 switches.look(watched.limiting.engine.clock().now());
                 look_after(config, &doors, &mut watched);
+                warnings.look(config, watched.limiting, watched.front.as_deref());
                 tidying.look();
             }
             _ = beat.tick() => manager.alive(),

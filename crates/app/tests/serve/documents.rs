@@ -236,3 +236,18 @@ fn a_secret_that_takes_a_restart_is_named_by_its_field_and_never_shown() {
     let shown = serving.seen.iter().any(|line| line.to_string().contains("secret-of-all"));
     assert!(!shown, "{:?}", serving.seen);
 }
+
+#[test]
+fn a_gateway_that_limits_no_request_is_warned_of_at_the_start_and_after_a_change() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream);
+    let right = upstream.document("");
+    folder.write("gateway.yaml", &right.replace("key: user", "key: usre"));
+    let mut serving = start(&folder).serving();
+    let message = "no rule matches the descriptor `usre`: it limits no request";
+    let line = serving.wait_for(|line| line["message"] == message);
+    assert_eq!((&line["level"], &line["hint"]), (&json!("WARN"), &json!("did you mean `user`?")));
+    folder.write("gateway.yaml", &right.replace("key: user", "key: usser"));
+    let message = "no rule matches the descriptor `usser`: it limits no request";
+    serving.wait_for(|line| line["message"] == message);
+}

@@ -26,6 +26,16 @@ descriptors:
     rate_limit: {name: calls, requests_per_unit: 2, unit: hour}
 ";
 
+/// The binary that was built with this program: cargo names it to tests; for an example it lies one
+/// folder above.
+pub(crate) fn binary() -> PathBuf {
+    let beside = || {
+        let own = std::env::current_exe().expect("a program has a path");
+        own.ancestors().nth(2).expect("a folder above").join("tidegate")
+    };
+    option_env!("CARGO_BIN_EXE_tidegate").map_or_else(beside, PathBuf::from)
+}
+
 /// A folder with rules, and whatever else a test puts there.
 pub(crate) struct Folder {
     folder: tempfile::TempDir,
@@ -65,7 +75,12 @@ impl<'f> Start<'f> {
 
     /// The same without rules.
     pub(crate) fn bare(folder: &'f Folder) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        Self::of(&binary(), folder)
+    }
+
+    /// Without rules, another binary than the one that was just built.
+    pub(crate) fn of(binary: &Path, folder: &'f Folder) -> Self {
+        let mut command = Command::new(binary);
         command.env_clear().current_dir(folder.folder.path()).arg("serve");
         command.args(["--log-format", "json", "--workers", "2"]);
         for door in ["--grpc", "--http", "--debug-listen"] {

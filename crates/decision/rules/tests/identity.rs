@@ -25,6 +25,81 @@ fn identities_never_change() {
     );
 }
 
+/// The same for each algorithm, and for whatever else a rule is told apart by.
+#[test]
+fn identities_of_every_algorithm_and_kind_of_rule_never_change() {
+    let limits = "limits: [
+        {algorithm: fixed_window, unit: day, requests_per_unit: 1},
+        {algorithm: sliding_window, unit: day, requests_per_unit: 1},
+        {algorithm: sliding_log, unit: day, requests_per_unit: 1},
+        {algorithm: token_bucket, unit: day, requests_per_unit: 1},
+        {algorithm: leaky_bucket, unit: day, requests_per_unit: 1},
+        {algorithm: concurrency, requests_per_unit: 1}]";
+    let by_algorithm = identities(&format!("[{{key: k, {limits}}}]"));
+    assert_eq!(
+        by_algorithm,
+        [
+            380820253673541159,
+            11327679409966806588,
+            3893832793179753738,
+            13619701585052542042,
+            14003400484553450473,
+            5656419722180864958
+        ]
+    );
+
+    let limit = "rate_limit: {unit: day, requests_per_unit: 1}";
+    let by_kind = identities(&format!(
+        "[{{key: value, value: v, {limit}}},
+          {{key: pattern, value: 'v*', share_threshold: true, {limit}}},
+          {{key: address, address: true, {limit}}},
+          {{key: networks, address: {{v4: 24, v6: 48}}, {limit}}},
+          {{key: ranges, cidr: [10.0.0.0/8, '2001:db8::/32'], {limit}}},
+          {{key: calendar, rate_limit: {{unit: day, requests_per_unit: 1, calendar: true}}}},
+          {{key: leased, rate_limit: {{unit: day, requests_per_unit: 1, consistency: leased}}}},
+          {{key: eventual, rate_limit: {{unit: day, requests_per_unit: 1, consistency: eventual}}}},
+          {{key: soft, rate_limit: {{unit: day, requests_per_unit: 1, soft: {{over: 20%, for: 30s}}}}}},
+          {{key: quota, quota_mode: true, {limit}}}]"
+    ));
+    assert_eq!(
+        by_kind,
+        [
+            4972643729895710333,
+            6834233770417285624,
+            12062138375814121032,
+            2996244211533622859,
+            13011499888325493043,
+            15627675039034682111,
+            4794760172984304691,
+            11081726068069412550,
+            2343582507967364102,
+            14246951151545008979
+        ]
+    );
+
+    let planned = compiled(
+        "domain: d
+plans:
+  free: {limits: [{name: rate, unit: day, requests_per_unit: 1}]}
+  paid: {limits: [{name: rate, unit: day, requests_per_unit: 9}, {unit: second, requests_per_unit: 9}]}
+descriptors:
+  - {key: plan, plan: {from: value, default: free}}
+  - {key: partner, plan: paid}
+",
+    );
+    let by_plan: Vec<u64> = planned.limits().iter().map(|limit| limit.identity).collect();
+    assert_eq!(
+        by_plan,
+        [
+            3244578558440788359,
+            3244578558440788359,
+            16846023694254844495,
+            1997956101814546129,
+            7389431323952516249
+        ]
+    );
+}
+
 #[test]
 fn changed_numbers_modes_and_units_keep_the_identity() {
     let before = identities("[{key: k, rate_limit: {unit: second, requests_per_unit: 1}}]");

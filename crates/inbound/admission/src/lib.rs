@@ -2,12 +2,12 @@
 //!
 //! Every door that holds requests (gateway, tower layer) takes the same steps, in this order:
 //!
-//! | Step | Where | Why here |
-//! |---|---|---|
-//! | 1. shed | `Protection::screen` of `overload` | The cheapest test: a request that cannot be served must not spend its caller's budget |
-//! | 2. limit | [`Pipeline`] | The caller's own limits: pass, wait for a turn, wait in line, queue, or refuse |
-//! | 3. enter the gate | `Protection::try_enter` of `overload` | After any wait: a waiting request must not hold a slot that another could use |
-//! | 4. forward | the door | The gateway's upstream, or the service inside the tower layer |
+//! 1. **Shed**: `Protection::screen` of `overload`. First, because it is the cheapest test, and a request that cannot be
+//!    served must not spend its caller's budget.
+//! 2. **Limit**: [`Pipeline`]. The caller's own limits: pass, wait for a turn, wait in line, queue, or refuse.
+//! 3. **Enter the gate**: `Protection::try_enter` of `overload`. After any wait, because a waiting request must not hold
+//!    a slot that another could use.
+//! 4. **Forward**: the gateway's upstream, or the service inside the tower layer.
 //!
 //! A request that step 3 refuses was charged by step 2 and gets a [`Refund`]. A refusal of any step is plain data
 //! ([`Refusal`](tidegate_answers::Refusal)) until the door renders it.

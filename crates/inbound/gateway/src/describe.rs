@@ -29,6 +29,7 @@ use super::head::Target;
 use super::route::Template;
 use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
 pub(super) use api_keys::ApiKeys;
+pub use api_keys::api_key_plans;
 pub(super) use cost::{Cost, Deferrals};
 pub(super) use identity::{Identities, Identity, Needs};
 pub(super) use jwt::Tokens;

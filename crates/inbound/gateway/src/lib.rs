@@ -60,6 +60,7 @@ mod door;
 mod shared;
 
 pub use body::{GatewayBody, GatewayBodyError};
+pub use describe::api_key_plans;
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};

@@ -3,7 +3,7 @@
 //! Only hashes are kept, so a table that leaks gives no key away. Keys are long and random,
 //! which is why one round of SHA-256 is enough; passwords would need more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -71,6 +71,16 @@ impl ApiKeys {
         let hash: Hash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
         self.all.load().get(&hash).cloned()
     }
+}
+
+/// The plans of all API keys, those of the key file included. Reads the file.
+///
+/// # Errors
+/// When a key, or the file, cannot be used.
+pub fn api_key_plans(settings: &ApiKeySettings) -> Result<BTreeSet<String>, String> {
+    let keys = ApiKeys::load(settings)?;
+    let plans = keys.all.load().values().map(|owner| owner.plan.to_string()).collect();
+    Ok(plans)
 }
 
 /// The key of one line, if there is one on it.

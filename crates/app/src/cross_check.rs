@@ -1,0 +1,293 @@
+//! Checks between documents: mistakes that no file shows by itself.
+//!
+//! A gateway whose descriptors meet no rule limits no request, and every file of it is well formed. [`cross_check`]
+//! compares the configuration, the gateway's document and the rules, and returns warnings with their location in the
+//! gateway's document. It reads no files and decides nothing; `config check` prints the findings and `serve` logs them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tidegate_gateway::{
+    DescriptorSettings, EntrySettings, GatewaySettings, Missing, PathMatch, RouteSettings,
+    ValueFrom,
+};
+use tidegate_rules::{Rule, Shown, Snapshot, closest};
+
+use crate::config::Config;
+
+/// A mistake between documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CrossFinding {
+    /// A stable word for this kind of mistake.
+    pub(crate) code: &'static str,
+    /// The key in the gateway's document, such as `routes[2].descriptors[0]`.
+    pub(crate) key_path: String,
+    /// What happens because of it.
+    pub(crate) message: String,
+    /// What to change.
+    pub(crate) hint: String,
+}
+
+/// How much of a gateway is limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Coverage {
+    /// All routes.
+    pub(crate) routes: usize,
+    /// Routes whose requests meet at least one limit.
+    pub(crate) limited: usize,
+    /// Routes that are exempt on purpose.
+    pub(crate) exempt: usize,
+}
+
+/// Compares the documents with each other. `plans` are those of the API keys, in the document and in the key file.
+pub(crate) fn cross_check(
+    config: &Config,
+    gateway: &GatewaySettings,
+    rules: &Snapshot,
+    plans: &BTreeSet<String>,
+) -> (Vec<CrossFinding>, Coverage) {
+    let mut check =
+        CrossCheck { gateway, rules: RuleIndex::of(rules, &gateway.domain), found: Vec::new() };
+    let has_domain = check.domain(rules);
+    let mut coverage = Coverage { routes: gateway.routes.len(), ..Coverage::default() };
+    for (index, route) in gateway.routes.iter().enumerate() {
+        check.reachable(index, route);
+        if route.exempt {
+            coverage.exempt += 1;
+            continue;
+        }
+        let mut limited = false;
+        for (number, descriptor) in route.descriptors.iter().enumerate() {
+            let key_path = format!("routes[{index}].descriptors[{number}]");
+            check.sources(&key_path, descriptor);
+            limited |= check.descriptor(&key_path, descriptor, has_domain);
+            check.plans(descriptor, plans);
+        }
+        coverage.limited += usize::from(limited);
+    }
+    check.overload(config);
+    (check.found, coverage)
+}
+
+struct CrossCheck<'d> {
+    gateway: &'d GatewaySettings,
+    rules: RuleIndex<'d>,
+    found: Vec<CrossFinding>,
+}
+
+/// The rules of the gateway's domain by the keys of their levels: 100,000 rules cost one pass.
+struct RuleIndex<'d> {
+    by_keys: HashMap<Vec<&'d str>, Vec<&'d Rule>>,
+}
+
+impl<'d> RuleIndex<'d> {
+    fn of(rules: &'d Snapshot, domain: &str) -> Self {
+        let mut by_keys: HashMap<Vec<&str>, Vec<&Rule>> = HashMap::new();
+        for rule in rules.rules().iter().filter(|rule| rule.domain() == domain) {
+            let keys = rule.levels().iter().map(|level| level.key()).collect();
+            by_keys.entry(keys).or_default().push(rule);
+        }
+        RuleIndex { by_keys }
+    }
+
+    /// The rules that a descriptor of these entries can meet.
+    fn candidates(&self, entries: &[&EntrySettings]) -> impl Iterator<Item = &'d Rule> {
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        let fixed: Vec<Option<String>> = entries
+            .iter()
+            .map(|entry| match &entry.value {
+                ValueFrom::Fixed(value) => Some(value.clone()),
+                _ => None,
+            })
+            .collect();
+        let rules: Vec<&'d Rule> = self.by_keys.get(keys.as_slice()).cloned().unwrap_or_default();
+        rules.into_iter().filter(move |rule| {
+            rule.levels().iter().zip(&fixed).all(|(level, value)| match (level.shown(), value) {
+                (Shown::Written(written), Some(value)) if is_literal(written) => written == value,
+                _ => true,
+            })
+        })
+    }
+
+    /// All keys that stand at some level.
+    fn keys(&self) -> BTreeSet<&'d str> {
+        self.by_keys.keys().flatten().copied().collect()
+    }
+}
+
+/// Whether a rule's value is compared as it is: neither a pattern nor a range of addresses.
+fn is_literal(written: &str) -> bool {
+    !written.contains(['*', '/', ','])
+}
+
+impl<'d> CrossCheck<'d> {
+    fn warn(&mut self, code: &'static str, key_path: &str, message: String, hint: String) {
+        self.found.push(CrossFinding { code, key_path: key_path.to_owned(), message, hint });
+    }
+
+    fn domain(&mut self, rules: &Snapshot) -> bool {
+        let domain = &self.gateway.domain;
+        if rules.domain(domain).is_some() {
+            return true;
+        }
+        let hint = match closest(domain, rules.domains().map(|known| known.name())) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add a rule file with `domain: {domain}`"),
+        };
+        let message =
+            format!("no rule file has the domain `{domain}`: the gateway limits no request");
+        self.warn("unknown_domain", "domain", message, hint);
+        false
+    }
+
+    /// Whether an earlier route takes every request of this one.
+    fn reachable(&mut self, index: usize, route: &RouteSettings) {
+        let earlier = self.gateway.routes.iter().take(index).find(|earlier| covers(earlier, route));
+        if let Some(earlier) = earlier {
+            let message = format!(
+                "no request reaches the route `{}`: `{}` before it takes them all",
+                route.name, earlier.name
+            );
+            let hint = format!("put `{}` before `{}`", route.name, earlier.name);
+            self.warn("unreachable_route", &format!("routes[{index}]"), message, hint);
+        }
+    }
+
+    /// Whether the values of a descriptor can exist at all.
+    fn sources(&mut self, key_path: &str, descriptor: &DescriptorSettings) {
+        for (number, entry) in descriptor.entries.iter().enumerate() {
+            let key_path = format!("{key_path}.entries[{number}]");
+            match &entry.value {
+                ValueFrom::Claim(claim) if self.gateway.jwt.is_none() => {
+                    let message = format!(
+                        "requests never have the claim `{claim}`: the document has no `jwt`"
+                    );
+                    let hint = "add `jwt` with the key that verifies tokens".to_owned();
+                    self.warn("claim_without_jwt", &key_path, message, hint);
+                }
+                ValueFrom::Plan | ValueFrom::ApiKeyName if self.gateway.api_keys.is_none() => {
+                    let message =
+                        "requests never have an API key: the document has no `api_keys`".to_owned();
+                    let hint = "add `api_keys` with the keys, or a file of them".to_owned();
+                    self.warn("plan_without_api_keys", &key_path, message, hint);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a descriptor meets a limit.
+    fn descriptor(
+        &mut self,
+        key_path: &str,
+        descriptor: &DescriptorSettings,
+        has_domain: bool,
+    ) -> bool {
+        let all: Vec<&EntrySettings> = descriptor.entries.iter().collect();
+        let kept: Vec<&EntrySettings> =
+            all.iter().copied().filter(|entry| entry.missing != Missing::SkipEntry).collect();
+        let mut met = self.rules.candidates(&all).chain(self.rules.candidates(&kept)).peekable();
+        if met.peek().is_some() {
+            return met.any(|rule| !rule.unlimited());
+        }
+        drop(met);
+        if has_domain {
+            let keys = self.rules.keys();
+            let unknown = all.iter().find(|entry| !keys.contains(entry.key.as_str()));
+            let near = unknown.and_then(|entry| closest(&entry.key, keys.iter().copied()));
+            let hint = match (unknown, near) {
+                (_, Some(near)) => format!("did you mean `{near}`?"),
+                (Some(entry), None) => {
+                    format!("no rule of `{}` has the key `{}`", self.gateway.domain, entry.key)
+                }
+                (None, _) => "rules nest one level for each entry, in the same order".to_owned(),
+            };
+            let names: Vec<&str> = all.iter().map(|entry| entry.key.as_str()).collect();
+            let message = format!(
+                "no rule matches the descriptor `{}`: it limits no request",
+                names.join(", ")
+            );
+            self.warn("unmatched_descriptor", key_path, message, hint);
+        }
+        false
+    }
+
+    /// Whether each plan of the API keys has a rule, where a descriptor names the plan.
+    fn plans(&mut self, descriptor: &DescriptorSettings, plans: &BTreeSet<String>) {
+        let entries: Vec<&EntrySettings> = descriptor.entries.iter().collect();
+        let Some(level) = entries.iter().position(|entry| entry.value == ValueFrom::Plan) else {
+            return;
+        };
+        let candidates: Vec<&Rule> = self.rules.candidates(&entries).collect();
+        if candidates.is_empty() {
+            return;
+        }
+        let known: BTreeSet<&str> =
+            candidates.iter().filter_map(|rule| plan_of(rule, level)).collect();
+        // A rule for any value of this key, without plans, limits every plan.
+        if known.len() < candidates.len()
+            && candidates.iter().any(|rule| plan_of(rule, level).is_none())
+        {
+            return;
+        }
+        for plan in plans.iter().filter(|plan| !known.contains(plan.as_str())) {
+            if self.found.iter().any(|found| {
+                found.code == "unknown_plan" && found.message.contains(&format!("`{plan}`"))
+            }) {
+                continue;
+            }
+            let hint = match closest(plan, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!(
+                    "rules have the plans {}",
+                    known.iter().copied().collect::<Vec<_>>().join(", ")
+                ),
+            };
+            let message = format!(
+                "an API key has the plan `{plan}`, which no rule has: its requests get the default plan or no limit"
+            );
+            self.warn("unknown_plan", "api_keys", message, hint);
+        }
+    }
+
+    /// Whether settings for overload have an effect.
+    fn overload(&mut self, config: &Config) {
+        if config.overload.capacity.is_none() && !self.gateway.categories.rules.is_empty() {
+            let message =
+                "categories have no effect: `overload.capacity` is not set, so nothing is shed"
+                    .to_owned();
+            let hint = "set `overload.capacity` to the requests that the node can work on at once"
+                .to_owned();
+            self.warn("categories_without_capacity", "categories", message, hint);
+        }
+    }
+}
+
+/// The plan or literal value that a rule wants at this level; none if it takes any value.
+fn plan_of(rule: &Rule, level: usize) -> Option<&str> {
+    let written = rule.levels().get(level).and_then(|level| match level.shown() {
+        Shown::Written(written) if is_literal(written) => Some(written),
+        _ => None,
+    });
+    written.or_else(|| rule.plan())
+}
+
+/// Whether a route takes every request that a later one could.
+fn covers(earlier: &RouteSettings, later: &RouteSettings) -> bool {
+    let hosts = earlier.hosts.is_empty()
+        || (!later.hosts.is_empty() && later.hosts.iter().all(|host| earlier.hosts.contains(host)));
+    let methods = earlier.methods.is_empty()
+        || (!later.methods.is_empty()
+            && later.methods.iter().all(|method| earlier.methods.contains(method)));
+    hosts && methods && covers_path(&earlier.path, &later.path)
+}
+
+fn covers_path(earlier: &PathMatch, later: &PathMatch) -> bool {
+    match (earlier, later) {
+        (PathMatch::Prefix(prefix), PathMatch::Prefix(path) | PathMatch::Template(path)) => {
+            let rest = path.strip_prefix(prefix.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }
+        (PathMatch::Template(earlier), PathMatch::Template(later)) => earlier == later,
+        (PathMatch::Template(_), PathMatch::Prefix(_)) => false,
+    }
+}
