@@ -30,7 +30,9 @@ mod compile;
 mod explain;
 mod schema;
 
-pub use choices::{AlgorithmName, Charge, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver};
+pub use choices::{
+    AlgorithmName, Charge, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver,
+};
 pub use compile::compile;
 pub use diagnostics::{PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, closest};
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};

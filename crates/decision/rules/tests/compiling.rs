@@ -7,8 +7,8 @@ use std::time::Duration;
 use support::{compiled, find, found, try_compile};
 use tidegate_algorithms::{Algorithm, CalendarUnit, Window};
 use tidegate_rules::{
-    Charge, Consistency, Entry, Mode, OnStoreError, RefusalStatus, Options, PROBLEMS_MAX, RuleLimit,
-    SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
+    Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, RefusalStatus,
+    RuleLimit, SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
 };
 
 /// The limits of a file with one rule.

@@ -57,12 +57,7 @@ where
     }
 
     /// Turns an admission for later into a refusal, in the verdict and in the engine's counts.
-    pub fn turn_away(
-        &self,
-        description: &RequestDescription,
-        verdict: &mut Verdict,
-        retry: Nanos,
-    ) {
+    pub fn turn_away(&self, description: &RequestDescription, verdict: &mut Verdict, retry: Nanos) {
         description.with_request(self.domain, |request| {
             self.engine.turn_away(request, verdict, retry);
         });

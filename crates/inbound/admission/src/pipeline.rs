@@ -72,7 +72,6 @@ impl Grant {
 
 /// What becomes of a request.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a box would put every refusal on the heap")]
 pub enum Admission {
     /// It may pass, now or at its turn.
     Pass(Grant),

@@ -175,7 +175,9 @@ impl HeaderSet {
         if let (Some(format), Some(reset)) = (self.x_reset, reset) {
             let seconds = match format {
                 ResetAs::DeltaSeconds => reset.as_secs_ceil(),
-                ResetAs::EpochSeconds => Nanos::new(moment.now.after(reset).as_nanos()).as_secs_ceil(),
+                ResetAs::EpochSeconds => {
+                    Nanos::new(moment.now.after(reset).as_nanos()).as_secs_ceil()
+                }
             };
             put(X_RESET, texts.number(seconds));
         }

@@ -126,7 +126,7 @@ impl Renderer {
         };
         let format = client.format();
         if format == AnswerFormat::Grpc {
-            let mut response = self.grpc(prepared, client, Some(refusal.retry));
+            let mut response = grpc_answer(prepared, client, Some(refusal.retry));
             add_fields(response.headers_mut(), refusal, false);
             return response;
         }
@@ -147,7 +147,7 @@ impl Renderer {
     pub fn answer(&self, prepared: &PreparedAnswer, client: &Negotiation) -> Response<Bytes> {
         let format = client.format();
         let body = match format {
-            AnswerFormat::Grpc => return self.grpc(prepared, client, None),
+            AnswerFormat::Grpc => return grpc_answer(prepared, client, None),
             AnswerFormat::Json => prepared.json.clone(),
             AnswerFormat::Html => prepared.html.clone(),
         };
@@ -207,20 +207,6 @@ impl Renderer {
         }
         response
     }
-
-    fn grpc(
-        &self,
-        prepared: &PreparedAnswer,
-        client: &Negotiation,
-        retry: Option<Retry>,
-    ) -> Response<Bytes> {
-        let mut response = empty(StatusCode::OK, LIMIT_FIELDS);
-        let content_type = client.grpc_type.clone().unwrap_or(grpc::CONTENT_TYPE_GRPC);
-        response.headers_mut().insert(CONTENT_TYPE, content_type);
-        let PreparedAnswer { grpc_code, grpc_message, .. } = prepared;
-        grpc::status::write(response.headers_mut(), *grpc_code, grpc_message, retry);
-        response
-    }
 }
 
 impl Default for Renderer {
@@ -257,6 +243,20 @@ fn add_fields(headers: &mut HeaderMap, refusal: Refusal, is_http: bool) {
 /// The name of a category as a field value.
 const fn category_value(category: Category) -> HeaderValue {
     HeaderValue::from_static(category.name())
+}
+
+/// Trailers only: the status is in the header fields.
+fn grpc_answer(
+    prepared: &PreparedAnswer,
+    client: &Negotiation,
+    retry: Option<Retry>,
+) -> Response<Bytes> {
+    let mut response = empty(StatusCode::OK, LIMIT_FIELDS);
+    let content_type = client.grpc_type.clone().unwrap_or(grpc::CONTENT_TYPE_GRPC);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    let PreparedAnswer { grpc_code, grpc_message, .. } = prepared;
+    grpc::status::write(response.headers_mut(), *grpc_code, grpc_message, retry);
+    response
 }
 
 fn empty(status: StatusCode, room: usize) -> Response<Bytes> {

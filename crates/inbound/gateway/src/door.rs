@@ -23,9 +23,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::access_log::AccessLog;
-use super::encode::Answer;
 use super::body::{BoxError, RequestBody};
 use super::describe::Identities;
+use super::encode::Answer;
 use super::forward::Hop;
 use super::queue::{MemoryQueue, RequestQueue};
 use super::request::InFlightRequest;

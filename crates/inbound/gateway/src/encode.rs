@@ -3,9 +3,7 @@
 mod fault;
 
 use bytes::Bytes;
-use http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION,
-};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Response, StatusCode, Version};
 use tidegate_answers::{
     NO_STORE, Negotiation, PreparedAnswer, Refusal, Renderer, TemplateError, Templates,

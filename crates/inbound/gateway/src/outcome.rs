@@ -36,7 +36,12 @@ where
     }
 
     /// Ends a request with a response of the gateway's own.
-    pub(super) fn finish(&self, context: RequestContext, answer: Answer, outcome: Outcome) -> Answer {
+    pub(super) fn finish(
+        &self,
+        context: RequestContext,
+        answer: Answer,
+        outcome: Outcome,
+    ) -> Answer {
         let counted = match outcome {
             Outcome::Refused(Cause::Undecided) => Some(Answered::Undecided),
             Outcome::Refused(_) => Some(Answered::Refused),

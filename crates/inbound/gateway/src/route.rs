@@ -9,8 +9,8 @@ use http::Method;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::encode::RouteAnswers;
 use super::describe::Describer;
+use super::encode::RouteAnswers;
 use super::forward::{Edits, Rewrite};
 use super::head::Target;
 use super::settings::{HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
@@ -61,7 +61,8 @@ impl Route {
         let rewrite = problems
             .take(format!("{place}.rewrite"), Rewrite::of(&settings.rewrite, &settings.path));
         let describer = Describer::compile(settings, place, problems);
-        let answers = problems.take(format!("{place}.answers"), RouteAnswers::of(&settings.answers));
+        let answers =
+            problems.take(format!("{place}.answers"), RouteAnswers::of(&settings.answers));
         let hosts = settings.hosts.iter().map(|host| host_pattern(host)).collect();
         Some(Route {
             name: settings.name.clone().into_boxed_str(),

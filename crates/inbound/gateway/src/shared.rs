@@ -11,10 +11,10 @@ use tidegate_engine::Engine;
 use tidegate_overload::{Protection, SteadyClock};
 
 use super::access_log::AccessLog;
-use super::encode::RouteAnswers;
 use super::category::Categories;
 use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, Identities, Tokens};
+use super::encode::RouteAnswers;
 use super::forward::Provenance;
 use super::queue::{MemoryQueue, RequestQueue};
 use super::route::Route;

@@ -169,9 +169,10 @@ impl Upstreams {
         let timer = std::pin::pin!(sleep_until(first.min(errand.end.unwrap_or(first))));
         let sent = patiently(sending, timer, errand).await;
         match (&sent, errand.progress.map(|progress| progress.state())) {
-            (Err(_), Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken))) => {
-                Err(SendError::Body(state))
-            }
+            (
+                Err(_),
+                Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken)),
+            ) => Err(SendError::Body(state)),
             _ => sent,
         }
     }

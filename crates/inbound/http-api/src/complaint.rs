@@ -71,8 +71,7 @@ impl Complaint {
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let members =
-            ComplaintMembers { hint: self.hint.as_deref(), place: self.place.as_ref() };
+        let members = ComplaintMembers { hint: self.hint.as_deref(), place: self.place.as_ref() };
         let body = Problem::new(self.status, &self.detail, members).to_vec();
         let mut answer = Response::new(Full::new(Bytes::from(body)));
         *answer.status_mut() = self.status;

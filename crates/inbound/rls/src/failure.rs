@@ -11,8 +11,8 @@ use super::asked::AskError;
 use super::body::RlsBody;
 use super::frame::FrameError;
 use super::wire::WireError;
-use tidegate_answers::grpc::{MESSAGE, percent_encoded};
 pub(super) use tidegate_answers::grpc::{CONTENT_TYPE_GRPC as GRPC, STATUS};
+use tidegate_answers::grpc::{MESSAGE, percent_encoded};
 use tidegate_metrics::Answered;
 
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");

@@ -6,9 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use tidegate_admission::{
-    Admission, DomainEngine, Patience, Pipeline, RequestDescription, Waiter,
-};
+use tidegate_admission::{Admission, DomainEngine, Patience, Pipeline, RequestDescription, Waiter};
 use tidegate_engine::{Clock, CounterStore};
 use tokio::time::Instant;
 

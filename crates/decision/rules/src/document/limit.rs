@@ -8,7 +8,9 @@ use tidegate_algorithms::{
 
 use super::reader::{Field, Fields, Reader};
 use super::{LimitText, Placed, Terms};
-use crate::choices::{AlgorithmName, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver};
+use crate::choices::{
+    AlgorithmName, Consistency, Mode, OnStoreError, RefusalStatus, Unit, WhenOver,
+};
 use crate::diagnostics::{Fault, Spot, closest, one_of};
 use crate::vocabulary::Place;
 use crate::yaml::NodeId;

@@ -4,8 +4,8 @@
 //! clients with a retry policy wait (gRFC A6); the details are for clients that read the rich error model. Both
 //! messages of the details are a handful of bytes, so they are written by hand.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_engine::Retry;
 
 use super::{MESSAGE, STATUS};

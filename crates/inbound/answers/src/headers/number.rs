@@ -24,7 +24,7 @@ pub(crate) fn number_value(number: u64) -> HeaderValue {
 /// A wait in whole milliseconds, rounded up.
 pub(crate) fn pushback_value(wait: Nanos) -> HeaderValue {
     let millis = wait.get().div_ceil(1_000_000);
-    let seconds = (millis % 1_000 == 0).then_some(millis / 1_000);
+    let seconds = millis.is_multiple_of(1_000).then_some(millis / 1_000);
     let known = seconds.and_then(|seconds| shared(&MILLIS, seconds));
     known.unwrap_or_else(|| HeaderValue::from(millis))
 }

@@ -75,10 +75,8 @@ fn a_refusal_under_overload_allocates_only_its_header_map() {
 
 #[test]
 fn a_template_keeps_braces_that_enclose_no_known_word() {
-    let templates = Templates {
-        json: Some(r#"{"a":{"b":"{code}{unknown}"}}"#),
-        html: Some("{{status}} {"),
-    };
+    let templates =
+        Templates { json: Some(r#"{"a":{"b":"{code}{unknown}"}}"#), html: Some("{{status}} {") };
     let renderer = Renderer::new(templates, None).unwrap();
     let fleet = &renderer.causes[Cause::Overload(OverloadCause::ShedFleet).index()];
     assert_eq!(fleet.json, r#"{"a":{"b":"shed_fleet{unknown}"}}"#);

@@ -142,7 +142,8 @@ impl RequestBody {
 
     /// A body that is complete already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        let source = if bytes.is_empty() { RequestSource::Empty } else { RequestSource::Whole(bytes) };
+        let source =
+            if bytes.is_empty() { RequestSource::Empty } else { RequestSource::Whole(bytes) };
         RequestBody { source, gate: None }
     }
 

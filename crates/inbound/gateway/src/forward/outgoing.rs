@@ -86,7 +86,9 @@ pub(crate) fn outgoing(
 
 /// Keeps the body back until the upstream wants it, so that the client is not told to send
 /// what nobody reads.
-fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Option<Arc<ContinueSignal>>) {
+fn wait_to_continue(
+    request: Request<RequestBody>,
+) -> (Request<RequestBody>, Option<Arc<ContinueSignal>>) {
     let (gate, key) = ContinueGate::new(CONTINUE_PATIENCE);
     let mut request = request.map(|body| body.behind(gate));
     let opening = Arc::clone(&key);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{QueueId, QueuedRequest, RequestQueue, QueuedState, QueueFull};
+use super::{QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
 use crate::settings::QueueSettings;
 
 /// A queue in memory.
@@ -66,7 +66,9 @@ impl RequestQueue for MemoryQueue {
             return Err(QueueFull);
         }
         table.bytes = total;
-        table.requests.insert(id, QueueEntry { state: QueuedState::Waiting, request: Some(request) });
+        table
+            .requests
+            .insert(id, QueueEntry { state: QueuedState::Waiting, request: Some(request) });
         Ok(id)
     }
 

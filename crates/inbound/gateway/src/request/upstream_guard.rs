@@ -147,7 +147,11 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
         }
         if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
             let outcome = Outcome::Served;
-            self.shared.record(route_index, record, RequestEnd { status: self.status, bytes, outcome });
+            self.shared.record(
+                route_index,
+                record,
+                RequestEnd { status: self.status, bytes, outcome },
+            );
         }
     }
 }

@@ -52,7 +52,10 @@ async fn a_route_chooses_the_status_of_refusals_unless_the_limit_does() {
     let bench = Bench::limited(settings, limits);
     let refused = bench.get_as("7").await;
     assert_eq!(refused.status, 503);
-    assert_eq!((&refused.json()["status"], &refused.json()["code"]), (&503.into(), &"rate_limited".into()));
+    assert_eq!(
+        (&refused.json()["status"], &refused.json()["code"]),
+        (&503.into(), &"rate_limited".into())
+    );
     assert_eq!(bench.get_as("8").await.status, 429);
     assert_eq!(bench.count("rate_limited"), 2);
 }
