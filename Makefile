@@ -1,6 +1,8 @@
 # `make help` lists the targets.
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= never
+# Commands that people wait for show their progress.
+WATCHED = CARGO_TERM_PROGRESS_WHEN=auto
 
 # What is optional and tested nevertheless.
 OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto,tidegate-stores/fleet
@@ -9,22 +11,35 @@ OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto,
 OLD ?= 8b8d2fd
 OLD_TREE = $(CURDIR)/target/upgrade-tree
 
-.PHONY: help run run-redis demo test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test
+.PHONY: help run flood run-redis demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 run: ## Serve decisions, and the gateway in front of a small API; say what to try
-	$(CARGO) run --locked --release --quiet -p tidegate-app -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
+	@echo 'Building Tidegate. The first time this takes two to three minutes on two cores.'
+	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- serve --config examples/gateway/tidegate.yaml --demo-api --welcome
+
+flood: ## Flood the gateway of `make run` for twenty seconds, and watch who is served
+	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo flood
 
 run-redis: ## Two servers that share their limits over a Redis, and a look at it
-	$(CARGO) build --locked --release --quiet -p tidegate-app
+	$(WATCHED) $(CARGO) build --locked -p tidegate-app
 	tools/run-redis
 
 demo: ## Try the engine on the terminal, with the quickstart rules
-	$(CARGO) run --locked --release --quiet -p tidegate-app -- demo
+	$(WATCHED) $(CARGO) run --locked -p tidegate-app -- demo
 
-test: fmt lint docs features unit ## Format, lints, docs and every test
+dist: ## Build the optimized program, and pack it with its licence, documents and examples
+	@echo 'Building with link-time optimization. This takes about seven minutes on two cores.'
+	$(WATCHED) $(CARGO) build --locked --release -p tidegate-app
+	rm -rf target/dist && mkdir -p target/dist/tidegate
+	cp $(or $(CARGO_TARGET_DIR),target)/release/tidegate LICENSE README.md CHANGELOG.md target/dist/tidegate/
+	cp -r docs examples deploy target/dist/tidegate/
+	tar -C target/dist -czf target/dist/tidegate.tar.gz tidegate
+	@ls -l target/dist/tidegate.tar.gz
+
+test: fmt unit docs features ## Format, lints, every test, and the API docs
 
 tools: ## Install what the tests run beside Tidegate: a real Envoy, Redis and Valkey
 	tools/install-envoy
@@ -36,21 +51,24 @@ fmt: ## Check the format
 lint: ## Clippy on everything, warnings are errors
 	$(CARGO) clippy --locked --workspace --all-targets --features $(OPTIONAL) --quiet -- --deny warnings
 
+# One pass compiles and lints: clippy's driver is rustc with more lints, so that dependencies and our crates are built
+# once for both. CLIPPY_ARGS is how `cargo clippy` hands its arguments to the driver.
+unit: tools ## Every test, built with the lints of `make lint`
+	RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings \
+		$(CARGO) test --locked --workspace --features $(OPTIONAL) --no-run --message-format=json-render-diagnostics \
+		> $(or $(CARGO_TARGET_DIR),target)/tests.json
+	tools/run-tests $(or $(CARGO_TARGET_DIR),target)/tests.json
+	RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=--deny__CLIPPY_HACKERY__warnings \
+		$(CARGO) test --locked --workspace --features $(OPTIONAL) --doc --quiet
+
 docs: ## Build the API docs, warnings are errors
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --workspace --no-deps --features $(OPTIONAL) --quiet
 
-features: ## Build what has optional features without them, and with each alone
-	$(CARGO) check --locked --quiet -p tidegate-stores
-	$(CARGO) check --locked --quiet -p tidegate-stores --features redis
-	$(CARGO) check --locked --quiet -p tidegate-stores --features shared
-	$(CARGO) check --locked --quiet -p tidegate-stores --features fleet
+features: ## Check the library with each of its features alone
 	$(CARGO) check --locked --quiet -p tidegate --no-default-features
 	for feature in layer protection pacer redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
-
-unit: tools ## Every test
-	$(CARGO) test --locked --workspace --features $(OPTIONAL) --quiet
 
 upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one, on one Redis
 	tools/install-redis

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use tidegate_simulation::OverloadArguments;
 
 use crate::config::ConfigArgs;
+use crate::demo::flood::FloodArgs;
 use crate::demo_api::DemoApiArgs;
 use crate::output::ColorWhen;
 use crate::rules::load::DEFAULT_PATH;
@@ -134,6 +135,7 @@ Examples:
   tidegate demo
   tidegate demo --rules rules/ --domain shop
   tidegate demo --print-rules > rules.yaml
+  tidegate demo flood                    flood the gateway of `make run`, and watch
   printf 'user=ada x12\\nwait 1s\\nuser=ada\\n' | tidegate demo
 
 At the prompt, `help` lists the commands.";
@@ -380,7 +382,10 @@ Examples:
   tidegate config reference example > tidegate.yaml";
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<DemoCommand>,
     /// A rule file or a directory that holds some, instead of the built-in
     /// rules; can be given several times.
     #[arg(long, value_name = "PATH")]
@@ -392,6 +397,21 @@ pub(crate) struct DemoArgs {
     #[arg(long, conflicts_with_all = ["rules", "domain"])]
     pub(crate) print_rules: bool,
 }
+
+/// Demos beside the prompt.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoCommand {
+    /// Flood the gateway of `make run`, and watch who is served.
+    ///
+    /// Critical requests and two users send all the time; in the middle tests send far more than the API can carry.
+    #[command(after_help = DEMO_FLOOD_EXAMPLES)]
+    Flood(FloodArgs),
+}
+
+const DEMO_FLOOD_EXAMPLES: &str = "\
+Examples:
+  tidegate demo flood
+  tidegate demo flood --gateway localhost:8000 --seconds 10";
 
 #[cfg(test)]
 mod tests {

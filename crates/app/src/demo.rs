@@ -7,6 +7,7 @@
 mod answer;
 mod clock;
 mod command;
+pub(crate) mod flood;
 mod greeting;
 mod session;
 
@@ -14,7 +15,7 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use tidegate_engine::Source;
 
-use crate::cli::DemoArgs;
+use crate::cli::{DemoArgs, DemoCommand};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::{Output, Painted, style};
 use crate::rules::load;
@@ -28,6 +29,9 @@ const QUICKSTART: &str = include_str!("../../../examples/rules/quickstart.yaml")
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
+    if let Some(DemoCommand::Flood(args)) = &args.command {
+        return flood::run(args, out);
+    }
     if args.print_rules {
         out.write_all(QUICKSTART.as_bytes())?;
         return Ok(Exit::Fine);

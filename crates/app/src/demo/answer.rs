@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use tidegate_engine::{Algorithm, Nanos, Role, Ruling, Verdict};
+use tidegate_engine::{Nanos, Role, Ruling, Verdict};
 
 use crate::output::{Cell, Clean, Painted, Table, style};
 use crate::words;
@@ -158,8 +158,6 @@ fn remark(verdict: &Verdict) -> Option<String> {
 /// Whether a verdict has slots of a concurrency limit in it.
 pub(super) fn holds_slots(verdict: &Verdict) -> bool {
     verdict.rulings().iter().any(|ruling| {
-        verdict
-            .limit(ruling)
-            .is_some_and(|limit| matches!(limit.limit.algorithm(), Algorithm::Concurrency(_)))
+        verdict.limit(ruling).is_some_and(|limit| limit.limit.algorithm().holds_slots())
     })
 }

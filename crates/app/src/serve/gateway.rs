@@ -60,7 +60,7 @@ impl<S: Counters> Front<S> {
             .map_err(|error| Failure::Gateway(document.report(&error)))?;
         let mut beside = Vec::new();
         let tended = gateway.clone();
-        beside.push(tokio::spawn(async move { tended.tend().await }));
+        beside.push(tokio::spawn(async move { tended.maintain().await }));
         if let Some(protection) = &protection {
             let looped = Arc::clone(protection);
             beside.push(tokio::spawn(async move {

@@ -10,8 +10,8 @@ use tidegate_gateway::GatewayReading;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
-    Address, ConnectionLimits, Endpoint, Keepalive, Listening, OpenError, Protocol, Server, Tls,
-    TlsFiles,
+    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
+    Tls, TlsFiles,
 };
 use tidegate_spans::Traced;
 
@@ -33,7 +33,7 @@ pub(super) struct Doors {
     server: Server,
     /// For operators: a large page of metrics must not keep a request waiting.
     aside: Server,
-    pub(super) listening: Vec<Listening>,
+    pub(super) listening: Vec<BoundEndpoint>,
     /// Says over gRPC whether the service serves.
     pub(super) grpc_health: HealthHandle,
     /// Certificates to look after.
@@ -120,7 +120,7 @@ impl Doors {
         cut
     }
 
-    fn note(&mut self, opened: Result<Vec<Listening>, OpenError>) -> Result<(), Failure> {
+    fn note(&mut self, opened: Result<Vec<BoundEndpoint>, OpenError>) -> Result<(), Failure> {
         let opened = opened.map_err(|error| {
             Complaint::new(error.to_string(), "choose another address, or stop who has it")
         })?;

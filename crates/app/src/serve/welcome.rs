@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde_json::json;
 use tidegate_engine::{Rule, Snapshot};
 use tidegate_rules::Shown;
-use tidegate_server::{Address, Listening};
+use tidegate_server::{Address, BoundEndpoint};
 
 /// A limit that a loop on the command line reaches soon.
 const REACHED_SOON: u64 = 50;
@@ -15,7 +15,7 @@ const REACHED_SOON: u64 = 50;
 pub(super) fn write(
     out: &mut impl Write,
     snapshot: &Snapshot,
-    listening: &[Listening],
+    listening: &[BoundEndpoint],
     demo_api: bool,
 ) -> io::Result<()> {
     writeln!(out, "Tidegate serves:")?;
@@ -40,7 +40,7 @@ pub(super) fn write(
     if let (true, Some(gateway)) = (demo_api, port(listening, "gateway")) {
         write_gateway(out, gateway, debug)?;
     }
-    writeln!(out, "Ctrl-C stops it; requests that are begun are finished.")?;
+    writeln!(out, "Press Ctrl-C to stop; running requests finish first.")?;
     out.flush()
 }
 
@@ -57,7 +57,9 @@ fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<(
         out,
         "  curl -sZ --no-progress-meter --parallel-immediate '{at}/reports/[1-5]?ms=500' -H 'X-User: bob' {codes}\n"
     )?;
-    writeln!(out, "  # Too much: tests get 503s, and what is critical passes meanwhile.")?;
+    writeln!(out, "  # A flood of twenty seconds, with a live table of who is served.")?;
+    writeln!(out, "  tidegate demo flood --gateway {at}    # or: make flood\n")?;
+    writeln!(out, "  # The same with curl: tests get 503, and critical requests pass meanwhile.")?;
     writeln!(
         out,
         "  (curl -sZ --no-progress-meter --parallel-immediate --parallel-max 60 '{at}/sandbox/[1-6000]' {codes} | sort | uniq -c) &"
@@ -80,7 +82,7 @@ fn write_gateway(out: &mut impl Write, gateway: u16, debug: u16) -> io::Result<(
 }
 
 /// The port of a door on this machine.
-fn port(listening: &[Listening], name: &str) -> Option<u16> {
+fn port(listening: &[BoundEndpoint], name: &str) -> Option<u16> {
     listening.iter().filter(|door| door.name() == name).find_map(|door| match door.address() {
         Address::Tcp(address) => Some(address.port()),
         Address::Unix { .. } => None,

@@ -12,7 +12,9 @@
 
 use std::collections::VecDeque;
 
-use tidegate_algorithms::{Ask, Limit, Nanos, Period, SlidingLog, SlidingWindow, State, Timestamp};
+use tidegate_algorithms::{
+    CheckInput, Limit, Nanos, Period, SlidingLog, SlidingWindow, State, Timestamp,
+};
 
 const LIMIT: u64 = 100;
 const PERIOD: Nanos = Nanos::from_secs(10);
@@ -71,7 +73,7 @@ fn measure(arrivals: &[u64], limit: &Limit) -> Error {
             admitted.pop_front();
         }
         let fits = (admitted.len() as u64) < LIMIT;
-        let decision = limit.check(&mut state, Ask::new(1, Timestamp::from_nanos(now)));
+        let decision = limit.check(&mut state, CheckInput::new(1, Timestamp::from_nanos(now)));
         error.asked += 1;
         if decision.is_admitted() {
             admitted.push_back(now);

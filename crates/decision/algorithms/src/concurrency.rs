@@ -1,27 +1,24 @@
 //! Concurrency: a bounded number in flight.
 //!
-//! Each holder's slots come back when it refunds them, or by themselves once
-//! their time to live has passed, so that a crashed holder cannot keep them.
-//! A holder that renews its slots takes them for a shorter lease: when it
-//! crashes, nobody waits for the whole time to live. A holder that takes more
-//! is alive: all its slots live on from then. Callers that do not say who they
-//! are share nothing but the missing name. Renewing is left to whoever keeps
-//! the state.
+//! A holder's slots are free again when it gives them back, or when their time to live has passed,
+//! so that a crashed holder cannot keep them. A holder that renews its slots takes them for a
+//! shorter lease, so that they are free sooner if it crashes. Taking more slots extends all slots
+//! of the holder. Anonymous holders are independent; each has its own entry. Renewing is up to the
+//! store.
 //!
-//! A holder that cannot be gone without the state being gone too needs no expiry:
-//! it takes its slots as held, until it gives them back. There may be
-//! many of these at once, and they are numbered in the order in which they come: they are
-//! found by their number, and no step of a decision goes through all of them.
+//! A holder that lives as long as the state needs no expiry: it holds its slots until it gives them
+//! back. There may be many such holders, numbered in the order of their arrival: they are found by
+//! binary search, and no step of a decision walks over all of them.
 
 use std::collections::{VecDeque, vec_deque};
 
-use crate::ask::{Ask, Holder, Tenure};
+use crate::check_input::{CheckInput, Holder, Tenure};
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
 
-/// The most slots of one limit: its state is 24 bytes for each holder.
+/// The largest limit: the state takes 24 bytes for each holder.
 pub const CONCURRENCY_MAX: u64 = 100_000;
 
 /// At most `limit` slots held at once.
@@ -31,34 +28,33 @@ pub struct Concurrency {
     time_to_live: Period,
 }
 
-/// Stands for the expiry of slots that are held until they are given back. The earliest there is, so
-/// that they come first: where all are held, a new one is put at the end and stays there.
+/// The expiry of slots that are held until they are given back. It sorts before all others, so that
+/// a new entry goes to the end if all slots are held.
 const HELD: Timestamp = Timestamp::EPOCH;
-/// No other expiry is earlier.
+/// The earliest real expiry.
 const EARLIEST: Timestamp = Timestamp::from_nanos(1);
 
-/// Who holds slots of a key.
+/// The holders of a key's slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SlotsState {
-    /// Those that are held, then the first to expire first; of those that expire together, the
-    /// lowest holder.
-    slots: VecDeque<Slots>,
+    /// Held slots first, then by expiry, then by holder.
+    slots: VecDeque<HeldSlots>,
     /// The sum of their counts.
     taken: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Slots {
+struct HeldSlots {
     holder: Holder,
     count: u64,
     expires: Timestamp,
 }
 
 impl SlotsState {
-    /// A state of these holders, the slots of each, and when they expire; the first to expire first.
+    /// A state of holders with their slots and expiry, in the order of expiry.
     pub fn from_entries(entries: impl IntoIterator<Item = (Holder, u64, Timestamp)>) -> Self {
         let entries = entries.into_iter();
-        let slots = entries.map(|(holder, count, expires)| Slots {
+        let slots = entries.map(|(holder, count, expires)| HeldSlots {
             holder,
             count,
             expires: expires.max(EARLIEST),
@@ -68,7 +64,7 @@ impl SlotsState {
         state
     }
 
-    /// When the state stops mattering: the last slot has expired. At no instant while one is held.
+    /// When the last slot expires; [`Timestamp::MAX`] while one is held.
     pub fn idle_at(&self) -> Timestamp {
         match (self.slots.front(), self.slots.back()) {
             (Some(first), _) if first.expires == HELD => Timestamp::MAX,
@@ -79,48 +75,48 @@ impl SlotsState {
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slots>()
+        self.slots.capacity() * size_of::<HeldSlots>()
     }
 
-    /// Bytes more on the heap that one more holder takes.
+    /// Heap bytes that one more holder adds.
     pub fn growth_bytes(&self) -> usize {
         let spare = self.slots.capacity() - self.slots.len();
-        if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Slots>()) }
+        if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<HeldSlots>()) }
     }
 
-    /// Gives back up to `count` slots of a holder; what it does not hold (any more) is ignored, so
-    /// giving back twice frees nobody else's slots.
+    /// Gives back up to `count` slots of a holder. Slots that it does not hold are ignored, so
+    /// giving back twice frees no other holder's slots.
     pub(crate) fn release(&mut self, holder: Holder, count: u64) {
-        // Whoever says its name has one entry.
-        if let Some(place) = self.find(holder)
-            && let Some(slots) = self.remove(place)
+        // A named holder has one entry.
+        if let Some(index) = self.find(holder)
+            && let Some(slots) = self.remove(index)
             && slots.count > count
         {
-            self.insert(Slots { count: slots.count - count, ..slots });
+            self.insert(HeldSlots { count: slots.count - count, ..slots });
         }
     }
 
-    /// Where the slots of a holder are, if it has a name and any.
+    /// The index of a named holder's entry.
     fn find(&self, holder: Holder) -> Option<usize> {
         let last = self.slots.back().filter(|_| holder != Holder::default())?;
         if last.holder == holder {
             return Some(self.slots.len() - 1);
         }
-        if last.place() < (HELD, holder) {
+        if last.sort_key() < (HELD, holder) {
             return None;
         }
-        let place = self.slots.partition_point(|slots| slots.place() < (HELD, holder));
-        if self.slots.get(place).is_some_and(|slots| slots.place() == (HELD, holder)) {
-            return Some(place);
+        let index = self.slots.partition_point(|slots| slots.sort_key() < (HELD, holder));
+        if self.slots.get(index).is_some_and(|slots| slots.sort_key() == (HELD, holder)) {
+            return Some(index);
         }
-        // The others are in the order of time; the last to come is asked for most.
+        // The others are in the order of expiry; the newest are looked up most.
         let expiring = self.expiring();
         let behind = expiring.rev().position(|slots| slots.holder == holder)?;
         Some(self.slots.len() - 1 - behind)
     }
 
-    fn insert(&mut self, new: Slots) {
-        let behind = self.slots.iter().rev().take_while(|slots| slots.place() > new.place());
+    fn insert(&mut self, new: HeldSlots) {
+        let behind = self.slots.iter().rev().take_while(|slots| slots.sort_key() > new.sort_key());
         match behind.count() {
             0 => self.slots.push_back(new),
             behind => self.slots.insert(self.slots.len() - behind, new),
@@ -128,15 +124,15 @@ impl SlotsState {
         self.taken = self.taken.saturating_add(new.count);
     }
 
-    fn remove(&mut self, place: usize) -> Option<Slots> {
-        let removed = self.slots.remove(place)?;
+    fn remove(&mut self, index: usize) -> Option<HeldSlots> {
+        let removed = self.slots.remove(index)?;
         self.taken = self.taken.saturating_sub(removed.count);
         Some(removed)
     }
 
-    /// Those that expire, the first of them first.
-    fn expiring(&self) -> vec_deque::Iter<'_, Slots> {
-        // Where all are held, which is common, the last says so.
+    /// The entries that expire, in the order of expiry.
+    fn expiring(&self) -> vec_deque::Iter<'_, HeldSlots> {
+        // Often all slots are held; then so is the last entry.
         let begin = match self.slots.back() {
             Some(last) if last.expires != HELD => {
                 self.slots.partition_point(|slots| slots.expires == HELD)
@@ -146,25 +142,24 @@ impl SlotsState {
         self.slots.range(begin..)
     }
 
-    /// Adds up what is taken, after all counts may have changed.
+    /// Updates the sum after counts have changed.
     fn count(&mut self) {
         self.taken = self.slots.iter().fold(0, |sum, slots| sum.saturating_add(slots.count));
     }
 }
 
-impl Slots {
-    /// What they are in order by.
-    const fn place(&self) -> (Timestamp, Holder) {
+impl HeldSlots {
+    const fn sort_key(&self) -> (Timestamp, Holder) {
         (self.expires, self.holder)
     }
 }
 
 impl Concurrency {
     /// At most `limit` slots held at once, each for at most `time_to_live`;
-    /// zero refuses everyone.
+    /// zero refuses every cost.
     ///
     /// # Errors
-    /// When the limit is above [`CONCURRENCY_MAX`].
+    /// If the limit is above [`CONCURRENCY_MAX`].
     pub fn new(limit: u64, time_to_live: Period) -> Result<Self, ParameterError> {
         if limit > CONCURRENCY_MAX {
             return Err(ParameterError::ConcurrencyTooLarge { limit });
@@ -172,7 +167,7 @@ impl Concurrency {
         Ok(Concurrency { limit, time_to_live })
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
@@ -182,20 +177,20 @@ impl Concurrency {
         self.time_to_live
     }
 
-    /// The same with another number of slots, up to [`CONCURRENCY_MAX`].
+    /// The same limit with another number of slots, up to [`CONCURRENCY_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
         Concurrency { limit: limit.min(CONCURRENCY_MAX), ..self.clone() }
     }
 
-    /// Drops expired slots. None may outlive the time to live as of now, unless it is held: a
-    /// later expiry comes from a clock that stepped back or a limit that changed.
+    /// Drops expired slots, and cuts expiries to the time to live from now: a later expiry comes
+    /// from a clock that stepped back or a limit that changed. Held slots stay.
     pub(crate) fn settle(&self, state: &mut SlotsState, now: Timestamp) {
         let mut expiring = state.expiring();
         let Some(first) = expiring.next() else { return };
         let last = expiring.next_back().unwrap_or(first);
         let latest = now.after(self.time_to_live.as_span());
         let cut = last.expires > latest;
-        // They are in order, so the first and the last speak for all.
+        // Sorted by expiry, so the first and the last are enough to know.
         if !cut && !first.expires.has_come(now) {
             return;
         }
@@ -204,39 +199,42 @@ impl Concurrency {
             slots.expires == HELD || !slots.expires.has_come(now)
         });
         if cut {
-            state.slots.make_contiguous().sort_by_key(Slots::place);
+            state.slots.make_contiguous().sort_by_key(HeldSlots::sort_key);
         }
         state.count();
     }
 
     /// Judges a settled state; takes nothing.
-    pub(crate) fn decide(&self, state: &SlotsState, ask: Ask) -> Decision {
+    pub(crate) fn decide(&self, state: &SlotsState, input: CheckInput) -> Decision {
         let left = self.available(state);
-        if ask.cost <= left {
-            let reset = match ask.cost {
-                0 => self.rest(state, ask.now),
-                // Others may be held for longer than this one.
-                _ => self.rest(state, ask.now).max(self.life(ask)),
+        if input.cost <= left {
+            let reset = match input.cost {
+                0 => self.rest(state, input.now),
+                // Other holders may keep theirs for longer.
+                _ => self.rest(state, input.now).max(self.life(input)),
             };
-            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+            return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry =
-            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
-        Decision::refused(self.limit, left, retry, self.rest(state, ask.now))
+        let retry = if input.cost > self.limit {
+            Retry::Never
+        } else {
+            Retry::After(self.wait(state, input))
+        };
+        Decision::refused(self.limit, left, retry, self.rest(state, input.now))
     }
 
     /// Gives `cost` slots of a settled state to the holder.
-    pub(crate) fn charge(&self, state: &mut SlotsState, ask: Ask) {
-        if ask.cost == 0 {
+    pub(crate) fn charge(&self, state: &mut SlotsState, input: CheckInput) {
+        if input.cost == 0 {
             return;
         }
-        let expires = match ask.tenure {
-            Tenure::Held if ask.holder != Holder::default() => HELD,
-            _ => ask.now.after(self.life(ask)).max(EARLIEST),
+        let expires = match input.tenure {
+            Tenure::Held if input.holder != Holder::default() => HELD,
+            _ => input.now.after(self.life(input)).max(EARLIEST),
         };
-        let mut taken = Slots { holder: ask.holder, count: ask.cost, expires };
-        if let Some(place) = state.find(ask.holder)
-            && let Some(held) = state.remove(place)
+        let mut taken = HeldSlots { holder: input.holder, count: input.cost, expires };
+        if let Some(index) = state.find(input.holder)
+            && let Some(held) = state.remove(index)
         {
             taken.count = taken.count.saturating_add(held.count);
             taken.expires = match (held.expires, taken.expires) {
@@ -247,13 +245,13 @@ impl Concurrency {
         state.insert(taken);
     }
 
-    /// Takes up to `cost` slots back from the holder. Who does not say which holder gives back
-    /// those that would expire first, and none that are held.
-    pub(crate) fn refund(state: &mut SlotsState, ask: Ask) {
-        if ask.holder != Holder::default() {
-            return state.release(ask.holder, ask.cost);
+    /// Takes up to `cost` slots back from the holder. An anonymous refund takes those that expire
+    /// first, and none that are held.
+    pub(crate) fn refund(state: &mut SlotsState, input: CheckInput) {
+        if input.holder != Holder::default() {
+            return state.release(input.holder, input.cost);
         }
-        let mut left = ask.cost;
+        let mut left = input.cost;
         state.slots.retain_mut(|slots| {
             let back = if slots.expires == HELD { 0 } else { left.min(slots.count) };
             slots.count -= back;
@@ -263,19 +261,19 @@ impl Concurrency {
         state.count();
     }
 
-    /// How many slots are free.
+    /// The number of free slots.
     pub(crate) fn available(&self, state: &SlotsState) -> u64 {
         self.limit.saturating_sub(state.taken)
     }
 
-    /// For how long slots are taken.
-    fn life(&self, ask: Ask) -> Nanos {
+    /// How long slots are taken for.
+    fn life(&self, input: CheckInput) -> Nanos {
         let longest = self.time_to_live;
-        ask.tenure.lease().map_or(longest, |lease| lease.min(longest)).as_span()
+        input.tenure.lease().map_or(longest, |lease| lease.min(longest)).as_span()
     }
 
-    /// Until all slots have expired, if nobody gives any back. Of those that are held nobody
-    /// knows; they are told as if taken just now.
+    /// Time until all slots have expired, if none is given back. Held slots count as if taken just
+    /// now.
     fn rest(&self, state: &SlotsState, now: Timestamp) -> Nanos {
         match state.idle_at() {
             Timestamp::MAX => self.time_to_live.as_span(),
@@ -283,13 +281,13 @@ impl Concurrency {
         }
     }
 
-    /// Until enough slots have expired, if nobody gives any back.
-    fn wait(&self, state: &SlotsState, ask: Ask) -> Nanos {
-        let mut excess = state.taken.saturating_add(ask.cost).saturating_sub(self.limit);
+    /// Time until enough slots have expired, if none is given back.
+    fn wait(&self, state: &SlotsState, input: CheckInput) -> Nanos {
+        let mut excess = state.taken.saturating_add(input.cost).saturating_sub(self.limit);
         for slots in state.expiring() {
             excess = excess.saturating_sub(slots.count);
             if excess == 0 {
-                return slots.expires.since(ask.now);
+                return slots.expires.since(input.now);
             }
         }
         self.time_to_live.as_span()

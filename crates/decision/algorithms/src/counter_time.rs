@@ -1,28 +1,26 @@
 //! Time from a counter that is compared with a clock now and then.
 //!
-//! Asking the operating system for the time costs more than most decisions do, and reading the
-//! processor's counter a fraction of that. A counter alone is no clock: its frequency is known
-//! with an error, and it drifts. So ten times a second one reader compares, and the others go on
-//! with what they have. A reading is off by no more than the counter drifts in that time, some
-//! microseconds, and a comparison moves it by as much, forward or back.
+//! Reading the operating system's clock costs more than most decisions; reading the processor's
+//! counter costs a fraction of that. But the counter's frequency is not known exactly, and it
+//! drifts. So ten times a second one reader compares it with the clock, and the others use the last
+//! comparison. A reading is off by at most the drift in that time, some microseconds, and each
+//! comparison corrects it by as much, forward or back.
 //!
-//! Here because the engine's clock and that of overload protection do the same with different
-//! clocks, and no other crate is below both. It is arithmetic like the rest: whoever reads
-//! brings the counter's steps and says how to compare. No clock is read in here.
+//! It is in this crate because the clocks of the engine and of overload protection both need it. It
+//! reads no clock itself: the caller passes the counter's steps and a function to compare with.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::time::{Nanos, Timestamp};
 
-/// How often the counter is compared.
+/// The time between two comparisons.
 const COMPARE_EVERY: Nanos = Nanos::from_millis(100);
 
-/// Attempts at one comparison, of which the best counts.
+/// Attempts at one comparison; the best counts.
 const ATTEMPTS: usize = 4;
 
-/// Steps between both readings of the counter that are few enough to compare only once: a
-/// microsecond of most counters. A reader that the system stops in between takes thousands of
-/// times as long.
+/// With fewer steps between the two readings of the counter, one attempt is enough: about a
+/// microsecond. A thread that is preempted in between needs thousands of times as many.
 const STEPS_ENOUGH: u64 = 4_096;
 
 /// Nanoseconds by a counter, in agreement with a clock.
@@ -30,13 +28,13 @@ const STEPS_ENOUGH: u64 = 4_096;
 pub struct CounterTime {
     /// Nanoseconds per 2³² steps.
     scale: u64,
-    /// What to add to the counter's nanoseconds to get those of the clock.
+    /// The clock's nanoseconds minus the counter's.
     offset: AtomicU64,
-    /// The counter's nanoseconds when it was compared last.
+    /// The counter's nanoseconds at the last comparison.
     compared: AtomicU64,
 }
 
-/// What a clock shows, and how many steps the counter has made at that moment.
+/// The time of a clock, and the steps of the counter at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
     steps: u64,
@@ -44,8 +42,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Reads both. The counter is read before and after the clock, and again if somebody was
-    /// interrupted in between.
+    /// Reads both. The counter is read before and after the clock, and again if the thread was
+    /// preempted in between.
     pub fn of(counter: impl Fn() -> u64, clock: impl Fn() -> u64) -> Self {
         let attempt = || {
             let before = counter();
@@ -83,12 +81,12 @@ impl CounterTime {
         }
     }
 
-    /// The time after so many steps of the counter. `compare` is asked when it is time to compare.
+    /// The time after so many steps of the counter. Calls `compare` if a comparison is due.
     #[inline]
     pub fn at(&self, steps: u64, compare: impl FnOnce() -> Comparison) -> Timestamp {
         let counted = self.counted(steps);
         let compared = self.compared.load(Relaxed);
-        // Also when the counter was set back, as on a machine that moved: that is far ahead.
+        // A counter that was set back, as by a migrated machine, wraps around and is compared too.
         if counted.wrapping_sub(compared) >= COMPARE_EVERY.get() {
             self.compare(compared, counted, compare);
         }
@@ -98,7 +96,7 @@ impl CounterTime {
     #[cold]
     #[inline(never)]
     fn compare(&self, compared: u64, counted: u64, compare: impl FnOnce() -> Comparison) {
-        // One reader compares; the others go on with the offset they have.
+        // One reader compares; the others use the old offset.
         if self.compared.compare_exchange(compared, counted, Relaxed, Relaxed).is_ok() {
             let Comparison { steps, nanos } = compare();
             self.offset.store(nanos.wrapping_sub(self.counted(steps)), Relaxed);
@@ -126,18 +124,18 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// A clock, and a counter beside it that is so many millionths too fast.
-    struct Bench {
+    struct DriftingCounter {
         time: CounterTime,
         nanos: Cell<u64>,
         too_fast: i64,
         began: u64,
     }
 
-    impl Bench {
+    impl DriftingCounter {
         fn new(too_fast: i64, began: u64) -> Self {
             let first = Comparison { steps: began, nanos: START };
             let time = CounterTime::new(SCALE, first);
-            Bench { time, nanos: Cell::new(START), too_fast, began }
+            DriftingCounter { time, nanos: Cell::new(START), too_fast, began }
         }
 
         fn steps(&self) -> u64 {
@@ -163,13 +161,13 @@ mod tests {
             began in any::<u64>(),
             spans in prop::collection::vec(0u64..400_000_000, 1..200),
         ) {
-            let bench = Bench::new(too_fast, began);
-            let mut last = bench.read();
+            let counter = DriftingCounter::new(too_fast, began);
+            let mut last = counter.read();
             for span in spans {
-                bench.pass(span);
-                let now = bench.read();
-                // 100 ms at 200 millionths, and what rounding takes away.
-                prop_assert!(now.abs_diff(bench.nanos.get()) <= 20_000 + 1_000, "{}", now);
+                counter.pass(span);
+                let now = counter.read();
+                // 100 ms at 200 millionths, plus rounding.
+                prop_assert!(now.abs_diff(counter.nanos.get()) <= 20_000 + 1_000, "{}", now);
                 prop_assert!(now + 20_000 + 1_000 >= last, "from {} to {}", last, now);
                 last = now;
             }
@@ -178,21 +176,21 @@ mod tests {
 
     #[test]
     fn compares_ten_times_a_second_and_not_more_often() {
-        let bench = Bench::new(0, 7);
+        let counter = DriftingCounter::new(0, 7);
         let compared = Cell::new(0);
         for _ in 0..10_000 {
-            bench.pass(SECOND / 1_000);
+            counter.pass(SECOND / 1_000);
             let compare = || {
                 compared.set(compared.get() + 1);
-                Comparison { steps: bench.steps(), nanos: bench.nanos.get() }
+                Comparison { steps: counter.steps(), nanos: counter.nanos.get() }
             };
-            bench.time.at(bench.steps(), compare);
+            counter.time.at(counter.steps(), compare);
         }
         assert!((98..=100).contains(&compared.get()), "{}", compared.get());
     }
 
     #[test]
-    fn a_counter_that_was_set_back_or_ran_on_alone_is_found_out_at_once() {
+    fn a_counter_that_jumped_is_compared_at_once() {
         for elsewhere in [0, 5_000_000_000, u64::MAX - 9] {
             let time = CounterTime::new(SCALE, Comparison { steps: 4_000_000_000, nanos: START });
             let compare = || Comparison { steps: elsewhere, nanos: START + SECOND };
@@ -201,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_interrupted_while_comparing_compares_again() {
+    fn a_comparison_that_was_interrupted_is_repeated() {
         let steps = Cell::new(0);
         let reading = Cell::new(0);
         let counter = || {
             reading.set(reading.get() + 1);
-            // Interrupted for long before the second reading, and a little always.
+            // A long interruption before the second reading, and a short one always.
             steps.set(steps.get() + if reading.get() == 2 { 90_000_000 } else { 30 });
             steps.get()
         };
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_always_interrupts_is_asked_a_few_times_only() {
+    fn a_comparison_is_repeated_only_a_few_times() {
         let asked = Cell::new(0u64);
         let counter = || {
             asked.set(asked.get() + 1);

@@ -1,8 +1,8 @@
-//! One limit's answer.
+//! The answer of one limit.
 
 use crate::time::Nanos;
 
-/// Whether the cost was let through.
+/// Whether the cost was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The cost fits.
@@ -16,46 +16,45 @@ pub enum Outcome {
 pub enum Retry {
     /// It was admitted: no need to wait.
     Now,
-    /// After exactly this long, and not a nanosecond earlier. [`Nanos::MAX`] stands for
-    /// every longer wait too. Where refused costs count, this refusal is among them.
-    /// Slots that are held come back when their holders are done, which nobody can foretell: they
-    /// are told as if taken just now.
+    /// After exactly this long, and not a nanosecond earlier; [`Nanos::MAX`] also stands for
+    /// longer. If refused costs count, this refusal is included. Held slots come back when their
+    /// holders are done, which cannot be predicted: this is as if they had been taken just now.
     After(Nanos),
-    /// At no time: the cost is larger than the limit can ever hold.
+    /// Never: the cost is larger than the limit.
     Never,
 }
 
-/// One limit's answer to one [`Ask`](crate::Ask).
+/// The answer of one limit to one [`CheckInput`](crate::CheckInput).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decision {
     /// Admitted or refused.
     pub outcome: Outcome,
-    /// What the limit allows when unused: burst, window quota, or slots.
+    /// Units of the unused limit: burst, window quota, or slots.
     pub limit: u64,
-    /// What could still be used at once after this decision. A soft limit whose allowance is
-    /// open, or may open, includes it: this can then be more than `limit`.
+    /// Units that could be used at once after this decision. Includes a soft allowance that is open
+    /// or may open, so it can be more than `limit`.
     pub remaining: u64,
-    /// How much was charged. Equals the cost of an admitted check, less for
+    /// Units that were charged: the cost of an admitted check, perhaps less for
     /// [`Limit::take`](crate::Limit::take), zero for a refusal or a peek.
     pub taken: u64,
     /// When a refused cost would be admitted.
     pub retry: Retry,
-    /// Until the limit is as good as unused, if nothing else is charged; for a fixed window,
+    /// Time until the limit is as good as unused, if nothing else is charged; for a fixed window,
     /// until it ends.
     pub reset_after: Nanos,
-    /// How long the admitted request should wait for its turn (leaky bucket).
+    /// How long the admitted request has to wait for its turn (leaky bucket).
     pub delay: Nanos,
-    /// Admitted only because a [`Soft`](crate::Soft) allowance is running.
+    /// Whether it was admitted only because of a [`Soft`](crate::Soft) allowance.
     pub soft: bool,
 }
 
 impl Decision {
-    /// Whether the cost was let through.
+    /// Whether the cost was admitted.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.outcome, Outcome::Admitted)
     }
 
-    /// An admission that waits for nothing; callers fill in what differs.
+    /// An admission without a delay.
     pub(crate) const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
         Decision {
             outcome: Outcome::Admitted,
@@ -69,7 +68,7 @@ impl Decision {
         }
     }
 
-    /// A refusal; nothing was charged.
+    /// A refusal.
     pub(crate) const fn refused(limit: u64, remaining: u64, retry: Retry, reset: Nanos) -> Self {
         Decision {
             outcome: Outcome::Refused,

@@ -1,9 +1,9 @@
 //! Fixed window: one count that starts over when its window ends.
 //!
-//! Cheap and easy to explain, and what envoyproxy/ratelimit does. Its price:
-//! around a window's end up to twice the limit can pass in a short time.
+//! Cheap, easy to explain, and the algorithm of envoyproxy/ratelimit. The price: around the end of
+//! a window up to twice the limit can pass in a short time.
 
-use crate::ask::Ask;
+use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::time::Timestamp;
 use crate::window::Window;
@@ -16,12 +16,12 @@ pub struct FixedWindow {
     count_refused: bool,
 }
 
-/// What a fixed window remembers of a key.
+/// A key's state in a fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowState {
-    /// When the window ends and the count is forgotten.
+    /// When the window ends and the count is dropped.
     pub end: Timestamp,
-    /// What was used in it.
+    /// The use in the window.
     pub count: u64,
 }
 
@@ -31,7 +31,7 @@ impl FixedWindow {
         FixedWindow { limit, window, count_refused: false }
     }
 
-    /// Whether refused costs count too, as envoyproxy/ratelimit has it.
+    /// Sets whether refused costs count too, as in envoyproxy/ratelimit.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
         FixedWindow { count_refused, ..self }
@@ -63,12 +63,11 @@ impl FixedWindow {
         FixedWindow { limit, ..self.clone() }
     }
 
-    /// The state in line with these parameters and this instant.
+    /// The state converted to these parameters and this instant.
     ///
-    /// A count whose window has not ended is carried into the present window.
-    /// That is the same window, unless the window's length was changed or the
-    /// clock stepped back by more than a late reading explains; then the usage
-    /// is kept, until this window's end.
+    /// A count whose window has not ended is carried into the present window. That is the same
+    /// window, unless its length was changed or the clock stepped back by more than a late reading
+    /// explains; then the count is kept until the end of the present window.
     #[inline]
     pub(crate) fn settle(&self, state: Option<WindowState>, now: Timestamp) -> WindowState {
         match state {
@@ -81,20 +80,20 @@ impl FixedWindow {
 
     /// Judges a settled state; charges nothing.
     #[inline]
-    pub(crate) fn decide(&self, state: WindowState, ask: Ask) -> Decision {
+    pub(crate) fn decide(&self, state: WindowState, input: CheckInput) -> Decision {
         let left = self.limit.saturating_sub(state.count);
-        let reset = state.end.since(ask.now);
-        if self.fits(state, ask.cost) {
-            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+        let reset = state.end.since(input.now);
+        if self.fits(state, input.cost) {
+            return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if ask.cost > self.limit { Retry::Never } else { Retry::After(reset) };
+        let retry = if input.cost > self.limit { Retry::Never } else { Retry::After(reset) };
         Decision::refused(self.limit, left, retry, reset)
     }
 
     /// Whether a settled state has room for a cost.
     #[inline]
     pub(crate) const fn fits(&self, state: WindowState, cost: u64) -> bool {
-        // Where refused costs count, even a cost of zero finds the limit exceeded.
+        // If refused costs count, the limit may be exceeded even for a cost of zero.
         let exceeded = self.count_refused && state.count > self.limit;
         cost <= self.limit.saturating_sub(state.count) && !exceeded
     }
@@ -111,7 +110,7 @@ impl FixedWindow {
         if self.count_refused { Self::charge(state, cost) } else { state }
     }
 
-    /// The settled state after `cost` is given back.
+    /// The settled state after `cost` is refunded.
     pub(crate) fn refund(state: WindowState, cost: u64) -> WindowState {
         WindowState { count: state.count.saturating_sub(cost), ..state }
     }

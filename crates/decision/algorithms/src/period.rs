@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// A span between one millisecond and 366 days. An `Option` of it takes no more room.
+/// A span between one millisecond and 366 days. An `Option` of it is as small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(NonZeroU64);
 
-/// A span that cannot be the period of a limit.
+/// A span that is too short or too long for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a period must be between 1ms and 366 days, not {0:?}")]
 pub struct PeriodError(pub Duration);
@@ -31,13 +31,13 @@ impl Period {
     /// A period of this length.
     ///
     /// # Errors
-    /// When `length` is under a millisecond or over 366 days.
+    /// If `length` is under a millisecond or over 366 days.
     pub fn new(length: Duration) -> Result<Self, PeriodError> {
         let period = NonZeroU64::new(Nanos::from(length).get()).map(Period);
         period.filter(|period| (Self::MIN..=Self::MAX).contains(period)).ok_or(PeriodError(length))
     }
 
-    /// So many nanoseconds: for the constants, which are never zero.
+    /// For the constants, which are never zero.
     const fn of(nanos: u64) -> Self {
         match NonZeroU64::new(nanos) {
             Some(nanos) => Period(nanos),
@@ -50,12 +50,11 @@ impl Period {
         self.0.get()
     }
 
-    /// How far `now` may lie behind an instant already seen and still be taken
-    /// for late rather than for a clock that stepped back.
+    /// How far `now` may be behind an earlier reading and still count as a late reading instead of
+    /// a clock that stepped back.
     ///
-    /// Threads read the clock before they take their turn at a key, so readings
-    /// arrive out of order. Were each taken for a step back, usage would be
-    /// forgotten a little every time.
+    /// Threads read the clock before they lock a key, so readings arrive out of order. If each
+    /// counted as a step back, a little use would be dropped every time.
     pub fn lag_max(self) -> Nanos {
         self.min(Period::SECOND).as_span()
     }

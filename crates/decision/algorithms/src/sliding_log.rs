@@ -1,12 +1,11 @@
 //! Sliding log: every admitted request is remembered until it leaves the window.
 //!
-//! Exact: no window of the given length, wherever it starts, holds more than
-//! the limit. The price is memory in proportion to the limit, so the limit is
-//! bounded.
+//! Exact: no window of the given length, wherever it starts, holds more than the limit. The price
+//! is memory in proportion to the limit, so the limit is bounded.
 
 use std::collections::VecDeque;
 
-use crate::ask::Ask;
+use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
@@ -24,7 +23,7 @@ pub struct SlidingLog {
     count_refused: bool,
 }
 
-/// What a sliding log remembers of a key.
+/// A key's state in a sliding log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogState {
     /// Oldest first; requests of one instant share an entry.
@@ -42,7 +41,7 @@ struct Entry {
 }
 
 impl LogState {
-    /// A state of these instants and what was used at each, oldest first.
+    /// A state of instants with their costs, oldest first.
     pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, u64)>) -> Self {
         let entries: VecDeque<Entry> =
             entries.into_iter().map(|(at, cost)| Entry { at, cost }).collect();
@@ -50,7 +49,7 @@ impl LogState {
         LogState { entries, total, idle_at: Timestamp::EPOCH }
     }
 
-    /// When the state stops mattering.
+    /// From when on the state is as good as unused.
     pub const fn idle_at(&self) -> Timestamp {
         self.idle_at
     }
@@ -60,7 +59,7 @@ impl LogState {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Bytes more on the heap that remembering one more request takes.
+    /// Heap bytes that one more entry adds.
     pub fn growth_bytes(&self) -> usize {
         let spare = self.entries.capacity() - self.entries.len();
         if spare > 0 { 0 } else { self.heap_bytes().max(4 * size_of::<Entry>()) }
@@ -71,7 +70,7 @@ impl SlidingLog {
     /// At most `limit` in any window of length `period`; zero refuses every cost.
     ///
     /// # Errors
-    /// When the limit is above [`SLIDING_LOG_MAX`].
+    /// If the limit is above [`SLIDING_LOG_MAX`].
     pub fn new(limit: u64, period: Period) -> Result<Self, ParameterError> {
         if limit > SLIDING_LOG_MAX {
             return Err(ParameterError::SlidingLogTooLarge { limit });
@@ -79,8 +78,8 @@ impl SlidingLog {
         Ok(SlidingLog { limit, period, count_refused: false })
     }
 
-    /// Whether refused requests count too: a caller that keeps retrying is then
-    /// kept out until it stops.
+    /// Sets whether refused requests count too: a caller that keeps retrying then stays refused
+    /// until it stops.
     #[must_use]
     pub fn counting_refused(self, count_refused: bool) -> Self {
         SlidingLog { count_refused, ..self }
@@ -106,9 +105,8 @@ impl SlidingLog {
         SlidingLog { limit: limit.min(SLIDING_LOG_MAX), ..self.clone() }
     }
 
-    /// Drops what has left the window. Entries from the future count as of now,
-    /// so that they leave in one period, unless a late reading of the clock
-    /// explains them.
+    /// Drops entries that have left the window. Entries from the future are moved to now, so that
+    /// they leave in one period, unless a late reading of the clock explains them.
     pub(crate) fn settle(&self, state: &mut LogState, now: Timestamp) {
         let latest = now.after(self.period.lag_max());
         if state.entries.back().is_some_and(|last| last.at > latest) {
@@ -125,22 +123,24 @@ impl SlidingLog {
     }
 
     /// Judges a settled state; charges nothing.
-    pub(crate) fn decide(&self, state: &LogState, ask: Ask) -> Decision {
+    pub(crate) fn decide(&self, state: &LogState, input: CheckInput) -> Decision {
         let left = self.available(state);
-        let reset = state.idle_at.since(ask.now);
-        if ask.cost <= left {
-            let reset = if ask.cost == 0 { reset } else { self.lasting(state, ask.now) };
-            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+        let reset = state.idle_at.since(input.now);
+        if input.cost <= left {
+            let reset = if input.cost == 0 { reset } else { self.lasting(state, input.now) };
+            return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry =
-            if ask.cost > self.limit { Retry::Never } else { Retry::After(self.wait(state, ask)) };
-        let reset = if self.count_refused { self.lasting(state, ask.now) } else { reset };
+        let retry = if input.cost > self.limit {
+            Retry::Never
+        } else {
+            Retry::After(self.wait(state, input))
+        };
+        let reset = if self.count_refused { self.lasting(state, input.now) } else { reset };
         Decision::refused(self.limit, left, retry, reset)
     }
 
-    /// Remembers `cost` at `now` in a settled state. What lies further back
-    /// than one limit's worth makes no difference and is dropped, so that the
-    /// log stays bounded even where refused costs are counted.
+    /// Adds `cost` at `now` to a settled state. Entries beyond one limit's worth make no difference
+    /// and are dropped, so that the log stays bounded even if refused costs count.
     pub(crate) fn charge(&self, state: &mut LogState, cost: u64, now: Timestamp) {
         let cost = cost.min(self.limit);
         if cost == 0 {
@@ -157,14 +157,14 @@ impl SlidingLog {
         }
     }
 
-    /// Remembers a refused `cost`, where that is asked for.
+    /// Adds a refused `cost`, if refused costs count.
     pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
         if self.count_refused {
             self.charge(state, cost, now);
         }
     }
 
-    /// Forgets up to `cost` of the newest entries of a settled state.
+    /// Removes up to `cost` from the newest entries of a settled state.
     pub(crate) fn refund(&self, state: &mut LogState, cost: u64, now: Timestamp) {
         let mut left = cost.min(state.total);
         state.total -= left;
@@ -179,24 +179,26 @@ impl SlidingLog {
         self.settle(state, now);
     }
 
-    /// How much could be used at once.
+    /// The units that could be used at once.
     pub(crate) fn available(&self, state: &LogState) -> u64 {
         self.limit.saturating_sub(state.total)
     }
 
-    /// Until enough of the oldest entries have left, this refusal among those
-    /// that stay where refusals count.
-    fn wait(&self, state: &LogState, ask: Ask) -> Nanos {
-        let counted = if self.count_refused { ask.cost } else { 0 };
-        let mut excess =
-            state.total.saturating_add(counted).saturating_add(ask.cost).saturating_sub(self.limit);
+    /// Time until enough of the oldest entries have left; includes this refusal if refusals count.
+    fn wait(&self, state: &LogState, input: CheckInput) -> Nanos {
+        let counted = if self.count_refused { input.cost } else { 0 };
+        let mut excess = state
+            .total
+            .saturating_add(counted)
+            .saturating_add(input.cost)
+            .saturating_sub(self.limit);
         for entry in &state.entries {
             excess = excess.saturating_sub(entry.cost);
             if excess == 0 {
-                return entry.at.after(self.period.as_span()).since(ask.now);
+                return entry.at.after(self.period.as_span()).since(input.now);
             }
         }
-        self.lasting(state, ask.now)
+        self.lasting(state, input.now)
     }
 
     /// How long an entry made at `now` would stay.
@@ -207,8 +209,7 @@ impl SlidingLog {
 }
 
 impl LogState {
-    /// Adds an entry. A reading that comes late joins the newest entry, so that
-    /// entries stay in order.
+    /// Adds an entry. A late reading joins the newest entry, so that entries stay in order.
     fn push(&mut self, cost: u64, now: Timestamp) {
         self.total = self.total.saturating_add(cost);
         match self.entries.back_mut() {
@@ -217,7 +218,7 @@ impl LogState {
         }
     }
 
-    /// Moves what lies after `now` to `now`.
+    /// Moves entries after `now` to `now`.
     fn bring_back_to(&mut self, now: Timestamp) {
         let mut ahead = 0_u64;
         while let Some(last) = self.entries.back().filter(|last| last.at > now) {
@@ -228,7 +229,7 @@ impl LogState {
         self.push(ahead, now);
     }
 
-    /// When the newest entry leaves a window of this length; `now` when there is none.
+    /// When the newest entry leaves a window of this length; `now` if there is none.
     fn leaves(&self, period: Period, now: Timestamp) -> Timestamp {
         self.entries.back().map_or(now, |last| last.at.after(period.as_span()))
     }

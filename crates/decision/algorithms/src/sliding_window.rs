@@ -1,18 +1,18 @@
 //! Sliding window counter: the window is cut into slices, each with a count.
 //!
-//! The slice that is leaving the window counts in proportion to the part that
-//! is still inside. One slice (two counters) is the classic form; more slices
-//! come closer to the sliding log for a few bytes each.
+//! The slice that is leaving the window counts in proportion to the part that is still inside. One
+//! slice (two counters) is the classic form; more slices come closer to the sliding log for a few
+//! bytes each.
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ask::Ask;
+use crate::check_input::CheckInput;
 use crate::decision::{Decision, Retry};
 use crate::limit::ParameterError;
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
 
-/// The most slices a window can be cut into; one is then under 2 % of the window.
+/// The largest number of slices; one is then under 2 % of the window.
 pub const SLICES_MAX: u16 = 64;
 
 /// About `limit` in any window of the given length.
@@ -27,7 +27,7 @@ pub struct SlidingWindow {
     count_refused: bool,
 }
 
-/// What a sliding window remembers of a key.
+/// A key's state in a sliding window.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlicesState {
     /// When the newest slice began.
@@ -43,18 +43,18 @@ impl SlicesState {
         SlicesState { begun, slice, counts: smallvec![0; usize::from(slices) + 1] }
     }
 
-    /// The state from its plain numbers: when the newest slice began, how long
-    /// one is, and their counts, oldest first.
+    /// The state from the start of the newest slice, the length of a slice, and the counts, oldest
+    /// first.
     pub fn from_parts(begun: Timestamp, slice: Nanos, counts: &[u64]) -> Self {
         SlicesState { begun, slice: slice.get().max(1), counts: SmallVec::from_slice(counts) }
     }
 
-    /// The state as plain numbers.
+    /// The parts of [`SlicesState::from_parts`].
     pub fn to_parts(&self) -> (Timestamp, Nanos, &[u64]) {
         (self.begun, Nanos::new(self.slice), &self.counts)
     }
 
-    /// When the state stops mattering: the newest slice in use has left the window.
+    /// When the newest slice in use has left the window.
     pub fn idle_at(&self) -> Timestamp {
         let newest = self.counts.iter().rposition(|count| *count > 0);
         newest.map_or(Timestamp::EPOCH, |newest| self.leaves(newest))
@@ -76,7 +76,7 @@ impl SlicesState {
         self.counts.len().saturating_sub(1)
     }
 
-    /// What counts as used at `now`, rounded up.
+    /// The weighted use at `now`, rounded up.
     fn used(&self, now: Timestamp) -> u128 {
         let passed = now.since(self.begun).get().min(self.slice);
         let inside = u128::from(self.slice - passed);
@@ -84,7 +84,7 @@ impl SlicesState {
         self.inside() + (u128::from(oldest) * inside).div_ceil(u128::from(self.slice))
     }
 
-    /// What was used in the slices that are wholly inside the window.
+    /// The use in the slices that are wholly inside the window.
     fn inside(&self) -> u128 {
         self.counts.iter().skip(1).copied().map(u128::from).sum()
     }
@@ -106,7 +106,7 @@ impl SlidingWindow {
     /// About `limit` in any window of length `period`, counted in `slices`.
     ///
     /// # Errors
-    /// When `slices` is zero or above [`SLICES_MAX`].
+    /// If `slices` is zero or above [`SLICES_MAX`].
     pub fn new(limit: u64, period: Period, slices: u16) -> Result<Self, ParameterError> {
         if slices == 0 || slices > SLICES_MAX {
             return Err(ParameterError::Slices { slices });
@@ -136,7 +136,7 @@ impl SlidingWindow {
         self.period
     }
 
-    /// How many slices the window is cut into.
+    /// The number of slices.
     pub const fn slices(&self) -> u16 {
         self.slices
     }
@@ -151,11 +151,11 @@ impl SlidingWindow {
         SlidingWindow { limit, ..self.clone() }
     }
 
-    /// The state in line with these parameters and this instant.
+    /// The state converted to these parameters and this instant.
     ///
-    /// Slices that have left are dropped. Usage that was cut differently, or
-    /// that lies further in the future than a late reading of the clock
-    /// explains, is carried into the present slice, up to one limit's worth.
+    /// Slices that have left are dropped. Use in slices of another length, or further in the future
+    /// than a late reading of the clock explains, is carried into the present slice, up to one
+    /// limit's worth.
     pub(crate) fn settle(&self, state: Option<SlicesState>, now: Timestamp) -> SlicesState {
         let begun = Timestamp::from_nanos(now.as_nanos() - now.as_nanos() % self.slice);
         let Some(mut state) = state else {
@@ -182,19 +182,19 @@ impl SlidingWindow {
     }
 
     /// Judges a settled state; charges nothing.
-    pub(crate) fn decide(&self, state: &SlicesState, ask: Ask) -> Decision {
-        let left = self.available(state, ask.now);
-        if ask.cost <= left {
-            let reset = Self::reset(state, ask.cost, ask.now);
-            return Decision::admitted(self.limit, ask.cost, left - ask.cost, reset);
+    pub(crate) fn decide(&self, state: &SlicesState, input: CheckInput) -> Decision {
+        let left = self.available(state, input.now);
+        if input.cost <= left {
+            let reset = Self::reset(state, input.cost, input.now);
+            return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let counted = if self.count_refused { ask.cost } else { 0 };
-        let retry = if ask.cost > self.limit {
+        let counted = if self.count_refused { input.cost } else { 0 };
+        let retry = if input.cost > self.limit {
             Retry::Never
         } else {
-            Retry::After(self.wait(state, ask, counted))
+            Retry::After(self.wait(state, input, counted))
         };
-        let reset = Self::reset(state, counted, ask.now);
+        let reset = Self::reset(state, counted, input.now);
         Decision::refused(self.limit, left, retry, reset)
     }
 
@@ -205,7 +205,7 @@ impl SlidingWindow {
         }
     }
 
-    /// Counts a refused `cost`, where that is asked for.
+    /// Counts a refused `cost`, if refused costs count.
     pub(crate) fn refuse(&self, state: &mut SlicesState, cost: u64) {
         if self.count_refused {
             Self::charge(state, cost);
@@ -222,17 +222,16 @@ impl SlidingWindow {
         }
     }
 
-    /// How much could be used at once.
+    /// The units that could be used at once.
     pub(crate) fn available(&self, state: &SlicesState, now: Timestamp) -> u64 {
         let left = u128::from(self.limit).saturating_sub(state.used(now));
         u64::try_from(left).unwrap_or(self.limit)
     }
 
-    /// Until the weighted sum has room for the cost, `counted` more being
-    /// counted now: step from slice to slice until the rest fits, then solve
-    /// for the part of the leaving slice.
-    fn wait(&self, state: &SlicesState, ask: Ask, counted: u64) -> Nanos {
-        let room = u128::from(self.limit.saturating_sub(ask.cost));
+    /// Time until the weighted sum has room for the cost, with `counted` more counted now: steps
+    /// from slice to slice until the rest fits, then solves for the part of the leaving slice.
+    fn wait(&self, state: &SlicesState, input: CheckInput, counted: u64) -> Nanos {
+        let room = u128::from(self.limit.saturating_sub(input.cost));
         let slice = u128::from(self.slice);
         let newest = state.newest();
         let counts = state.counts.iter().enumerate().map(|(position, count)| {
@@ -249,14 +248,14 @@ impl SlidingWindow {
             if let Some(room) = room.checked_sub(inside) {
                 let part = (room * slice).checked_div(leaving).unwrap_or(slice);
                 let wait =
-                    (leaves - part.min(slice)).saturating_sub(u128::from(ask.now.as_nanos()));
+                    (leaves - part.min(slice)).saturating_sub(u128::from(input.now.as_nanos()));
                 return Nanos::new(u64::try_from(wait).unwrap_or(u64::MAX));
             }
         }
-        state.leaves(newest).since(ask.now)
+        state.leaves(newest).since(input.now)
     }
 
-    /// Until nothing counts any more, after `cost` more is counted.
+    /// Time until the state is as good as unused, after `cost` more is counted.
     fn reset(state: &SlicesState, cost: u64, now: Timestamp) -> Nanos {
         let idle_at = match cost {
             0 => state.idle_at(),

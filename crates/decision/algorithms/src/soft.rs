@@ -1,12 +1,12 @@
-//! Soft limits: exceeded by so much, for so long, then hard.
+//! Soft limits: may be exceeded by a percentage, for some time.
 //!
-//! The first cost beyond the limit opens an allowance: for a while the limit is
-//! stretched. When that time is over the limit holds hard, and rests for one
-//! of its own periods before the next excess may open an allowance again.
+//! The first cost beyond the limit opens an allowance: for a while the limit is raised. Then the
+//! limit is hard again, and rests for one of its own periods before the next excess may open
+//! another allowance.
 
-use crate::ask::Ask;
+use crate::algorithm::Algorithm;
+use crate::check_input::CheckInput;
 use crate::decision::{Decision, Outcome, Retry};
-use crate::limit::Algorithm;
 use crate::period::Period;
 use crate::state::State;
 use crate::time::{Nanos, Timestamp};
@@ -31,7 +31,7 @@ pub struct SoftState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Allowance {
     closes: Timestamp,
-    /// From when on another may open.
+    /// From when on another allowance may open.
     rests_until: Timestamp,
 }
 
@@ -40,8 +40,8 @@ impl SoftState {
         SoftState { inner, allowance: None }
     }
 
-    /// The state from its parts: the limit's own, and when its last allowance
-    /// closes and is rested, if there was one.
+    /// The state from its parts: the limit's own, and when its last allowance, if any, closes and
+    /// has rested.
     pub fn from_parts(inner: State, allowance: Option<(Timestamp, Timestamp)>) -> Self {
         let allowance = allowance.map(|(closes, rests_until)| Allowance { closes, rests_until });
         SoftState { inner, allowance }
@@ -66,50 +66,55 @@ impl SoftState {
         self.inner.growth_bytes()
     }
 
-    /// Whether the stretched limit applies at `now`, or could from `now` on.
-    fn may_stretch(&self, now: Timestamp) -> bool {
+    /// Whether an allowance is open at `now` or may open.
+    fn may_exceed(&self, now: Timestamp) -> bool {
         self.allowance
             .is_none_or(|allowance| now < allowance.closes || now >= allowance.rests_until)
     }
 }
 
-/// A [`Soft`] allowance bound to the algorithm that it stretches.
+/// A [`Soft`] allowance with the algorithm that it raises.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct SoftLimit {
     pub(crate) soft: Soft,
     /// The algorithm with its limit raised.
-    pub(crate) stretched: Algorithm,
+    pub(crate) raised: Algorithm,
     /// One period of the algorithm.
     rest: Nanos,
 }
 
-impl Stretch {
+impl SoftLimit {
     pub(crate) fn new(soft: Soft, base: &Algorithm) -> Self {
         let capacity = base.capacity();
         let extra = u128::from(capacity) * u128::from(soft.over_percent) / 100;
         let raised = capacity.saturating_add(u64::try_from(extra).unwrap_or(u64::MAX));
-        Stretch { soft, stretched: base.with_capacity(raised), rest: base.period() }
+        SoftLimit { soft, raised: base.with_capacity(raised), rest: base.period() }
     }
 
     pub(crate) fn settle(&self, state: &mut SoftState, now: Timestamp) {
-        self.stretched.settle(&mut state.inner, now);
+        self.raised.settle(&mut state.inner, now);
         if let Some(allowance) = &mut state.allowance {
-            // A clock that stepped back must not leave the allowance open, or
-            // resting, for longer than a new one would be.
+            // After the clock stepped back, the allowance must not be open, or rest, for longer
+            // than a new one would.
             let fresh = self.allowance(now);
             allowance.closes = allowance.closes.min(fresh.closes);
             allowance.rests_until = allowance.rests_until.min(fresh.rests_until);
         }
     }
 
-    pub(crate) fn decide(&self, base: &Algorithm, state: &SoftState, ask: Ask) -> Decision {
-        let hard = base.decide(&state.inner, ask);
-        let stretched = self.stretched.decide(&state.inner, ask);
-        let decision = if state.may_stretch(ask.now) {
+    pub(crate) fn decide(
+        &self,
+        base: &Algorithm,
+        state: &SoftState,
+        input: CheckInput,
+    ) -> Decision {
+        let hard = base.decide(&state.inner, input);
+        let raised = self.raised.decide(&state.inner, input);
+        let decision = if state.may_exceed(input.now) {
             Decision {
                 limit: hard.limit,
-                soft: stretched.is_admitted() && !hard.is_admitted(),
-                ..stretched
+                soft: raised.is_admitted() && !hard.is_admitted(),
+                ..raised
             }
         } else {
             hard
@@ -117,30 +122,35 @@ impl Stretch {
         if decision.is_admitted() {
             return decision;
         }
-        let stretched = if stretched.is_admitted() {
-            self.once_refused(state, ask, stretched)
+        let raised = if raised.is_admitted() {
+            self.decide_after_refusal(state, input, raised)
         } else {
-            stretched
+            raised
         };
-        Decision { retry: sooner(hard.retry, retry(state, stretched, ask.now)), ..decision }
+        Decision { retry: sooner(hard.retry, retry(state, raised, input.now)), ..decision }
     }
 
-    /// What the stretched limit says to a cost that it would admit but for its
-    /// rest, once that refusal is counted.
-    fn once_refused(&self, state: &SoftState, ask: Ask, admitted: Decision) -> Decision {
-        let Some(silent) = self.stretched.not_counting_refused() else {
+    /// The raised limit's decision on a cost that it would admit if it did not rest, after that
+    /// refusal is counted.
+    fn decide_after_refusal(
+        &self,
+        state: &SoftState,
+        input: CheckInput,
+        admitted: Decision,
+    ) -> Decision {
+        let Some(silent) = self.raised.not_counting_refused() else {
             return admitted;
         };
         let mut counted = state.inner.clone();
-        self.stretched.refuse(&mut counted, ask);
-        silent.decide(&counted, ask)
+        self.raised.refuse(&mut counted, input);
+        silent.decide(&counted, input)
     }
 
-    pub(crate) fn charge(&self, state: &mut SoftState, ask: Ask, decision: &Decision) {
-        self.stretched.charge(&mut state.inner, ask);
-        let open = state.allowance.is_some_and(|allowance| ask.now < allowance.closes);
+    pub(crate) fn charge(&self, state: &mut SoftState, input: CheckInput, decision: &Decision) {
+        self.raised.charge(&mut state.inner, input);
+        let open = state.allowance.is_some_and(|allowance| input.now < allowance.closes);
         if decision.soft && !open {
-            state.allowance = Some(self.allowance(ask.now));
+            state.allowance = Some(self.allowance(input.now));
         }
     }
 
@@ -150,15 +160,15 @@ impl Stretch {
     }
 }
 
-/// When the stretched limit would admit: while the present allowance is
-/// open, or as soon as another may open.
-fn retry(state: &SoftState, stretched: Decision, now: Timestamp) -> Retry {
-    let wait = match (stretched.outcome, stretched.retry) {
+/// When the raised limit would admit: while the present allowance is open, or as soon as another
+/// may open.
+fn retry(state: &SoftState, raised: Decision, now: Timestamp) -> Retry {
+    let wait = match (raised.outcome, raised.retry) {
         (_, Retry::Never) => return Retry::Never,
         (Outcome::Refused, Retry::After(wait)) => wait,
         _ => Nanos::ZERO,
     };
-    if state.may_stretch(now.after(wait)) {
+    if state.may_exceed(now.after(wait)) {
         return Retry::After(wait);
     }
     let rested = state.allowance.map_or(now, |allowance| allowance.rests_until);

@@ -1,17 +1,17 @@
-//! What is remembered of one key under one limit.
+//! The state of one key under one limit.
 
-use crate::ask::Holder;
+use crate::bucket::BucketState;
+use crate::check_input::Holder;
 use crate::concurrency::SlotsState;
 use crate::fixed_window::WindowState;
-use crate::pace::BucketState;
 use crate::sliding_log::LogState;
 use crate::sliding_window::SlicesState;
 use crate::soft::SoftState;
 use crate::time::Timestamp;
 
-/// What is remembered of one key under one limit.
+/// The state of one key under one limit.
 ///
-/// A limit that finds another algorithm's state treats the key as unused.
+/// A limit that finds the state of another algorithm treats the key as unused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing: the key was never used, or was reset.
@@ -31,7 +31,7 @@ pub enum State {
     Soft(Box<SoftState>),
 }
 
-/// A state that is one small value: copied, compared and packed at no cost.
+/// A state that is one small value: cheap to copy, compare and pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SmallState {
     /// A token bucket or a leaky bucket.
@@ -56,12 +56,14 @@ impl State {
         match self {
             State::Bucket(state) => Some(SmallState::Bucket(*state)),
             State::Window(state) => Some(SmallState::Window(*state)),
-            _ => None,
+            State::Unused | State::Slices(_) | State::Log(_) | State::Slots(_) | State::Soft(_) => {
+                None
+            }
         }
     }
 
-    /// From when on the state is as good as [`State::Unused`] and may be dropped.
-    /// [`Timestamp::MAX`] means at no instant that can be named.
+    /// From when on the state is as good as [`State::Unused`] and may be dropped;
+    /// [`Timestamp::MAX`] if never.
     pub fn idle_at(&self) -> Timestamp {
         match self {
             State::Unused => Timestamp::EPOCH,
@@ -75,8 +77,13 @@ impl State {
         }
     }
 
-    /// Gives back up to so many slots of a concurrency limit that the holder has, whatever the
-    /// limit says by now. Takes no more memory.
+    /// Whether it is the state of a concurrency limit without a soft allowance.
+    pub const fn is_slots(&self) -> bool {
+        matches!(self, State::Slots(_))
+    }
+
+    /// Gives back up to `count` slots of a holder, whatever the limit is by now. Needs no more
+    /// memory.
     pub fn release(&mut self, holder: Holder, count: u64) {
         let state = match self {
             State::Soft(soft) => &mut soft.inner,
@@ -87,7 +94,7 @@ impl State {
         }
     }
 
-    /// Bytes that the state keeps on the heap, beside itself.
+    /// Bytes that the state has on the heap.
     pub fn heap_bytes(&self) -> usize {
         match self {
             State::Unused | State::Bucket(_) | State::Window(_) => 0,
@@ -98,7 +105,7 @@ impl State {
         }
     }
 
-    /// Bytes more on the heap that charging the state may take.
+    /// Heap bytes that the next charge may add.
     pub fn growth_bytes(&self) -> usize {
         match self {
             State::Unused | State::Bucket(_) | State::Window(_) | State::Slices(_) => 0,
@@ -112,7 +119,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Bench, ms};
+    use crate::harness::{Harness, ms};
     use crate::limit::Limit;
     use crate::period::Period;
     use crate::{Concurrency, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, Window};
@@ -122,7 +129,7 @@ mod tests {
     fn a_state_takes_the_documented_bytes() {
         assert_eq!(size_of::<State>(), 48);
         let heap = |limit: Limit| {
-            let mut t = Bench::new(limit);
+            let mut t = Harness::new(limit);
             for _ in 0..64 {
                 t.spend(1);
                 t.advance(ms(1));

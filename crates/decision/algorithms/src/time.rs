@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// An instant: nanoseconds since the Unix epoch. Reaches the year 2554.
+/// An instant: nanoseconds since the Unix epoch, up to the year 2554.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
     /// The Unix epoch itself.
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// The last instant that can be named.
+    /// The last instant that can be represented.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the epoch.
@@ -19,7 +19,7 @@ impl Timestamp {
         Timestamp(nanos)
     }
 
-    /// The instant `seconds` seconds after the epoch, or the last one that can be named.
+    /// The instant `seconds` seconds after the epoch, or [`Timestamp::MAX`].
     pub const fn from_secs(seconds: u64) -> Self {
         Timestamp(seconds.saturating_mul(1_000_000_000))
     }
@@ -29,14 +29,14 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant `span` later, or the last one that can be named.
+    /// The instant `span` later, or [`Timestamp::MAX`].
     #[must_use]
     pub const fn after(self, span: Nanos) -> Self {
         Timestamp(self.0.saturating_add(span.0))
     }
 
-    /// Whether this instant has come at `now`. The last one that can be named
-    /// never comes: it stands for every instant beyond it.
+    /// Whether this instant is not after `now`. [`Timestamp::MAX`] never comes: it stands for every
+    /// later instant.
     #[inline]
     pub(crate) fn has_come(self, now: Timestamp) -> bool {
         self <= now && self != Timestamp::MAX
@@ -55,7 +55,7 @@ pub struct Nanos(u64);
 impl Nanos {
     /// No time at all.
     pub const ZERO: Nanos = Nanos(0);
-    /// The longest span that can be named, 584 years.
+    /// The longest span, 584 years.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
     /// A span of `nanos` nanoseconds.
@@ -63,12 +63,12 @@ impl Nanos {
         Nanos(nanos)
     }
 
-    /// A span of `millis` milliseconds, or the longest that can be named.
+    /// A span of `millis` milliseconds, or [`Nanos::MAX`].
     pub const fn from_millis(millis: u64) -> Self {
         Nanos(millis.saturating_mul(1_000_000))
     }
 
-    /// A span of `seconds` seconds, or the longest that can be named.
+    /// A span of `seconds` seconds, or [`Nanos::MAX`].
     pub const fn from_secs(seconds: u64) -> Self {
         Nanos(seconds.saturating_mul(1_000_000_000))
     }
@@ -78,7 +78,7 @@ impl Nanos {
         self.0
     }
 
-    /// Whole seconds, rounded up: what a `Retry-After` header may promise.
+    /// Whole seconds, rounded up, as in a `Retry-After` header.
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
@@ -103,20 +103,13 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Where "now" comes from.
+/// The source of the present instant.
 ///
-/// Read once per request, so that every limit judges the same instant. It may
-/// stand still or step back: a small step changes nothing, a large one neither
-/// frees a key nor freezes it.
+/// Read once per request, so that every limit uses the same instant. It may stand still or step
+/// back: a small step changes nothing, a large one neither frees nor blocks a key.
 pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
-}
-
-impl<C: Clock + ?Sized> Clock for &'static C {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
 }
 
 impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
@@ -125,24 +118,24 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// A clock turned by hand, for tests and simulations.
+/// A clock set by hand, for tests and simulations.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
-    /// A clock that shows `start` until it is turned.
+    /// A clock at `start`.
     pub const fn at(start: Timestamp) -> Self {
         ManualClock(AtomicU64::new(start.0))
     }
 
-    /// Turns the clock forward by `span`.
+    /// Moves the clock forward by `span`.
     pub fn advance(&self, span: impl Into<Nanos>) {
         let span = span.into().0;
         let turned = self.0.load(Ordering::Relaxed).saturating_add(span);
         self.0.store(turned, Ordering::Relaxed);
     }
 
-    /// Sets the clock to any instant, earlier ones included.
+    /// Sets the clock to any instant, also an earlier one.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, Ordering::Relaxed);
     }

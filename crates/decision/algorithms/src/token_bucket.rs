@@ -1,16 +1,14 @@
 //! Token bucket as GCRA: one instant per key decides admission.
 //!
-//! A bucket of `burst` tokens refills at `amount` per `period`. Instead of a
-//! token count the state keeps the instant at which the bucket will be full
-//! again; what is missing from the bucket is the time until then. One number
-//! suffices, it needs no background refill, and it says by itself when the key
-//! may be forgotten.
+//! A bucket of `burst` tokens refills at `amount` per `period`. The state is not a token count but
+//! the instant at which the bucket will be full again: the time until then is what is missing. One
+//! number suffices, no background refill is needed, and the instant is when the key may be dropped.
 //!
 //! Promise: in any span t no more than burst + amount × t / period is admitted.
 
-use crate::ask::Ask;
+use crate::bucket::{BucketMeter, BucketState, BucketTerms, UnitOutcome};
+use crate::check_input::CheckInput;
 use crate::decision::Decision;
-use crate::pace::{BucketState, BucketTerms, Pace, Taken};
 use crate::period::Period;
 use crate::time::Timestamp;
 
@@ -19,16 +17,16 @@ use crate::time::Timestamp;
 pub struct TokenBucket {
     amount: u64,
     period: Period,
-    pace: Pace,
+    meter: BucketMeter,
 }
 
 impl TokenBucket {
     /// A bucket of `burst` that refills at `amount` per `period`.
     ///
-    /// An amount or a burst of zero refuses every cost. A burst of more than
-    /// refills in 146 years is cut to that.
+    /// An amount or a burst of zero refuses every cost. A burst is cut to what refills in 146
+    /// years.
     pub fn new(amount: u64, period: Period, burst: u64) -> Self {
-        TokenBucket { amount, period, pace: Pace::new(amount, period, burst) }
+        TokenBucket { amount, period, meter: BucketMeter::new(amount, period, burst) }
     }
 
     /// How much refills per period.
@@ -41,9 +39,9 @@ impl TokenBucket {
         self.period
     }
 
-    /// How much can be used at once from a full bucket.
+    /// How much a full bucket admits at once.
     pub const fn burst(&self) -> u64 {
-        self.pace.units()
+        self.meter.units()
     }
 
     /// The same rate with another burst.
@@ -51,50 +49,50 @@ impl TokenBucket {
         TokenBucket::new(self.amount, self.period, burst)
     }
 
-    /// The same bucket, counting as `other` does, which keeps the state.
+    /// The same bucket in the ticks of `other`, which keeps the state.
     pub(crate) fn counting_like(&self, other: &TokenBucket) -> Self {
-        let pace = self.pace.in_ticks_of(&other.pace, self.amount, self.period);
-        TokenBucket { pace, ..self.clone() }
+        let meter = self.meter.in_ticks_of(&other.meter, self.amount, self.period);
+        TokenBucket { meter, ..self.clone() }
     }
 
-    /// The plain numbers that it counts by.
+    /// The numbers that it calculates with.
     pub const fn terms(&self) -> BucketTerms {
-        self.pace.terms()
+        self.meter.terms()
     }
 
-    pub(crate) const fn pace(&self) -> &Pace {
-        &self.pace
+    pub(crate) const fn meter(&self) -> &BucketMeter {
+        &self.meter
     }
 
-    /// Takes one unit in one go: the commonest check by the shortest way. `None`, and nothing
-    /// said, where it takes more thought; the verbs of [`Limit`](crate::Limit) decide then.
+    /// Takes one unit: the most frequent check, in few instructions. `None` if the state needs the
+    /// general arithmetic of [`Limit`](crate::Limit).
     #[inline(always)]
-    pub fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<Taken> {
-        self.pace.take_unit(state, now)
+    pub fn take_unit(&self, state: BucketState, now: Timestamp) -> Option<UnitOutcome> {
+        self.meter.take_unit(state, now)
     }
 
-    /// The decision on a unit that [`TokenBucket::take_unit`] took at that instant; `after` is
-    /// the state after it.
+    /// The decision on a unit that [`TokenBucket::take_unit`] took at `now`; `after` is the state
+    /// after it.
     #[inline(always)]
-    pub fn tell_taken(&self, after: BucketState, now: Timestamp) -> Decision {
-        self.pace.tell_taken(after, now)
+    pub fn unit_admission(&self, after: BucketState, now: Timestamp) -> Decision {
+        self.meter.unit_admission(after, now)
     }
 
-    /// The decision on a unit that [`TokenBucket::take_unit`] refused at that instant.
+    /// The decision on a unit that [`TokenBucket::take_unit`] refused at `now`.
     #[inline(always)]
-    pub fn tell_refused(&self, state: BucketState, now: Timestamp) -> Decision {
-        self.pace.tell_refused_unit(state, now)
+    pub fn unit_refusal(&self, state: BucketState, now: Timestamp) -> Decision {
+        self.meter.unit_refusal(state, now)
     }
 
     /// Judges a settled state; charges nothing.
     #[inline]
-    pub(crate) fn decide(&self, state: BucketState, ask: Ask) -> Decision {
-        self.pace.decide(state, ask)
+    pub(crate) fn decide(&self, state: BucketState, input: CheckInput) -> Decision {
+        self.meter.decide(state, input)
     }
 
-    /// The settled state after `cost` is given back.
+    /// The settled state after `cost` is refunded.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        self.pace.refund(state, cost, now)
+        self.meter.refund(state, cost, now)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a fixed window ends.
+//! The begin and the end of fixed windows.
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
@@ -31,7 +31,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// No unit is longer than this, daylight saving included.
+    /// An upper bound of the length, including daylight saving.
     pub const fn longest(self) -> Nanos {
         const DAY: u64 = 86_400;
         let days = match self {
@@ -56,7 +56,7 @@ impl CalendarUnit {
         Nanos::from_secs(days * DAY)
     }
 
-    /// The first day of the unit that a day is in.
+    /// The first day of the unit that contains a day.
     fn first_day(self, date: Date) -> Option<Date> {
         match self {
             CalendarUnit::Day => Some(date),
@@ -69,7 +69,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The first instant after `now` at which a unit begins, if the calendar reaches that far.
+    /// The first start of a unit after `now`, if the calendar reaches that far.
     fn next_start(self, now: &Zoned) -> Option<Zoned> {
         let first = self.first_day(now.date())?;
         let step = match self {
@@ -79,9 +79,9 @@ impl CalendarUnit {
             CalendarUnit::Year => Span::new().years(1),
         };
         let midnight = first.checked_add(step).ok()?.at(0, 0, 0, 0);
-        // A midnight that the zone skips is the instant it skips to. One that
-        // comes twice begins the unit twice: clocks put back from 00:01 to
-        // 23:01 are in the old day again until midnight comes once more.
+        // A midnight that the zone skips is the instant that it skips to. A midnight that occurs
+        // twice starts the unit twice: clocks set back from 00:01 to 23:01 are in the old day
+        // again.
         let midnight = now.time_zone().to_ambiguous_zoned(midnight);
         let first = midnight.clone().compatible().ok()?;
         if first > *now { Some(first) } else { midnight.later().ok().filter(|second| second > now) }
@@ -89,7 +89,7 @@ impl CalendarUnit {
 }
 
 impl Window {
-    /// When the window that `now` is in began.
+    /// The begin of the window that contains `now`.
     pub fn begin(&self, now: Timestamp) -> Timestamp {
         let of_multiple = |length| Timestamp::from_nanos(now.as_nanos() - now.as_nanos() % length);
         match self {
@@ -99,8 +99,7 @@ impl Window {
         }
     }
 
-    /// The end of the window that `now` is in; always after `now` while the
-    /// clock can name a later instant.
+    /// The end of the window that contains `now`: after `now`, unless that is the last instant.
     pub fn end(&self, now: Timestamp) -> Timestamp {
         match self {
             Window::Every(period) => end_of_multiple(now, period.as_nanos()),
@@ -109,13 +108,12 @@ impl Window {
         }
     }
 
-    /// The end of the window that `now` counts in, where `known` is the end of
-    /// a window seen before that is not over.
+    /// The end of the window that `now` counts in, given the end of a known window that is not
+    /// over.
     ///
-    /// A reading that comes late, just before the window that another reading
-    /// has opened already, counts in the later one: taking it for a step back
-    /// would end the open window and forget its count. A calendar is only asked
-    /// when the window seen before is over, or is too far away to be its own.
+    /// A late reading, just before a window that another reading has opened already, counts in that
+    /// window: as a step back it would end the window and drop its count. The calendar is only
+    /// consulted if the known end is too far away to be the present window's.
     #[inline]
     pub(crate) fn end_given(&self, known: Timestamp, now: Timestamp) -> Timestamp {
         match self {
@@ -141,7 +139,7 @@ fn calendar_begin(unit: CalendarUnit, zone: &TimeZone, now: Timestamp) -> Option
     let zoned = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
     let zoned = zoned.to_zoned(zone.clone());
     let midnight = zone.to_ambiguous_zoned(unit.first_day(zoned.date())?.at(0, 0, 0, 0));
-    // The second midnight of a day that begins twice, once that has come.
+    // The second midnight of a day that begins twice, if it has passed.
     let (first, second) = (midnight.clone().compatible().ok()?, midnight.later().ok()?);
     let begun = if second <= zoned { second } else { first };
     u64::try_from(begun.timestamp().as_nanosecond()).ok().map(Timestamp::from_nanos)

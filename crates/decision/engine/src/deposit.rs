@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Clock, Holder};
+use tidegate_algorithms::{Clock, Holder};
 use tidegate_rules::{LimitId, Snapshot};
 use tidegate_stores::{
     Answers, Batch, Charge, Check, CounterStore, Key, MemoryStore, Policy, Verb,
@@ -105,7 +105,7 @@ fn refundable(
     let limit = ruling.limit?;
     let algorithm = snapshot.limit(limit)?.limit.algorithm();
     let is_slot = check.holder != Holder::default();
-    if is_slot || matches!(algorithm, Algorithm::LeakyBucket(_)) {
+    if is_slot || !algorithm.is_refundable() {
         return None;
     }
     let amount = took(ruling)?;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Limit, Small, TokenBucket};
+use tidegate_algorithms::{Limit, SmallLimit, TokenBucket};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot};
 use tidegate_stores::{Consistency, MemoryStore, OnStoreError, Policy, Role};
 
@@ -66,7 +66,7 @@ pub(crate) struct BriefLimit {
 impl BriefRule {
     fn of(rule: &Rule, limits: &[RuleLimit], set: &Switches) -> Self {
         let replaces = limits.iter().any(|limit| !limit.replaces.is_empty());
-        let in_place = MemoryStore::can_check_in_place(limits.iter().map(|limit| &*limit.limit));
+        let in_place = MemoryStore::can_check_known_keys(limits.iter().map(|limit| &*limit.limit));
         let is_plain = !limits.is_empty() && rule.exemption().is_none() && !replaces && in_place;
         let brief: SmallVec<_> =
             limits.iter().map(|limit| BriefLimit::of(limit, set.of(limit))).collect();
@@ -105,14 +105,14 @@ impl BriefLimit {
     #[inline(always)]
     pub(crate) fn bucket(&self) -> Option<&TokenBucket> {
         match self.limit.small() {
-            Some(Small::TokenBucket(bucket)) => Some(bucket),
+            Some(SmallLimit::TokenBucket(bucket)) => Some(bucket),
             _ => None,
         }
     }
 }
 
 fn counts_slots(limit: &RuleLimit) -> bool {
-    matches!(limit.limit.algorithm(), Algorithm::Concurrency(_))
+    limit.limit.algorithm().holds_slots()
 }
 
 /// The rules' words for how a limit is kept, as stores have them.

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate_algorithms::Algorithm;
 use tidegate_rules::{Mode, RuleLimit};
 
 /// What a limit does with its answer, and for whom.
@@ -31,9 +30,10 @@ pub enum LimiterKind {
 
 impl LimiterKind {
     fn of(limit: &RuleLimit) -> Self {
-        match limit.limit.algorithm() {
-            Algorithm::Concurrency(_) => LimiterKind::Concurrency,
-            _ => LimiterKind::Rate,
+        if limit.limit.algorithm().holds_slots() {
+            LimiterKind::Concurrency
+        } else {
+            LimiterKind::Rate
         }
     }
 }

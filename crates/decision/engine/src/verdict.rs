@@ -6,7 +6,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Nanos, Outcome, Retry};
 use tidegate_rules::{LimitId, Rule, RuleId, RuleLimit, Snapshot, WhenOver};
-use tidegate_stores::{Answer, Answered, Basis, Role, passes};
+use tidegate_stores::{Answer, AnswerSlot, Basis, Role, passes};
 
 use crate::failure_mode::Undecided;
 use crate::loaded::Loaded;
@@ -61,7 +61,7 @@ impl Ruling {
     }
 }
 
-impl Answered for Ruling {
+impl AnswerSlot for Ruling {
     #[inline(always)]
     fn put(&mut self, answer: Answer) {
         self.decision = answer.decision;

@@ -4,7 +4,7 @@
 //! the schema cannot disagree.
 
 use serde::Serialize;
-use tidegate_algorithms::{CalendarUnit, Period};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Period};
 
 macro_rules! choices {
     (
@@ -170,5 +170,32 @@ impl Unit {
             Unit::Year => Some(CalendarUnit::Year),
             Unit::Second | Unit::Minute | Unit::Hour => None,
         }
+    }
+}
+
+impl From<&Algorithm> for AlgorithmName {
+    fn from(algorithm: &Algorithm) -> Self {
+        match algorithm {
+            Algorithm::FixedWindow(_) => AlgorithmName::FixedWindow,
+            Algorithm::SlidingWindow(_) => AlgorithmName::SlidingWindow,
+            Algorithm::SlidingLog(_) => AlgorithmName::SlidingLog,
+            Algorithm::TokenBucket(_) => AlgorithmName::TokenBucket,
+            Algorithm::LeakyBucket(_) => AlgorithmName::LeakyBucket,
+            Algorithm::Concurrency(_) => AlgorithmName::Concurrency,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_has_the_same_name_in_a_rule_file() {
+        let mut words = AlgorithmName::WORDS.to_vec();
+        let mut names = Algorithm::NAMES.to_vec();
+        words.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(words, names);
     }
 }

@@ -10,106 +10,107 @@ use crate::fingerprint::Fingerprint;
 /// What to do with each check of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Admit and charge, or refuse; the batch's [`Charge`] says who is charged.
+    /// Admit and charge, or refuse; the batch's [`Charge`] says which checks are charged.
     Check,
-    /// Say what a check would answer; charge nothing.
+    /// Decide like a check; charge nothing.
     Peek,
     /// Charge what is left, up to the cost.
     Take,
     /// Give back up to the cost.
     Refund,
-    /// Forget the key.
+    /// Remove the key.
     Reset,
-    /// Charge the whole cost, whatever the limit says: it was admitted elsewhere.
+    /// Charge the whole cost, also beyond the limit: it was admitted elsewhere.
     Charge,
 }
 
-/// Who is charged when the checks of a batch disagree.
+/// Which limits are charged if the checks of a batch disagree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charge {
-    /// A refusal charges nobody.
+    /// None.
     #[default]
     AllOrNothing,
-    /// Each limit is charged whatever the others say, as envoyproxy/ratelimit has it.
+    /// Each limit, as in envoyproxy/ratelimit.
     Always,
 }
 
-/// What a check's answer means for the request.
+/// The effect of a check's answer on the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Its refusal refuses the request.
     Required,
-    /// The request needs one of these to admit, if there are any.
+    /// At least one of the alternatives has to admit.
     Alternative,
-    /// Its refusal changes nothing (shadow mode).
+    /// Its refusal has no effect (shadow mode).
     Observed,
 }
 
-/// Which counter.
+/// The key of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The counter's own fingerprint.
+    /// The fingerprint of the counter.
     pub fingerprint: Fingerprint,
-    /// What all counters of the same limit have in common.
+    /// A number that all counters of the same limit share.
     pub group: u64,
 }
 
-/// How closely the processes that share a limit agree. A store of one process is always exact.
+/// How exactly the processes that share a limit agree. A store of one process is always exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// The shared store is asked each time.
+    /// Every check goes to the shared store.
     #[default]
     Exact,
-    /// From slices of the limit that are taken ahead; never exceeded.
+    /// Each process takes slices of the limit ahead; never exceeded.
     Leased,
-    /// Counted here and added up on a beat; exceeded by a stated bound at the most.
+    /// Each process counts, and the counts are added up on a beat; exceeded by at most a stated
+    /// bound.
     Eventual,
 }
 
-/// What decides while the shared store cannot be asked.
+/// How checks are decided while the shared store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreError {
-    /// This process, on its share of the limit, from the last known state.
+    /// By this process, on its share of the limit, from the last known state.
     #[default]
     Local,
-    /// Nobody: the check admits.
+    /// Admitted.
     Allow,
-    /// Nobody: the request cannot be decided.
+    /// Not at all: the request is undecided.
     Deny,
 }
 
-/// How a limit is kept when its counters are shared.
+/// The settings of a limit whose counters are shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// How closely processes agree.
+    /// How exactly processes agree.
     pub consistency: Consistency,
-    /// What decides in an outage.
+    /// How checks are decided in an outage.
     pub on_store_error: OnStoreError,
 }
 
 /// One limit applied to one key with a cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// Which counter.
+    /// The counter.
     pub key: Key,
     /// The limit to apply.
     pub limit: &'a Limit,
-    /// How much to charge.
+    /// The units to charge.
     pub cost: u64,
-    /// Who holds the slots of a concurrency limit.
+    /// The holder of the slots of a concurrency limit.
     pub holder: Holder,
-    /// For how long slots are taken: on a lease if their holder keeps them alive from then
-    /// on, see [`CounterStore::slot_lease`](crate::CounterStore::slot_lease). Only the store in
-    /// memory takes them as held; others take those for their time to live.
+    /// For how long slots are taken: for a lease if their holder renews it, see
+    /// [`CounterStore::slot_lease`](crate::CounterStore::slot_lease). Only the store in memory
+    /// supports [`Tenure::Held`]; others take such slots for their time to live.
     pub tenure: Tenure,
-    /// What the answer means for the request.
+    /// The effect of the answer on the request.
     pub role: Role,
-    /// How the limit is kept when its counters are shared.
+    /// The settings for shared counters.
     pub policy: Policy,
 }
 
 impl<'a> Check<'a> {
-    /// A required check that nobody holds slots for.
+    /// A required check with an anonymous holder.
     pub fn new(key: Key, limit: &'a Limit, cost: u64) -> Self {
         Check {
             key,
@@ -123,21 +124,21 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The checks of one request, decided together.
+/// The checks of one request, decided atomically.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// What to do with each check.
     pub verb: Verb,
-    /// Who is charged when they disagree.
+    /// Which limits are charged if they disagree.
     pub charge: Charge,
-    /// The instant at which all are judged.
+    /// The present instant.
     pub now: Timestamp,
     /// The checks.
     pub checks: &'a [Check<'a>],
-    /// How long a store that has to be asked may take; its own setting when not given.
+    /// The deadline of a remote store; its own setting if `None`.
     pub within: Option<Duration>,
-    /// What each counter is called in words, for stores that keep them under
-    /// words. Empty unless the engine is asked to say it.
+    /// The readable name of each counter, for stores that use them as keys. Empty unless the engine
+    /// is configured to provide them.
     pub names: &'a [String],
 }
 
@@ -149,43 +150,44 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What an answer rests on.
+/// The basis of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The key's own counter.
     Exact,
-    /// A counter that several keys share, because the store is full. May refuse early, never late.
+    /// A counter that several keys share, because the store is full. May refuse too early, never
+    /// too late.
     Shared,
-    /// No counter: the store is full, and answers as it is configured to.
+    /// No counter: the store is full, and its configuration decides.
     Full,
     /// A slice of the shared limit that this process took ahead.
     Leased,
-    /// This process's count and what the others had told at the last beat.
+    /// This process's count, and the counts of the others at the last beat.
     Eventual,
-    /// This process's share of the limit: the shared store cannot be asked.
+    /// This process's share of the limit: the shared store does not answer.
     Local,
-    /// Nothing: the shared store cannot be asked, and the limit admits then.
+    /// No counter: the shared store does not answer, and the limit then admits.
     Unasked,
 }
 
 impl Basis {
-    /// Whether the answer stands in for one that the shared store could not give.
+    /// Whether the answer replaces one of a shared store that does not answer.
     pub const fn is_degraded(self) -> bool {
         matches!(self, Basis::Local | Basis::Unasked)
     }
 }
 
-/// One check's answer.
+/// The answer to one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The limit's decision.
     pub decision: Decision,
-    /// What it rests on.
+    /// Its basis.
     pub basis: Basis,
 }
 
 impl Answer {
-    /// What stands where an answer will be put.
+    /// The initial value of an answer slot.
     pub const BLANK: Answer = Answer {
         decision: Decision {
             outcome: Outcome::Admitted,
@@ -201,13 +203,13 @@ impl Answer {
     };
 }
 
-/// A place for an answer.
-pub trait Answered {
-    /// Puts the answer, in place of one that was put before.
+/// A slot that a store writes an answer into.
+pub trait AnswerSlot {
+    /// Writes the answer, replacing an earlier one.
     fn put(&mut self, answer: Answer);
 }
 
-impl Answered for Answer {
+impl AnswerSlot for Answer {
     #[inline(always)]
     fn put(&mut self, answer: Answer) {
         *self = answer;
@@ -217,12 +219,12 @@ impl Answered for Answer {
 /// The answers to a batch, in the order of its checks.
 pub type Answers = SmallVec<[Answer; 2]>;
 
-/// Whether a request passes, given what each of its checks said: every
-/// required one admits, and so does an alternative, if there are any.
+/// Whether a request passes, given the role and the result of each check: every required check
+/// admits, and so does one of the alternatives, if there are any.
 #[inline]
-pub fn passes(said: impl Iterator<Item = (Role, bool)>) -> bool {
+pub fn passes(checks: impl Iterator<Item = (Role, bool)>) -> bool {
     let mut alternatives = None;
-    for (role, admitted) in said {
+    for (role, admitted) in checks {
         match role {
             Role::Required if !admitted => return false,
             Role::Alternative => alternatives = Some(alternatives.unwrap_or(false) || admitted),

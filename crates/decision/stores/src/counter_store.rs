@@ -1,4 +1,4 @@
-//! The one trait of a store.
+//! The trait of all stores.
 
 use std::time::Duration;
 
@@ -8,38 +8,35 @@ use crate::batch::{Answers, Batch, Key};
 
 /// Keeps counters and decides next to them.
 pub trait CounterStore: Send + Sync + 'static {
-    /// Decides all checks of the batch, in one step for everyone else, and
-    /// pushes one answer for each.
+    /// Decides all checks of the batch atomically, and pushes one answer for each.
     ///
     /// # Errors
-    /// When the store could not decide. A refusal is not an error.
+    /// If the store could not decide. A refusal is not an error.
     fn apply(
         &self,
         batch: &Batch<'_>,
         answers: &mut Answers,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// For how long slots are to be taken that this process will
-    /// [hold](Self::hold). Nothing where slots cannot outlive the process that
-    /// holds them.
+    /// The lease of slots that this process [holds](Self::hold); `None` if slots cannot outlive the
+    /// process.
     fn slot_lease(&self) -> Option<Period> {
         None
     }
 
-    /// Somebody holds the slots of these checks until they are given back. A
-    /// store whose slots expire while they are held keeps them alive from now on.
+    /// Keeps the slots of these checks alive until they are given back, if they would expire.
     fn hold(&self, batch: &Batch<'_>) {
         let _ = batch;
     }
 
-    /// Gives back slots that were taken [as held](tidegate_algorithms::Tenure::Held), at once.
-    /// Nothing to do where nobody takes any: only the store in memory does.
+    /// Gives back slots that were taken [as held](tidegate_algorithms::Tenure::Held), which only the
+    /// store in memory supports.
     fn release(&self, key: Key, holder: Holder, count: u64) {
         let _ = (key, holder, count);
     }
 
-    /// Gives back what the batch charged, without being waited for: at once
-    /// where that is possible, soon where it is not.
+    /// Gives back what the batch charged, without a result: immediately if the store is local, else in
+    /// the background.
     fn give_back(&self, batch: &Batch<'_>);
 }
 
@@ -49,21 +46,21 @@ pub enum StoreError {
     /// No answer in time.
     #[error("the store did not answer within {waited:?}")]
     Timeout {
-        /// How long was waited.
+        /// The time until the deadline.
         waited: Duration,
     },
-    /// The store cannot be reached, or answered what makes no sense.
+    /// The store cannot be reached, or its answer cannot be used.
     #[error("the store cannot be used: {reason}")]
     Unavailable {
-        /// Which kind of failure, for those who count them.
+        /// The kind of failure, for metrics.
         kind: FailureKind,
-        /// In words that say what to do about it.
+        /// The reason, for operators.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// Which kind of failure it is.
+    /// The kind of failure.
     pub const fn kind(&self) -> FailureKind {
         match self {
             StoreError::Timeout { .. } => FailureKind::Timeout,
@@ -71,8 +68,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the store may have done what it was asked all the same. If so,
-    /// asking again could charge twice.
+    /// Whether the store may have executed the request nevertheless. Then a retry could charge twice.
     pub const fn may_have_run(&self) -> bool {
         match self {
             StoreError::Timeout { .. } => true,
@@ -83,28 +79,28 @@ impl StoreError {
     }
 }
 
-/// What went wrong, as few words as a metric needs.
+/// The kinds of failures, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailureKind {
     /// No answer in time.
     Timeout,
-    /// Nobody listens, or the connection was cut.
+    /// The server does not listen, or closed the connection.
     Refused,
-    /// The connection was cut while the store was asked.
+    /// The connection was lost during the request.
     Lost,
-    /// More checks wait in this process than it lets wait.
+    /// The queue of this process is full.
     Overloaded,
     /// The store has no memory left.
     Full,
-    /// The store takes no writes: it is a replica.
+    /// The store is a replica and refuses writes.
     ReadOnly,
-    /// The store reads its data and does not answer yet.
+    /// The store is loading its data.
     Loading,
-    /// The store does not accept who we are, or what we may do.
+    /// Authentication failed, or a permission is missing.
     Auth,
-    /// The cluster does not agree on who has the key.
+    /// The nodes of the cluster disagree about the owner of a key.
     Cluster,
-    /// The answer is not one that such a store gives.
+    /// The answer is malformed.
     Protocol,
     /// Anything else.
     Other,
@@ -126,12 +122,12 @@ impl FailureKind {
         FailureKind::Other,
     ];
 
-    /// The kind's place in [`FailureKind::ALL`].
+    /// The kind's index in [`FailureKind::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The kind in one word, for labels.
+    /// The kind as a label.
     pub const fn word(self) -> &'static str {
         match self {
             FailureKind::Timeout => "timeout",
@@ -156,7 +152,7 @@ mod tests {
     use super::{FailureKind, StoreError};
 
     #[test]
-    fn what_was_not_sent_or_was_turned_down_has_not_run() {
+    fn a_request_that_was_rejected_or_not_sent_has_not_run() {
         let unavailable = |kind| StoreError::Unavailable { kind, reason: String::new() };
         for kind in [FailureKind::Refused, FailureKind::Overloaded, FailureKind::ReadOnly] {
             assert!(!unavailable(kind).may_have_run(), "{}", kind.word());
@@ -166,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_stands_at_its_index() {
+    fn every_kind_is_at_its_index() {
         for (index, kind) in FailureKind::ALL.into_iter().enumerate() {
             assert_eq!(kind.index(), index, "{}", kind.word());
         }

@@ -1,22 +1,19 @@
 //! Keys as 128-bit fingerprints.
 //!
-//! A key costs the same however long it is. In one process fingerprints are
-//! seeded: nobody who does not know the seed can choose keys that collide.
-//! Processes that share a store cannot each have a seed of their own; theirs
-//! are cut from a cryptographic digest, which anybody may know. The text itself
-//! is not kept: whoever wants to inspect or reset a key names it again, and the
-//! same fingerprint finds it.
+//! A fingerprint has the same size for every key. In one process fingerprints are seeded, so that a
+//! client that does not know the seed cannot choose keys that collide. Processes that share a store
+//! cannot have different seeds; they use a cryptographic digest. The text of a key is not stored:
+//! to inspect or reset a key, name it again, and it has the same fingerprint.
 //!
-//! Seeded fingerprints of up to sixteen bytes, which is most keys, are two
-//! products of secret numbers and the key: the key waits for nothing else, and
-//! the shard is known after the first. Two keys that somebody chose have one
-//! fingerprint for one in about 2⁶⁴ secrets. Longer keys are left to XXH3.
+//! Seeded fingerprints of up to sixteen bytes, which is most keys, are two products of the key and
+//! secret numbers; the shard is known after the first product. Two chosen keys collide for one in
+//! about 2⁶⁴ secrets. Longer keys are hashed by XXH3.
 
 use std::hash::{BuildHasher, RandomState};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// 128 bits that stand for a key.
+/// The 128-bit hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint {
     low: u64,
@@ -24,18 +21,18 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The lowest bit is always set: a slot with nothing in it is told by zero.
+    /// Sets the lowest bit: zero marks an empty slot.
     #[inline]
     const fn new(low: u64, high: u64) -> Self {
         Fingerprint { low: low | 1, high }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "takes the hash apart")]
-    const fn cut(bits: u128) -> Self {
+    const fn from_bits(bits: u128) -> Self {
         Fingerprint::new(bits as u64, (bits >> 64) as u64)
     }
 
-    /// The bits that tell keys of one shard apart.
+    /// The bits that distinguish the keys of one shard.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the fingerprint apart")]
     pub(crate) const fn stored(self) -> (u64, u32) {
@@ -48,20 +45,20 @@ impl Fingerprint {
         (self.high >> 32) as u32
     }
 
-    /// The bits that choose the slot in a cluster: twelve of those that choose the shard.
+    /// The bits that choose the hash slot in a cluster: twelve of the shard bits.
     #[cfg(feature = "redis")]
     pub(crate) const fn tag(self) -> u16 {
         (self.high >> 52) as u16
     }
 
-    /// Those that are not in the tag, the highest first.
+    /// The bits that are not in the tag.
     #[cfg(feature = "redis")]
     pub(crate) const fn untagged(self) -> u128 {
         (((self.high as u128) << 64) | self.low as u128) & ((1 << 116) - 1)
     }
 
-    /// The fingerprint of the same key under one of several limits. Stays in
-    /// the same shard, so that all limits of a rule are decided under one lock.
+    /// The fingerprint of the same key under one of several limits. The shard stays the same, so
+    /// that all limits of a rule are decided under one lock.
     #[inline]
     #[must_use]
     pub const fn under(self, limit: u64) -> Self {
@@ -72,53 +69,53 @@ impl Fingerprint {
     }
 }
 
-/// Makes fingerprints, all in one way.
+/// A hash function for keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Fingerprinter {
-    way: Way,
+    method: Method,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Method {
     Seeded(Secrets),
     Shared,
 }
 
 impl Fingerprinter {
-    /// With a seed drawn from the operating system.
+    /// With a seed from the operating system.
     pub fn random() -> Self {
         let random = RandomState::new();
         let secrets = [1, 2, 3, 4, 5].map(|number: u64| random.hash_one(number));
-        Fingerprinter { way: Way::Seeded(Secrets(secrets)) }
+        Fingerprinter { method: Method::Seeded(Secrets(secrets)) }
     }
 
-    /// With a seed given, so that runs repeat.
+    /// With a given seed, so that runs can be repeated.
     pub fn seeded(seed: u64) -> Self {
         let numbered = |number: u64| seed.wrapping_add(number.wrapping_mul(SPREAD[0]));
         let secrets = [1, 2, 3, 4, 5].map(|number| fold(numbered(number), SPREAD[1]));
-        Fingerprinter { way: Way::Seeded(Secrets(secrets)) }
+        Fingerprinter { method: Method::Seeded(Secrets(secrets)) }
     }
 
-    /// The same in every process. BLAKE3 cut to 128 bits: keys that collide
-    /// cannot be found by who knows the code, in less than 2⁶⁴ tries.
+    /// The same in every process: BLAKE3 cut to 128 bits. Finding keys that collide takes about 2⁶⁴
+    /// attempts.
     pub const fn shared() -> Self {
-        Fingerprinter { way: Way::Shared }
+        Fingerprinter { method: Method::Shared }
     }
 
     /// The fingerprint of `value` within a group (a rule).
     #[inline]
     pub fn of(&self, group: u64, value: &[u8]) -> Fingerprint {
-        match &self.way {
-            Way::Seeded(secrets) => secrets.fingerprint(group, value),
-            Way::Shared => Fingerprint::cut(digest(group, value)),
+        match &self.method {
+            Method::Seeded(secrets) => secrets.fingerprint(group, value),
+            Method::Shared => Fingerprint::from_bits(digest(group, value)),
         }
     }
 }
 
-/// Two odd numbers without a pattern in their bits.
+/// Two odd numbers with irregular bits.
 const SPREAD: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
 
-/// Random numbers that nobody outside knows.
+/// Secret random numbers.
 #[derive(Clone, Copy, Debug)]
 struct Secrets([u64; 5]);
 
@@ -127,8 +124,7 @@ impl Secrets {
     fn fingerprint(&self, group: u64, value: &[u8]) -> Fingerprint {
         let Secrets([first, second, third, fourth, _]) = self;
         let Some((head, tail)) = ends(value) else { return self.long(group, value) };
-        // Group and length are beyond what bytes of the key could make up for:
-        // nobody knows how much they add.
+        // Bytes of the key cannot compensate for group and length: their contribution is secret.
         let length = (value.len() as u64).wrapping_mul(SPREAD[0]);
         let blind = fold(group ^ length ^ first, *second);
         let (low, high) = product(head ^ third, tail ^ blind);
@@ -137,12 +133,11 @@ impl Secrets {
 
     #[inline(never)]
     fn long(&self, group: u64, value: &[u8]) -> Fingerprint {
-        Fingerprint::cut(xxh3_128_with_seed(value, self.0[4] ^ group))
+        Fingerprint::from_bits(xxh3_128_with_seed(value, self.0[4] ^ group))
     }
 }
 
-/// The first and the last bytes of a value of up to sixteen: all of them, some
-/// perhaps twice.
+/// The first and the last eight bytes of a value of up to sixteen bytes; they may overlap.
 #[inline(always)]
 fn ends(value: &[u8]) -> Option<(u64, u64)> {
     if value.len() > 16 {
@@ -151,11 +146,11 @@ fn ends(value: &[u8]) -> Option<(u64, u64)> {
     if let (Some(head), Some(tail)) = (value.first_chunk(), value.last_chunk()) {
         return Some((u64::from_le_bytes(*head), u64::from_le_bytes(*tail)));
     }
-    Some(ends_of_few(value))
+    Some(ends_of_short(value))
 }
 
 #[inline(never)]
-fn ends_of_few(value: &[u8]) -> (u64, u64) {
+fn ends_of_short(value: &[u8]) -> (u64, u64) {
     if let (Some(head), Some(tail)) = (value.first_chunk(), value.last_chunk()) {
         return (u32::from_le_bytes(*head).into(), u32::from_le_bytes(*tail).into());
     }
@@ -170,15 +165,14 @@ fn product(one: u64, other: u64) -> (u64, u64) {
     (product as u64, (product >> 64) as u64)
 }
 
-/// The halves of a product over each other: each has its best bits where the
-/// other has its worst.
+/// XORs the halves of a product: each half has its best bits where the other has its worst.
 #[inline(always)]
 fn fold(one: u64, other: u64) -> u64 {
     let (low, high) = product(one, other);
     low ^ high
 }
 
-// Apart: inlined it would take registers from those who need none of it.
+// Not inlined: inlining spills the registers of the seeded path.
 #[inline(never)]
 fn digest(group: u64, value: &[u8]) -> u128 {
     let mut hasher = blake3::Hasher::new();
@@ -192,14 +186,14 @@ fn digest(group: u64, value: &[u8]) -> u128 {
 mod tests {
     use super::*;
 
-    /// Processes of different versions share counters: this may never change.
+    /// Processes of different versions share counters, so this must never change.
     #[test]
     fn shared_fingerprints_never_change() {
         let one = Fingerprinter::shared().of(7, b"alice");
         assert_eq!((one.low, one.high), (0xBC82_23D7_8609_C727, 0x5516_522E_CB9D_4489));
     }
 
-    /// Many fingerprints, all of them different.
+    /// Asserts that all fingerprints differ.
     fn distinct(all: impl IntoIterator<Item = Fingerprint>) -> Vec<Fingerprint> {
         let mut all: Vec<_> = all.into_iter().collect();
         let count = all.len();
@@ -210,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_length_are_told_apart_though_they_repeat_one_byte() {
+    fn values_of_every_length_differ_though_they_repeat_one_byte() {
         let seeded = Fingerprinter::seeded(1);
         let bytes = [0, b'a', u8::MAX].map(|byte| [byte; 40]);
         let values = bytes.iter().flat_map(|bytes| (1..=40).map(|length| &bytes[..length]));
@@ -218,26 +212,27 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_is_turned_changes_about_half_of_the_fingerprint() {
+    fn a_flipped_bit_changes_about_half_of_the_fingerprint() {
         let seeded = Fingerprinter::seeded(2);
         for length in 1..=17 {
             let value = vec![b'x'; length];
             let one = seeded.of(3, &value);
-            let mut turned = 0;
+            let mut flipped = 0;
             for bit in 0..length * 8 {
                 let mut other = value.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
                 let other = seeded.of(3, &other);
-                turned += (one.low ^ other.low).count_ones() + (one.high ^ other.high).count_ones();
+                flipped +=
+                    (one.low ^ other.low).count_ones() + (one.high ^ other.high).count_ones();
             }
-            let mean = f64::from(turned) / (length * 8) as f64;
+            let mean = f64::from(flipped) / (length * 8) as f64;
             assert!((50.0..78.0).contains(&mean), "{length}: {mean}");
         }
     }
 
-    /// Bytes that overlap: the last eight of fifteen are those of sixteen but for one step.
+    /// The last eight bytes of fifteen are those of sixteen, shifted by one.
     #[test]
-    fn lengths_cannot_be_made_up_for_by_other_bytes() {
+    fn other_bytes_cannot_compensate_for_another_length() {
         let seeded = Fingerprinter::seeded(3);
         let long = [[1; 8], [1; 8]].concat();
         let shorter = (0..=u8::MAX).flat_map(|byte| {
@@ -251,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_tell_the_same_value_apart() {
+    fn the_same_value_differs_between_groups() {
         let seeded = Fingerprinter::seeded(4);
         for value in [&b""[..], b"a", b"abcd", b"sixteen bytes ok", b"more than sixteen bytes"] {
             distinct((0..1_000).map(|group| seeded.of(group, value)));
@@ -259,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_values_spread_evenly_over_shards_and_places() {
+    fn numbered_values_spread_evenly_over_shards_and_slots() {
         const KEYS: usize = 64 * 1024;
         for length in [4, 8, 12, 16] {
             let seeded = Fingerprinter::seeded(5);
@@ -289,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_fingerprint_is_told_apart_by_group_and_value() {
+    fn shared_fingerprints_differ_by_group_and_value() {
         let shared = Fingerprinter::shared();
         assert_eq!(shared.of(1, b"a"), Fingerprinter::shared().of(1, b"a"));
         assert_ne!(shared.of(1, b"a"), shared.of(2, b"a"));

@@ -1,12 +1,10 @@
-//! Where counters live.
+//! Stores for counters.
 //!
-//! A store is sent the question, not asked for the data: a [`Batch`] of checks
-//! goes in, one [`Answer`] for each comes back, decided by the pure functions
-//! of `tidegate-algorithms` next to the state. [`MemoryStore`] keeps the state
-//! in this process. With the feature `redis`, `RedisStore` keeps it where many
-//! processes share it, and with `shared`, `SharedStore` stands before such a
-//! store and asks it less often. With `fleet`, `RedisBoard` divides a fleet's
-//! capacity between its nodes there.
+//! A store decides next to the data: it gets a [`Batch`] of checks and returns one [`Answer`] for each,
+//! using the pure functions of `tidegate-algorithms`. [`MemoryStore`] keeps counters in this process.
+//! With the feature `redis`, `RedisStore` keeps them where many processes share them, and with
+//! `shared`, `SharedStore` is a local front for such a store that sends it fewer requests. With
+//! `fleet`, `RedisBoard` divides a fleet's capacity between its nodes.
 
 mod fingerprint;
 
@@ -21,12 +19,12 @@ mod redis;
 mod shared;
 
 pub use batch::{
-    Answer, Answered, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError, Policy,
-    Role, Verb, passes,
+    Answer, AnswerSlot, Answers, Basis, Batch, Charge, Check, Consistency, Key, OnStoreError,
+    Policy, Role, Verb, passes,
 };
 pub use counter_store::{CounterStore, FailureKind, StoreError};
 pub use fingerprint::{Fingerprint, Fingerprinter};
-pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, Units, WhenFull};
+pub use memory::{ConfigError, MemoryConfig, MemoryStore, Stats, UnitsOutcome, WhenFull};
 #[cfg(feature = "fleet")]
 pub use redis::RedisBoard;
 #[cfg(feature = "redis")]

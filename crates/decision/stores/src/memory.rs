@@ -1,57 +1,59 @@
 //! Counters in this process: a sharded table under a hard byte budget.
 //!
-//! The calling thread decides, under the lock of one shard (or of the few that
-//! a request's keys lie in, taken in one order); there is no other thread to
-//! ask. A key takes 24 bytes whatever its length. Keys whose state no longer
-//! matters are dropped a few at a time; a key that is being limited is never
-//! dropped to make room. What happens to new keys when the budget is used up is
-//! configured, see [`WhenFull`], and counted.
+//! The calling thread decides while it holds the lock of a shard, or of the few shards that a
+//! request's keys are in. A key takes 24 bytes whatever its length. Keys whose state no longer
+//! matters are dropped a few at a time; a key that is being limited is never dropped to make room.
+//! [`WhenFull`] says what happens to new keys when the budget is used up.
+//!
+//! There are three code paths:
+//!
+//! | Module | Decides |
+//! |---|---|
+//! | `known_keys` | checks of keys that are in the table, without taking their states out: nearly all |
+//! | `general` | several checks of which one needs more: a new key, a key that occurs twice, a list that grows |
+//! | `verbs` | one verb on one key: a check of a new key, and everything but checks |
 
-mod alone;
-mod in_flight;
-mod in_place;
+mod general;
+mod known_keys;
 mod lock;
+mod overflow;
 mod shard;
-mod shelf;
 mod slot;
-mod spread;
-mod together;
-mod units;
+mod verbs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_algorithms::{Ask, Decision, Holder, Nanos, Outcome, Retry, State, Tenure, Timestamp};
-
+use tidegate_algorithms::{CheckInput, Holder, Nanos, Timestamp};
 #[cfg(feature = "shared")]
-use crate::batch::Charge;
-use crate::batch::{Answer, Answered, Answers, Basis, Batch, Check, Key, Verb};
+use tidegate_algorithms::{Decision, State};
+
+use crate::batch::{Answer, AnswerSlot, Answers, Batch, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
-use lock::{Held, ShardLock};
-use shard::{Loaded, Shard, Wanted};
-pub use units::Units;
+pub use known_keys::UnitsOutcome;
+use lock::{LockedShard, ShardLock};
+use shard::Shard;
 
-/// Below this a shard could not hold the keys that [`WhenFull::Approximate`] needs.
+/// With less, a shard could not hold the counters that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
-/// What one shard may take, as long as there are not too many of them: growing
-/// a shard of a megabyte takes a fraction of a millisecond.
+/// The bytes of a shard below [`SHARDS_MAX`]: growing a shard of a megabyte takes a fraction of a
+/// millisecond.
 const SHARD_BYTES: usize = 1024 * 1024;
 const SHARDS_MIN: usize = 16;
 const SHARDS_MAX: usize = 65_536;
-/// Counters that new keys of one limit share in each shard of a full store.
+/// Counters that the new keys of one limit share in each shard of a full store.
 const SHARED_CELLS: u64 = 16;
-/// How long to wait when a full store refuses: time for the sweep to free places.
+/// The retry time of a full store's refusals: enough for the sweep to free slots.
 const FULL_RETRY: Nanos = Nanos::from_secs(1);
 
-/// How a [`MemoryStore`] is set up.
+/// The settings of a [`MemoryStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// The most bytes that the counters may take. Default: 256 MiB, room for
-    /// about seven million keys.
+    /// The bytes that all counters together may take. Default: 256 MiB, about seven million keys.
     pub budget_bytes: usize,
-    /// What happens to new keys when the budget is used up. Default: they share counters.
+    /// The treatment of new keys when the budget is used up. Default: they share counters.
     pub when_full: WhenFull,
-    /// The fingerprints' seed; drawn at random when not given.
+    /// The seed of the fingerprints; random if `None`.
     pub seed: Option<u64>,
 }
 
@@ -65,10 +67,10 @@ impl Default for MemoryConfig {
     }
 }
 
-/// What happens to a new key when the byte budget is used up and no key is idle.
+/// The treatment of a new key when the byte budget is used up and no key is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// New keys of a limit share a few counters: refused early perhaps, never late.
+    /// New keys of a limit share a few counters, which may refuse too early, never too late.
     #[default]
     Approximate,
     /// New keys are admitted without being counted.
@@ -80,18 +82,18 @@ pub enum WhenFull {
 /// A configuration that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Too little to hold anything.
+    /// The budget is too small to count anything.
     #[error("the counters need a budget of at least {BUDGET_MIN} bytes, not {budget_bytes}")]
     BudgetTooSmall {
-        /// The budget asked for.
+        /// The configured budget.
         budget_bytes: usize,
     },
 }
 
-/// What a store holds and what it had to do.
+/// The contents of a store, and its answers while it was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys in the table, idle ones that were not swept yet included.
+    /// Keys in the table, including idle ones that were not swept yet.
     pub keys: usize,
     /// Bytes allocated for them.
     pub bytes: usize,
@@ -105,11 +107,11 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct MemoryStore {
     shards: Box<[ShardLock]>,
-    /// The number of shards less one; the number is a power of two.
+    /// The number of shards, a power of two, minus one.
     mask: u32,
-    /// What a shard may take for ordinary keys.
+    /// The bytes of a shard for ordinary keys.
     shard_budget: usize,
-    /// What it may take in all: the rest is for shared counters.
+    /// The bytes of a shard in total: the difference is reserved for shared counters.
     shard_budget_shared: usize,
     when_full: WhenFull,
     fingerprinter: Fingerprinter,
@@ -117,38 +119,18 @@ pub struct MemoryStore {
     unmetered: AtomicU64,
 }
 
-/// A check's key, wherever it is counted, and its state.
-#[derive(Debug)]
-struct Located {
-    key: Fingerprint,
-    loaded: Loaded,
-    basis: Basis,
-}
-
-impl Located {
-    /// What is asked of the key there. Nobody gives back what a counter of several keys has
-    /// taken, so slots are never held in one.
-    fn ask(&self, check: &Check<'_>, now: Timestamp) -> Ask {
-        let ask = ask(check, now);
-        match self.basis {
-            Basis::Shared => Ask { tenure: Tenure::TimeToLive, ..ask },
-            _ => ask,
-        }
-    }
-}
-
 impl MemoryStore {
     /// A store with this configuration.
     ///
     /// # Errors
-    /// When the budget is too small to enforce anything.
+    /// If the budget is too small to enforce anything.
     pub fn new(config: MemoryConfig) -> Result<Self, ConfigError> {
         let MemoryConfig { budget_bytes, when_full, seed } = config;
         if budget_bytes < BUDGET_MIN {
             return Err(ConfigError::BudgetTooSmall { budget_bytes });
         }
         let shards = (budget_bytes / SHARD_BYTES).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX);
-        // A sixteenth is left for tables that are being rebuilt.
+        // A sixteenth is reserved for tables that are being rebuilt.
         let usable =
             (budget_bytes - budget_bytes / 16).saturating_sub(shards * size_of::<ShardLock>());
         let shard_budget_shared = usable / shards;
@@ -164,62 +146,61 @@ impl MemoryStore {
         })
     }
 
-    /// What makes this store's fingerprints.
+    /// The hash function for this store's keys.
     #[inline]
     pub const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
     }
 
-    /// Decides all checks of the batch at once and pushes one answer for each.
-    ///
-    /// Nothing else sees the keys between the first and the last decision.
+    /// Decides all checks of the batch atomically and pushes one answer for each.
     pub fn apply_now(&self, batch: &Batch<'_>, answers: &mut Answers) {
         let first = answers.len();
         batch.checks.iter().for_each(|_| answers.push(Answer::BLANK));
         self.answer_now(batch, &mut answers[first..]);
     }
 
-    /// The same as [`MemoryStore::apply_now`] for those who have a place for
-    /// each answer: it is made there, which spares moving it.
+    /// Like [`MemoryStore::apply_now`], but writes each answer into the caller's slot for it, which
+    /// saves copies.
     #[inline]
-    pub fn answer_now(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
+    pub fn answer_now(&self, batch: &Batch<'_>, slots: &mut [impl AnswerSlot]) {
         if batch.verb == Verb::Check {
-            if let ([check], [place]) = (batch.checks, &mut *places) {
-                return place.put(self.check_one(check, batch.now));
+            if let ([check], [slot]) = (batch.checks, &mut *slots) {
+                return slot.put(self.check_one(check, batch.now));
             }
-            if self.check_known(batch, places) {
+            if self.check_request(batch, slots) {
                 return;
             }
         }
-        self.answer_otherwise(batch, places);
+        self.answer_generally(batch, slots);
     }
 
-    /// Whatever is not the common case.
     #[inline(never)]
-    fn answer_otherwise(&self, batch: &Batch<'_>, places: &mut [impl Answered]) {
+    fn answer_generally(&self, batch: &Batch<'_>, slots: &mut [impl AnswerSlot]) {
         let answers: Answers = match (batch.verb, batch.checks) {
-            (Verb::Check | Verb::Peek, _) => self.judge_together(batch),
-            (verb, checks) => checks.iter().map(|check| self.act(verb, check, batch.now)).collect(),
+            (Verb::Check | Verb::Peek, [_, _, ..]) => self.decide_together(batch),
+            (verb, checks) => {
+                checks.iter().map(|check| self.apply_to_key(verb, check, batch.now)).collect()
+            }
         };
-        for (place, answer) in places.iter_mut().zip(answers) {
-            place.put(answer);
+        for (slot, answer) in slots.iter_mut().zip(answers) {
+            slot.put(answer);
         }
     }
 
-    /// Drops idle keys of one shard and gives its unused memory back; call it
-    /// now and then with every number below [`MemoryStore::shards`].
+    /// Drops the idle keys of one shard and frees unused memory. Call it periodically for each of
+    /// the [`MemoryStore::shards`].
     pub fn sweep(&self, shard: usize, now: Timestamp) {
         if let Some(shard) = self.shards.get(shard) {
             shard.lock().sweep_all(now);
         }
     }
 
-    /// How many shards there are to sweep.
+    /// The number of shards.
     pub const fn shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// What the store holds now; looks at every shard in turn.
+    /// The present contents; locks every shard in turn.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             keys: 0,
@@ -235,189 +216,52 @@ impl MemoryStore {
         stats
     }
 
-    /// Puts a state in place of what is known of a key, if there is room.
+    /// Replaces the state of a key, if there is room.
     #[cfg(feature = "shared")]
     pub(crate) fn put(&self, key: Fingerprint, state: State, now: Timestamp) {
         let mut shard = self.lock(key);
         let mut loaded = shard.load(key);
         loaded.state = state;
-        let _ = shard.keep(key, loaded, now, self.shard_budget);
+        let _ = shard.store(key, loaded, now, self.shard_budget);
     }
 
-    /// What is known of a key.
+    /// The state of a key.
     #[cfg(feature = "shared")]
     pub(crate) fn get(&self, key: Fingerprint) -> State {
         let mut shard = self.lock(key);
         let loaded = shard.load(key);
         let state = loaded.state.clone();
         if !loaded.is_new() {
-            // Back to where it was, idle or not.
-            let _ = shard.keep(key, loaded, Timestamp::EPOCH, self.shard_budget_shared);
+            // Stored as it was, idle or not.
+            let _ = shard.store(key, loaded, Timestamp::EPOCH, self.shard_budget_shared);
         }
         state
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     #[cfg(feature = "shared")]
     pub(crate) fn remove(&self, key: Fingerprint) {
         self.lock(key).remove(key);
     }
 
-    /// Applies a verb to one key by itself.
+    /// Applies a verb to one key.
     #[cfg(feature = "shared")]
     pub(crate) fn act_one(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Decision {
-        let mut answers = Answers::new();
-        self.apply_now(&Batch::new(verb, Charge::AllOrNothing, now, &[*check]), &mut answers);
-        answers.first().map_or_else(|| self.check_one(check, now).decision, |told| told.decision)
+        let answer = match verb {
+            Verb::Check => self.check_one(check, now),
+            verb => self.apply_to_key(verb, check, now),
+        };
+        answer.decision
     }
 
     #[inline]
-    fn lock(&self, key: Fingerprint) -> Held<'_> {
+    fn lock(&self, key: Fingerprint) -> LockedShard<'_> {
         self.shards[self.shard_of(key)].lock()
     }
 
     #[inline]
     const fn shard_of(&self, key: Fingerprint) -> usize {
         (key.shard_bits() & self.mask) as usize
-    }
-
-    /// Finds where a key is counted: at its own place, or, when the store is
-    /// full and the key is new, where the configuration says. `promised` are the
-    /// places that new keys of the same request will take.
-    #[inline]
-    fn locate(
-        &self,
-        shard: &mut Shard,
-        check: &Check<'_>,
-        promised: Wanted,
-        now: Timestamp,
-    ) -> Located {
-        let key = check.key;
-        let loaded = shard.load(key.fingerprint);
-        if loaded.is_new() {
-            let wanted = promised.and(check);
-            return self.locate_new(shard, key, loaded, wanted, now);
-        }
-        let growth = loaded.state.growth_bytes();
-        let fits = growth == 0
-            || shard.bytes() + loaded.state.heap_bytes() + growth <= self.shard_budget_shared;
-        let basis = if fits { Basis::Exact } else { self.unmetered() };
-        Located { key: key.fingerprint, loaded, basis }
-    }
-
-    #[cold]
-    fn locate_new(
-        &self,
-        shard: &mut Shard,
-        key: Key,
-        new: Loaded,
-        wanted: Wanted,
-        now: Timestamp,
-    ) -> Located {
-        if shard.make_room(wanted, now, self.shard_budget).is_ok() {
-            return Located { key: key.fingerprint, loaded: new, basis: Basis::Exact };
-        }
-        if self.when_full == WhenFull::Approximate {
-            let shared = self.shared_key(key);
-            let loaded = shard.load(shared);
-            if !loaded.is_new() || shard.make_room(wanted, now, self.shard_budget_shared).is_ok() {
-                self.shared.fetch_add(1, Ordering::Relaxed);
-                return Located { key: shared, loaded, basis: Basis::Shared };
-            }
-        }
-        Located { key: key.fingerprint, loaded: new, basis: self.unmetered() }
-    }
-
-    /// Notes an answer without a counter.
-    #[cold]
-    fn unmetered(&self) -> Basis {
-        self.unmetered.fetch_add(1, Ordering::Relaxed);
-        Basis::Full
-    }
-
-    /// The counter that a new key shares with others of its limit and shard.
-    fn shared_key(&self, key: Key) -> Fingerprint {
-        let cell = key.fingerprint.stored().0 % SHARED_CELLS;
-        self.fingerprinter.of(key.group, &cell.to_le_bytes())
-    }
-
-    /// Gives a judged key back to its shard.
-    #[inline]
-    fn conclude(
-        &self,
-        shard: &mut Shard,
-        located: Located,
-        decision: Decision,
-        now: Timestamp,
-    ) -> Answer {
-        let Located { key, loaded, basis } = located;
-        let budget = match basis {
-            Basis::Shared | Basis::Full => self.shard_budget_shared,
-            _ => self.shard_budget,
-        };
-        let known = !loaded.is_new();
-        let kept = if basis == Basis::Full && !known {
-            Ok(())
-        } else {
-            shard.keep(key, loaded, now, budget)
-        };
-        let basis = if kept.is_ok() { basis } else { self.unmetered() };
-        let decision =
-            if basis == Basis::Full { self.when_full(decision, known) } else { decision };
-        Answer { decision, basis }
-    }
-
-    /// What a cost that cannot be counted is told. A known key whose state has
-    /// no room to grow is refused by approximation: early perhaps, never late.
-    #[cold]
-    fn when_full(&self, decision: Decision, known: bool) -> Decision {
-        match self.when_full {
-            WhenFull::Allow => return decision,
-            WhenFull::Approximate if !known => return decision,
-            WhenFull::Approximate | WhenFull::Deny => {}
-        }
-        Decision {
-            outcome: Outcome::Refused,
-            remaining: 0,
-            taken: 0,
-            retry: Retry::After(FULL_RETRY),
-            ..decision
-        }
-    }
-
-    /// The verbs that concern each key by itself.
-    fn act(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Answer {
-        let ask = ask(check, now);
-        let mut shard = self.lock(check.key.fingerprint);
-        if matches!(verb, Verb::Take | Verb::Charge) {
-            let mut located = self.locate(&mut shard, check, Wanted::default(), now);
-            let ask = located.ask(check, now);
-            let state = &mut located.loaded.state;
-            let decision = match located.basis {
-                Basis::Full => check.limit.peek(state, ask),
-                _ if verb == Verb::Take => check.limit.take(state, ask),
-                _ => check.limit.overcharge(state, ask),
-            };
-            return self.conclude(&mut shard, located, decision, now);
-        }
-        // A key without a counter of its own has nothing to give back: what it
-        // used of a shared one stays used.
-        let mut loaded = shard.load(check.key.fingerprint);
-        let known = !loaded.is_new();
-        let decision = match verb {
-            Verb::Refund => check.limit.refund(&mut loaded.state, ask),
-            Verb::Reset => check.limit.peek(&mut State::Unused, ask.with_cost(0)),
-            Verb::Check | Verb::Peek | Verb::Take | Verb::Charge => {
-                check.limit.peek(&mut loaded.state, ask)
-            }
-        };
-        if verb == Verb::Reset {
-            shard.remove(check.key.fingerprint);
-        } else if known {
-            let key = check.key.fingerprint;
-            let _ = shard.keep(key, loaded, now, self.shard_budget_shared);
-        }
-        Answer { decision, basis: Basis::Exact }
     }
 }
 
@@ -432,31 +276,11 @@ impl CounterStore for MemoryStore {
     }
 
     fn give_back(&self, batch: &Batch<'_>) {
-        for check in batch.checks {
-            if self.give_back_slots(check, batch.now) {
-                continue;
-            }
-            let key = check.key.fingerprint;
-            let mut shard = self.lock(key);
-            let mut loaded = shard.load(key);
-            // As in a refund: who has no counter has nothing to give back.
-            if !loaded.is_new() {
-                check.limit.give_back(&mut loaded.state, ask(check, batch.now));
-                let _ = shard.keep(key, loaded, batch.now, self.shard_budget_shared);
-            }
-        }
-    }
-}
-
-impl Wanted {
-    /// One more key.
-    fn and(self, check: &Check<'_>) -> Self {
-        let shelved = usize::from(check.limit.small().is_none());
-        Wanted { keys: self.keys + 1, shelved: self.shelved + shelved }
+        batch.checks.iter().for_each(|check| self.give_back_to_key(check, batch.now));
     }
 }
 
 #[inline]
-const fn ask(check: &Check<'_>, now: Timestamp) -> Ask {
-    Ask { cost: check.cost, now, holder: check.holder, tenure: check.tenure }
+const fn input(check: &Check<'_>, now: Timestamp) -> CheckInput {
+    CheckInput { cost: check.cost, now, holder: check.holder, tenure: check.tenure }
 }

@@ -1,5 +1,4 @@
-//! What only a store in this process promises: exact under threads, bounded
-//! under floods.
+//! Promises of the memory store alone: exact under threads, bounded under floods.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -212,7 +211,7 @@ fn a_slot_that_is_held_outlives_its_time_and_every_sweep_until_it_is_given_back(
     }
     let slot = check(&store, "held", &limit);
     let left = |now| together(&store, Verb::Peek, &[slot], now)[0].decision.remaining;
-    assert_eq!(left(later), 1, "only the one that nobody holds is gone");
+    assert_eq!(left(later), 1, "only the anonymous slot is gone");
     store.release(slot.key, Holder(2), 1);
     assert_eq!(left(later), 1, "somebody else has nothing to give back");
     store.release(slot.key, Holder(1), 1);
@@ -240,7 +239,7 @@ fn a_slot_of_a_shared_counter_comes_back_by_itself_though_somebody_holds_it() {
         let taken = together(&store, Verb::Check, &checks, after(begin))[0];
         assert_eq!((taken.basis, taken.decision.taken), (Basis::Shared, 1));
         assert!(!ask(&store, "new", &limit, after(begin + 59)).decision.is_admitted());
-        // Nobody can give it back, so it must not be held for ever.
+        // It cannot be given back, so it must not be held for ever.
         let left = together(&store, Verb::Peek, &[slot], after(begin + 60))[0].decision;
         assert!(left.is_admitted(), "{begin}");
     }
@@ -361,7 +360,7 @@ fn shards_grow_at_different_times() {
 }
 
 #[test]
-fn places_of_idle_keys_are_used_again() {
+fn slots_of_idle_keys_are_used_again() {
     let limit = Limit::new(TokenBucket::new(1, Period::SECOND, 1));
     let store = store(64 * 1024, WhenFull::Deny);
     for second in 0..1_000_u64 {
@@ -431,7 +430,7 @@ fn a_key_is_inspected_and_reset_although_only_its_fingerprint_is_kept() {
 }
 
 #[test]
-fn keys_of_any_bytes_and_length_are_told_apart() {
+fn keys_of_any_bytes_and_length_are_distinct() {
     let limit = Limit::new(TokenBucket::new(1, Period::HOUR, 1));
     let store = store(1 << 20, WhenFull::Deny);
     let long = vec![b'x'; 1 << 20];
@@ -467,9 +466,8 @@ proptest! {
         }
     }
 
-    /// A request of known keys in many shards is decided in their slots; one
-    /// with more checks than that is made for is decided in general. Checks that
-    /// are only observed make the difference, and change no answer.
+    /// A request of known keys in many shards is one transaction; a request with more checks than
+    /// fit takes the general path. Observed checks make the difference, and change no answer.
     #[test]
     fn keys_of_many_shards_are_decided_as_they_are_in_general(
         requests in prop::collection::vec(

@@ -1,5 +1,4 @@
-//! One limit over many keys: the short way of `decide_one` answers and counts
-//! as the general one does.
+//! One limit over many keys: `decide_one` decides and counts like the general path.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +20,7 @@ fn key(store: &MemoryStore, name: u16) -> Key {
 }
 
 #[test]
-fn threads_on_one_key_get_exactly_the_burst_by_the_short_way() {
+fn threads_on_one_key_get_exactly_the_burst_on_the_fast_path() {
     let store = store(WhenFull::Deny);
     let limit = Limit::new(TokenBucket::new(1, Period::DAY, 10_000));
     let hot = key(&store, 1);
@@ -39,9 +38,9 @@ fn threads_on_one_key_get_exactly_the_burst_by_the_short_way() {
     assert_eq!(admitted.into_inner(), 10_000);
 }
 
-/// Costs of one go the short way and all others do not: both spend one budget.
+/// Only costs of one take the fast path: both paths spend one budget.
 #[test]
-fn threads_that_ask_for_one_and_for_more_share_one_budget() {
+fn threads_with_costs_of_one_and_of_more_share_one_budget() {
     let store = store(WhenFull::Deny);
     let limit = Limit::new(TokenBucket::new(1, Period::DAY, 6_000));
     let hot = key(&store, 1);
@@ -56,13 +55,13 @@ fn threads_that_ask_for_one_and_for_more_share_one_budget() {
             });
         }
     });
-    // Those who ask for one take whatever is left.
+    // Costs of one use up the rest.
     assert_eq!(charged.into_inner(), 6_000);
 }
 
 proptest! {
     #[test]
-    fn the_short_way_answers_as_the_general_one_does(
+    fn the_fast_path_decides_like_the_general_path(
         steps in prop::collection::vec(
             (0..40_u16, 0..4_usize, 0..3_u64, -300_000_000..900_000_000_i64),
             1..300,
@@ -72,22 +71,22 @@ proptest! {
             Just(WhenFull::Approximate), Just(WhenFull::Allow), Just(WhenFull::Deny),
         ],
     ) {
-        // The same keys under limits that change their minds.
+        // The same keys under changing limits.
         let limits = [
             Limit::new(TokenBucket::new(2, Period::SECOND, 3)),
             Limit::new(TokenBucket::new(amount, Period::SECOND, 2)),
             Limit::new(LeakyBucket::new(2, Period::SECOND, 3)),
             Limit::new(FixedWindow::new(3, Window::Every(Period::SECOND))),
         ];
-        let (short, general) = (store(full), store(full));
+        let (fast, general) = (store(full), store(full));
         let mut now = NOW;
         for (name, limit, cost, step) in steps {
             now = Timestamp::from_nanos(now.as_nanos().saturating_add_signed(step));
-            let (limit, key) = (&limits[limit], key(&short, name));
-            let told = short.decide_one(key, limit, cost, now);
+            let (limit, key) = (&limits[limit], key(&fast, name));
+            let decision = fast.decide_one(key, limit, cost, now);
             let expected = general.check_one(&Check::new(key, limit, cost), now).decision;
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(decision, expected);
         }
-        prop_assert_eq!(short.stats(), general.stats());
+        prop_assert_eq!(fast.stats(), general.stats());
     }
 }

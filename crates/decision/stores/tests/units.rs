@@ -1,10 +1,12 @@
-//! One unit of each bucket of a rule: the short way of `take_units` answers and counts as the
-//! general one does, or does nothing.
+//! One unit of each bucket of a rule: `take_units` decides and counts like the general path, or does
+//! nothing.
 
 use proptest::prelude::*;
-use tidegate_algorithms::{Decision, Limit, Period, Small, Taken, Timestamp, TokenBucket};
+use tidegate_algorithms::{
+    Decision, Limit, Period, SmallLimit, Timestamp, TokenBucket, UnitOutcome,
+};
 use tidegate_stores::{
-    Answers, Batch, Charge, Check, Fingerprint, Key, MemoryConfig, MemoryStore, Units, Verb,
+    Answers, Batch, Charge, Check, Fingerprint, Key, MemoryConfig, MemoryStore, UnitsOutcome, Verb,
     WhenFull,
 };
 
@@ -22,15 +24,15 @@ fn key(store: &MemoryStore, name: u16) -> Fingerprint {
 
 fn bucket(limit: &Limit) -> &TokenBucket {
     match limit.small() {
-        Some(Small::TokenBucket(bucket)) => bucket,
-        other => panic!("{other:?} is no token bucket"),
+        Some(SmallLimit::TokenBucket(bucket)) => bucket,
+        other => panic!("{other:?} is not a token bucket"),
     }
 }
 
 /// Limits that share a key, each with its group.
 type Rule<'l, const N: usize> = [(u64, &'l Limit); N];
 
-/// What the general way says, which charges all or nobody.
+/// The decisions of the general path.
 fn check<const N: usize>(
     store: &MemoryStore,
     key: Fingerprint,
@@ -44,59 +46,59 @@ fn check<const N: usize>(
     answers.iter().map(|answer| answer.decision).collect()
 }
 
-/// What the short way says, if it takes anything.
+/// The decisions of the fast path, if it takes anything.
 fn take<const N: usize>(
     store: &MemoryStore,
     key: Fingerprint,
     rule: Rule<'_, N>,
     now: Timestamp,
 ) -> Option<Vec<Decision>> {
-    let buckets = rule.map(|(group, limit)| (group, bucket(limit)));
-    let Units::Taken(states) = store.take_units(key, buckets, now)? else { return None };
-    let told = buckets.iter().zip(states).map(|((_, bucket), after)| bucket.tell_taken(after, now));
-    Some(told.collect())
+    let buckets = rule.map(|(group, limit)| (key.under(group), bucket(limit)));
+    let UnitsOutcome::Taken(states) = store.take_units(buckets, now)? else { return None };
+    let taken = buckets.iter().zip(states);
+    Some(taken.map(|((_, bucket), after)| bucket.unit_admission(after, now)).collect())
 }
 
 proptest! {
     #[test]
-    fn units_are_taken_as_the_general_way_takes_them_or_not_at_all(
+    fn units_are_taken_as_on_the_general_path_or_not_at_all(
         steps in prop::collection::vec((0..20_u16, 0..3_usize, -300_000_000..900_000_000_i64), 1..300),
         amount in 1..=2_000_000_000_u64,
     ) {
-        // The same keys under limits that change their minds.
+        // The same keys under changing limits.
         let limits = [
             Limit::new(TokenBucket::new(2, Period::SECOND, 3)),
             Limit::new(TokenBucket::new(amount, Period::SECOND, 2)),
             Limit::new(TokenBucket::new(9, Period::MINUTE, 5)),
         ];
-        let (short, general) = (store(), store());
+        let (fast, general) = (store(), store());
         let mut now = NOW;
         for (name, first, step) in steps {
             now = Timestamp::from_nanos(now.as_nanos().saturating_add_signed(step));
             let rule = [(1, &limits[first]), (2, &limits[(first + 1) % 3])];
-            let key = key(&short, name);
-            let told = take(&short, key, rule, now);
+            let key = key(&fast, name);
+            let taken = take(&fast, key, rule, now);
             let expected = check(&general, key, rule, now);
-            match told {
-                Some(told) => prop_assert_eq!(told, expected),
+            match taken {
+                Some(taken) => prop_assert_eq!(taken, expected),
                 // Nothing is left of the attempt.
-                None => prop_assert_eq!(check(&short, key, rule, now), expected),
+                None => prop_assert_eq!(check(&fast, key, rule, now), expected),
             }
         }
-        prop_assert_eq!(short.stats(), general.stats());
+        prop_assert_eq!(fast.stats(), general.stats());
     }
 }
 
 #[test]
-fn a_key_that_is_known_and_has_units_left_takes_the_short_way() {
+fn a_known_key_with_units_left_takes_the_fast_path() {
     let store = store();
     let limit = Limit::new(TokenBucket::new(1, Period::DAY, 3));
     let (rule, key) = ([(1, &limit), (2, &limit)], key(&store, 1));
     assert_eq!(take(&store, key, rule, NOW), None, "the key is new");
     check(&store, key, rule, NOW);
     for left in [1, 0] {
-        let told = take(&store, key, rule, NOW).expect("a unit is left");
-        assert!(told.iter().all(|decision| decision.remaining == left), "{told:?}");
+        let taken = take(&store, key, rule, NOW).expect("a unit is left");
+        assert!(taken.iter().all(|decision| decision.remaining == left), "{taken:?}");
     }
     assert_eq!(take(&store, key, rule, NOW), None, "nothing is left");
 }
@@ -110,25 +112,27 @@ fn a_bucket_with_nothing_left_keeps_the_others_from_being_charged() {
     );
     let key = key(&store, 1);
     check(&store, key, [(1, &wide), (2, &narrow)], NOW);
-    let buckets = [(1, bucket(&wide)), (2, bucket(&narrow))];
-    let Some(Units::Short(states)) = store.take_units(key, buckets, NOW) else {
+    let buckets = [(key.under(1), bucket(&wide)), (key.under(2), bucket(&narrow))];
+    let Some(UnitsOutcome::Refused(states)) = store.take_units(buckets, NOW) else {
         panic!("one has nothing left");
     };
-    assert!(bucket(&wide).take_unit(states[0], NOW).is_some_and(|unit| unit != Taken::Refused));
-    assert_eq!(bucket(&narrow).take_unit(states[1], NOW), Some(Taken::Refused));
-    let told = take(&store, key, [(1, &wide)], NOW).expect("eight are left");
-    assert_eq!(told[0].remaining, 7);
+    assert!(
+        bucket(&wide).take_unit(states[0], NOW).is_some_and(|unit| unit != UnitOutcome::Refused)
+    );
+    assert_eq!(bucket(&narrow).take_unit(states[1], NOW), Some(UnitOutcome::Refused));
+    let taken = take(&store, key, [(1, &wide)], NOW).expect("eight are left");
+    assert_eq!(taken[0].remaining, 7);
 }
 
 #[test]
-fn limits_that_share_a_counter_are_left_to_the_general_way() {
+fn limits_that_share_a_counter_take_the_general_path() {
     let store = store();
     let limit = Limit::new(TokenBucket::new(1, Period::DAY, 9));
     let key = key(&store, 1);
     check(&store, key, [(1, &limit)], NOW);
     assert_eq!(take(&store, key, [(1, &limit), (1, &limit)], NOW), None);
-    let told = take(&store, key, [(1, &limit)], NOW).expect("eight are left");
-    assert_eq!(told[0].remaining, 7);
+    let taken = take(&store, key, [(1, &limit)], NOW).expect("eight are left");
+    assert_eq!(taken[0].remaining, 7);
 }
 
 #[test]
@@ -140,13 +144,13 @@ fn threads_take_exactly_the_units_that_there_are() {
     );
     let (rule, key) = ([(1, &day), (2, &hour)], key(&store, 1));
     check(&store, key, rule, NOW);
-    let taken: usize = std::thread::scope(|scope| {
+    let count: usize = std::thread::scope(|scope| {
         let takers = [(); 4].map(|()| {
             scope.spawn(|| (0..5_000).filter(|_| take(&store, key, rule, NOW).is_some()).count())
         });
         takers.into_iter().map(|taker| taker.join().expect("a taker does not fail")).sum()
     });
-    assert_eq!(taken, 10_000);
-    let told = take(&store, key, [(2, &hour)], NOW).expect("half of them are left");
-    assert_eq!(told[0].remaining, 9_998);
+    assert_eq!(count, 10_000);
+    let taken = take(&store, key, [(2, &hour)], NOW).expect("half of them are left");
+    assert_eq!(taken[0].remaining, 9_998);
 }

@@ -54,20 +54,11 @@ fn line(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
     if !matches!(algorithm, Algorithm::FixedWindow(_)) {
         let _ = write!(line, ", algorithm: {}", algorithm.name());
     }
-    if limit.unit.is_none() && !matches!(algorithm, Algorithm::Concurrency(_)) {
+    if limit.unit.is_none() && !algorithm.holds_slots() {
         let _ = write!(line, ", per: {:?}", Duration::from_nanos(Nanos::get(algorithm.period())));
     }
-    match algorithm {
-        Algorithm::TokenBucket(bucket) => {
-            let _ = write!(line, ", burst: {}", bucket.burst());
-        }
-        Algorithm::LeakyBucket(bucket) => {
-            let _ = write!(line, ", queue: {}", bucket.queue());
-        }
-        Algorithm::SlidingWindow(window) => {
-            let _ = write!(line, ", buckets: {}", window.slices());
-        }
-        Algorithm::FixedWindow(_) | Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => {}
+    if let Some((key, value)) = algorithm.own_parameter() {
+        let _ = write!(line, ", {key}: {value}");
     }
     if limit.mode == Mode::Off {
         line.push_str(", mode: off");

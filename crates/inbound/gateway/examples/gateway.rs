@@ -1,8 +1,7 @@
 //! A gateway in front of an HTTP server: `gateway 127.0.0.1:8000 http://127.0.0.1:8080`.
 //!
-//! Each address may send ten requests per second, and twenty at once. Try
-//! `curl -i http://127.0.0.1:8000/` a few times in a row. `gateway … … 1000000` allows so many
-//! per second, and `gateway … … 0` limits nothing.
+//! Each address may send ten requests per second, with twenty in flight. Try `curl -i http://127.0.0.1:8000/` a few
+//! times in a row. A third argument sets another rate; 0 means no limits.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -58,9 +57,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::new("gateway", Protocol::Auto, address);
     let service = gateway.clone();
     let listening = server.open_for_peers(endpoint, move |peer| service.for_peer(peer))?;
-    for at in &listening {
-        println!("http://{} leads to {upstream}", at.address());
+    for bound in &listening {
+        println!("http://{} forwards to {upstream}", bound.address());
     }
-    gateway.tend().await;
+    gateway.maintain().await;
     Ok(())
 }

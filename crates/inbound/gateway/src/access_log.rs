@@ -1,8 +1,7 @@
-//! One line for a request, written by a thread of its own.
+//! The access log: one line per request, written by a separate thread.
 //!
-//! A request only puts what it knows into a bounded queue, without waiting and without writing
-//! text. When the queue is full the line is dropped and counted: a slow disk slows nobody down.
-//! Whoever stops waits until the last lines are written, for a while.
+//! A request only puts a record into a bounded queue, without waiting and without formatting. When the queue is full
+//! the line is dropped and counted, so that a slow disk does not slow requests.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -23,10 +22,10 @@ use tidegate_engine::Timestamp;
 
 use super::settings::{AccessLogFormat, AccessLogSettings};
 
-/// The most lines that are written at once.
+/// The maximum number of lines per write.
 const BATCH_MAX: u64 = 1_024;
 
-/// What is known when a request begins.
+/// The part of a line that is known when a request begins.
 #[derive(Debug)]
 pub(super) struct Record {
     began: Timestamp,
@@ -38,9 +37,9 @@ pub(super) struct Record {
     referer: Option<HeaderValue>,
 }
 
-/// What is known when it has ended.
+/// A line of the log, known when the request has ended.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) record: Box<Record>,
     pub(super) ended: Timestamp,
     pub(super) status: StatusCode,
@@ -49,21 +48,21 @@ pub(super) struct Line {
     pub(super) route: Box<str>,
 }
 
-/// Takes lines, and never waits.
+/// The queue of the writing thread.
 #[derive(Debug)]
 pub(super) struct AccessLog {
-    lines: SyncSender<Line>,
+    lines: SyncSender<LogLine>,
     one_of: NonZeroU64,
     seen: AtomicU64,
     dropped: AtomicU64,
-    /// Lines that were put into the queue.
-    taken: AtomicU64,
-    written: Arc<Written>,
+    /// The number of lines put into the queue.
+    queued: AtomicU64,
+    written: Arc<WrittenLines>,
 }
 
-/// How many lines the thread has done with.
+/// The number of lines that the thread has written.
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenLines {
     lines: Mutex<u64>,
     more: Condvar,
 }
@@ -76,16 +75,16 @@ impl AccessLog {
     ) -> io::Result<Self> {
         let (lines, queue) = sync_channel(settings.waiting_max.max(1));
         let format = settings.format;
-        let written: Arc<Written> = Arc::default();
-        let told = Arc::clone(&written);
+        let written: Arc<WrittenLines> = Arc::default();
+        let progress = Arc::clone(&written);
         thread::Builder::new()
             .name("tidegate-access-log".to_owned())
-            .spawn(move || write_all(&queue, format, out, &told))?;
-        let (seen, dropped, taken) = Default::default();
-        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped, taken, written })
+            .spawn(move || write_all(&queue, format, out, &progress))?;
+        let (seen, dropped, queued) = Default::default();
+        Ok(AccessLog { lines, one_of: settings.one_of, seen, dropped, queued, written })
     }
 
-    /// A record for this request, if it is one of those that are written.
+    /// A record of this request, if it is sampled.
     pub(super) fn record(
         &self,
         head: &Parts,
@@ -106,20 +105,19 @@ impl AccessLog {
         })
     }
 
-    pub(super) fn write(&self, line: Line) {
+    pub(super) fn write(&self, line: LogLine) {
         match self.lines.try_send(line) {
-            Ok(()) => self.taken.fetch_add(1, Ordering::Release),
+            Ok(()) => self.queued.fetch_add(1, Ordering::Release),
             Err(_) => self.dropped.fetch_add(1, Ordering::Relaxed),
         };
     }
 
-    /// Waits until all lines so far are written, but no longer than this; says whether they are.
-    /// Blocks.
+    /// Waits until all lines so far are written, with a timeout. Returns whether they are. Blocks.
     pub(super) fn flush(&self, patience: Duration) -> bool {
-        let taken = self.taken.load(Ordering::Acquire);
+        let queued = self.queued.load(Ordering::Acquire);
         let mut written = self.written.lines.lock();
-        self.written.more.wait_while_for(&mut written, |written| *written < taken, patience);
-        *written >= taken
+        self.written.more.wait_while_for(&mut written, |written| *written < queued, patience);
+        *written >= queued
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -127,12 +125,12 @@ impl AccessLog {
     }
 }
 
-/// Writes until nobody can send any more. What waits is written before it is flushed.
+/// Writes until the queue is closed: all queued lines with one write, then a flush.
 fn write_all(
-    queue: &Receiver<Line>,
+    queue: &Receiver<LogLine>,
     format: AccessLogFormat,
     mut out: Box<dyn Write + Send>,
-    written: &Written,
+    written: &WrittenLines,
 ) {
     let mut text = String::new();
     while let Ok(first) = queue.recv() {
@@ -145,13 +143,13 @@ fn write_all(
                 AccessLogFormat::Common => line.as_common(&mut text),
             }
             lines = lines.saturating_add(1);
-            // What comes meanwhile is for the next time, so that this one ends.
+            // Bounded, so that a steady stream of lines cannot delay the write forever.
             next = if lines < BATCH_MAX { queue.try_recv().ok() } else { None };
         }
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             tracing::warn!(%error, "cannot write the access log");
         }
-        // Also where they could not be written: nobody should wait for them.
+        // Also after an error, so that `flush` does not wait for these lines.
         let mut done = written.lines.lock();
         *done = done.saturating_add(lines);
         drop(done);
@@ -159,7 +157,7 @@ fn write_all(
     }
 }
 
-impl Line {
+impl LogLine {
     fn as_json(&self, out: &mut String) {
         let record = &self.record;
         let text = |value: &Option<HeaderValue>| {
@@ -193,7 +191,7 @@ impl Line {
             " - - [{}] \"{} {} {}\" {} {}",
             instant(record.began, "%d/%b/%Y:%H:%M:%S +0000"),
             record.method,
-            // A uri has no quotes and no line ends: they cannot stand in one.
+            // A URI cannot contain quotes or line ends.
             record.uri,
             protocol(record.version),
             self.status.as_u16(),
@@ -202,7 +200,7 @@ impl Line {
     }
 }
 
-/// The time of day in UTC; the format is one of jiff's.
+/// Formats an instant in UTC, in a format of jiff.
 fn instant(at: Timestamp, format: &str) -> String {
     let moment = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()));
     moment.unwrap_or(jiff::Timestamp::MAX).strftime(format).to_string()

@@ -1,9 +1,9 @@
-//! For whom a request is, whatever it claims.
+//! The address of the client of a request.
 //!
-//! A field that names the client can be sent by anybody, so it is believed only as far as
-//! trusted hops wrote it: from its end, each address was added by the one behind it, and the
-//! first that is no trusted hop is the client. What stands before that is hearsay. An entry that
-//! is no address ends the walk: then the client is the last hop that is known.
+//! Any client can send a field that names an address, so only the part that trusted hops wrote counts. Each hop appends
+//! the address that it received the request from. Read from the end, the first address that is not a trusted hop is the
+//! client; addresses further left are ignored. An entry that is not an address ends the search: the client is then the
+//! last hop found.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,10 +16,10 @@ use super::settings::AddressFrom;
 
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// More hops than anybody has. What stands before them is not looked at.
+/// The maximum number of hops. Addresses further left are ignored.
 const HOPS_MAX: usize = 32;
 
-/// Whose word is taken, and which field it stands in.
+/// The trusted hops, and the field in which they name the client.
 #[derive(Clone, Debug)]
 pub(super) struct TrustedHops {
     networks: Box<[IpNet]>,
@@ -31,81 +31,83 @@ impl TrustedHops {
         TrustedHops { networks: networks.into(), from }
     }
 
-    /// Whether this is a hop of ours. A Unix socket has no address: who may open its file is
-    /// trusted as soon as anybody is.
+    /// Whether the peer is a trusted hop. A peer at a Unix socket has no address; it is trusted if any hop is, because
+    /// the permissions of the file restrict who can connect.
     pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
         match peer {
-            Some(peer) => self.knows(peer),
+            Some(peer) => self.contains(peer),
             None => !self.networks.is_empty(),
         }
     }
 
-    /// The client of a request that came from `peer`.
+    /// The client of a request that `peer` sent.
     pub(super) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         if !self.trusts(peer) {
             return peer;
         }
-        let named = match self.from {
+        let addresses = match self.from {
             AddressFrom::Peer => return peer,
             AddressFrom::XForwardedFor => forwarded_for(headers),
             AddressFrom::Forwarded => forwarded(headers),
         };
         let mut client = peer;
-        for address in named.into_iter().rev() {
+        for address in addresses.into_iter().rev() {
             let Some(address) = address else { break };
             client = Some(address);
-            if !self.knows(address) {
+            if !self.contains(address) {
                 break;
             }
         }
         client
     }
 
-    fn knows(&self, address: IpAddr) -> bool {
+    fn contains(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))
     }
 }
 
-/// Addresses in the order in which they were added; `None` where an entry is no address.
-type Named = SmallVec<[Option<IpAddr>; 4]>;
+/// Addresses in the order of the field; `None` for an entry that is not an address.
+type AddressList = SmallVec<[Option<IpAddr>; 4]>;
 
-/// Adds an entry; the oldest go when there are too many.
-fn note(named: &mut Named, address: Option<IpAddr>) {
-    if named.len() >= HOPS_MAX {
-        named.remove(0);
+/// Appends an entry, and removes the first if there are too many.
+fn push(addresses: &mut AddressList, address: Option<IpAddr>) {
+    if addresses.len() >= HOPS_MAX {
+        addresses.remove(0);
     }
-    named.push(address);
+    addresses.push(address);
 }
 
-fn forwarded_for(headers: &HeaderMap) -> Named {
-    let mut named = Named::new();
+fn forwarded_for(headers: &HeaderMap) -> AddressList {
+    let mut addresses = AddressList::new();
     for value in headers.get_all(X_FORWARDED_FOR) {
         match value.to_str() {
-            Ok(text) => text.split(',').for_each(|entry| note(&mut named, address(entry.trim()))),
-            Err(_) => note(&mut named, None),
+            Ok(text) => {
+                text.split(',').for_each(|entry| push(&mut addresses, address(entry.trim())))
+            }
+            Err(_) => push(&mut addresses, None),
         }
     }
-    named
+    addresses
 }
 
-fn forwarded(headers: &HeaderMap) -> Named {
-    let mut named = Named::new();
+fn forwarded(headers: &HeaderMap) -> AddressList {
+    let mut addresses = AddressList::new();
     for value in headers.get_all(FORWARDED) {
         let Ok(text) = value.to_str() else {
-            note(&mut named, None);
+            push(&mut addresses, None);
             continue;
         };
-        for element in outside_quotes(text, ',') {
-            let mut pairs = outside_quotes(element, ';').filter_map(|pair| pair.split_once('='));
-            let named_for = pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case("for"));
-            note(&mut named, named_for.and_then(|(_, value)| address(unquoted(value.trim()))));
+        for element in split_unquoted(text, ',') {
+            let mut pairs = split_unquoted(element, ';').filter_map(|pair| pair.split_once('='));
+            let node = pairs.find(|(key, _)| key.trim().eq_ignore_ascii_case("for"));
+            push(&mut addresses, node.and_then(|(_, value)| address(unquoted(value.trim()))));
         }
     }
-    named
+    addresses
 }
 
-/// Splits at a separator that is in no quoted string.
-fn outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &str> {
+/// Splits at separators outside quoted strings.
+fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
     text.split(move |character| {
@@ -120,12 +122,12 @@ fn outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// An address has nothing that needs an escape, so quotes are all there is to remove.
+/// Removes quotes. An address contains no character that needs an escape.
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
-/// An address, with a port or without; in brackets when it is IPv6 with one.
+/// Parses an address with or without a port; IPv6 with a port is in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let parsed = bare.parse::<IpAddr>().ok();
@@ -158,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_who_it_is_whatever_it_claims() {
+    fn the_claim_of_an_untrusted_peer_is_ignored() {
         let claimed = &["192.0.2.1", "10.0.0.9"];
         assert_eq!(client(AddressFrom::XForwardedFor, "203.0.113.9", claimed), ip("203.0.113.9"));
     }
 
     #[test]
-    fn a_trusted_hop_names_the_client_and_what_stands_before_is_hearsay() {
+    fn a_trusted_hop_names_the_client_and_addresses_further_left_are_ignored() {
         let of = |lines| client(AddressFrom::XForwardedFor, "10.0.0.1", lines);
         assert_eq!(of(&["198.51.100.7"]), ip("198.51.100.7"));
         assert_eq!(of(&["1.1.1.1, 198.51.100.7"]), ip("198.51.100.7"));
@@ -176,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_no_address_ends_the_walk() {
+    fn an_entry_that_is_not_an_address_ends_the_search() {
         let of = |lines| client(AddressFrom::XForwardedFor, "10.0.0.1", lines);
         assert_eq!(of(&["198.51.100.7, unknown"]), ip("10.0.0.1"));
         assert_eq!(of(&["198.51.100.7, <script>, 10.3.3.3"]), ip("10.3.3.3"));
     }
 
     #[test]
-    fn forwarded_is_read_with_its_quotes() {
+    fn quoted_values_of_forwarded_are_read() {
         let of = |lines| client(AddressFrom::Forwarded, "10.0.0.1", lines);
         assert_eq!(of(&["for=198.51.100.7;proto=https"]), ip("198.51.100.7"));
         assert_eq!(of(&["proto=http; For=\"[2001:db8::7]:80\";by=x"]), ip("2001:db8::7"));
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_many_hops_is_read_from_its_end() {
+    fn a_long_field_is_read_from_its_end() {
         let many = "1.1.1.1, ".repeat(500) + "198.51.100.7, 10.0.0.2";
         let mut headers = HeaderMap::new();
         headers.insert(X_FORWARDED_FOR, HeaderValue::from_str(&many).unwrap());
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_trusted_as_soon_as_any_hop_is() {
+    fn a_unix_socket_is_trusted_if_any_hop_is() {
         assert!(hops(AddressFrom::XForwardedFor).trusts(None));
         assert!(!TrustedHops::new(Vec::new(), AddressFrom::XForwardedFor).trusts(None));
     }

@@ -11,9 +11,9 @@ use tidegate_overload::{Arrival, Category, Screened, Screening};
 use tokio::time::Instant;
 
 use super::decode::DecodedHead;
-use super::describe::{Description, Seen};
+use super::describe::{Description, RequestView};
 use super::route::Route;
-use super::shared::Shared;
+use super::active_document::ActiveDocument;
 
 /// What is known of a request after the first decision.
 pub(super) struct FirstDecision {
@@ -30,7 +30,7 @@ impl FirstDecision {
     }
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -50,7 +50,7 @@ where
             return Ok(FirstDecision::unlimited(None));
         }
         let mut needs = route.describer.needs();
-        if self.lasting.protection.is_some() {
+        if self.state.protection.is_some() {
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, decoded.head, began);
@@ -96,11 +96,11 @@ where
     /// The worker shedder, and whether there is enough time.
     fn screen(
         &self,
-        seen: &Seen<'_>,
+        seen: &RequestView<'_>,
         trusted: bool,
     ) -> Result<Option<(Screened, Category)>, Refusal> {
-        let Some(protection) = &self.lasting.protection else { return Ok(None) };
-        let (category, timeout) = self.categories.of(seen, trusted);
+        let Some(protection) = &self.state.protection else { return Ok(None) };
+        let (category, timeout) = self.categories.categorize(seen, trusted);
         let deadline = timeout.map(|timeout| protection.clock().now().after(Nanos::from(timeout)));
         let caller = self.categories.caller(seen);
         match protection.screen(Arrival::Counted { category, caller, deadline }) {
@@ -118,17 +118,17 @@ where
     pub(super) fn pipeline(&self) -> Pipeline<'_, S, C> {
         Pipeline {
             limits: self.limits(),
-            room: &self.lasting.waiting,
+            room: &self.state.waiting,
             delay: &self.settings.delay,
             headers: &self.settings.headers,
             headers_on: self.settings.headers_on,
-            hold_time: Some(&self.lasting.hold_time),
-            refunds: self.lasting.protection.is_some(),
+            hold_time: Some(&self.state.hold_time),
+            refunds: self.state.protection.is_some(),
         }
     }
 
     pub(super) fn limits(&self) -> DomainEngine<'_, S, C> {
-        DomainEngine { engine: &self.lasting.engine, domain: &self.settings.domain }
+        DomainEngine { engine: &self.state.engine, domain: &self.settings.domain }
     }
 
     /// A client waits as long as the settings, its route and its own timeout allow.

@@ -15,13 +15,13 @@ use tidegate_engine::{Clock, CounterStore, Timestamp};
 use tidegate_overload::{Category, Screened};
 
 use super::access_log::Record;
-use super::describe::{Description, Identity, Seen};
+use super::describe::{Description, Identity, RequestView};
 use super::encode::{self, Answer, Fault};
 use super::forward::Hop;
-use super::head::{Examined, Target, examine};
+use super::head::{HeadCheck, Target, examine};
 use super::queue::{QUEUE_PATH, QueueId};
 use super::route::Route;
-use super::shared::Shared;
+use super::active_document::ActiveDocument;
 use super::tally::Outcome;
 
 /// A request that was not answered at once.
@@ -68,8 +68,8 @@ pub(super) struct DecodedHead<'r> {
 
 impl<'r> DecodedHead<'r> {
     /// The head with the request's route and caller.
-    pub(super) fn with(&self, route: &'r Route, identity: &'r Identity) -> Seen<'r> {
-        Seen {
+    pub(super) fn with(&self, route: &'r Route, identity: &'r Identity) -> RequestView<'r> {
+        RequestView {
             head: self.head,
             target: self.target,
             client: self.client,
@@ -81,7 +81,7 @@ impl<'r> DecodedHead<'r> {
     }
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -93,15 +93,15 @@ where
         head: &mut Parts,
         body_bytes: Option<u64>,
     ) -> ControlFlow<Answer, PendingRequest> {
-        let began = self.lasting.engine.clock().now();
+        let began = self.state.engine.clock().now();
         let client = self.hops.client(hop.address, &head.headers);
-        let record = self.lasting.log.as_ref().and_then(|log| log.record(head, client, began));
+        let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
         let mut context = RequestContext { client_form, route_index, began, client, record };
         let target = match examine(head, &self.settings.head, hop.host()) {
-            Ok(Examined::Sound(target)) => target,
-            Ok(Examined::Capabilities) => {
+            Ok(HeadCheck::Sound(target)) => target,
+            Ok(HeadCheck::Capabilities) => {
                 let answer = encode::capabilities();
                 return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
             }
@@ -111,7 +111,7 @@ where
             let answer = self.queued_state(id, &context.client_form);
             return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
         }
-        let found = self.routes.iter().enumerate().find(|(_, route)| route.takes(head, &target));
+        let found = self.routes.iter().enumerate().find(|(_, route)| route.matches(head, &target));
         let Some((index, route)) = found else {
             return ControlFlow::Break(self.fault(context, Fault::NoRoute));
         };
@@ -140,7 +140,7 @@ where
     }
 
     fn queued_state(&self, id: &str, client: &Negotiation) -> Answer {
-        match QueueId::parse(id).and_then(|id| self.lasting.queue.state(id)) {
+        match QueueId::parse(id).and_then(|id| self.state.queue.state(id)) {
             Some(state) => encode::queued_state(state),
             None => self.answers.fault(Fault::NoRoute, client),
         }

@@ -1,18 +1,16 @@
-//! Who asks for what: from a request's head to descriptors and costs.
+//! Turns the head of a request into descriptors and costs.
 //!
-//! Each route has recipes, made once. A value that a request does not have leaves its
-//! descriptor out, as in Envoy, unless the recipe says otherwise. Values are owned, because a
-//! request may have to wait with them; short ones are kept in place.
+//! Each route has templates of descriptors, compiled once. If a value is missing, the request is not limited by that
+//! descriptor, as in Envoy, unless the entry says otherwise. Values are owned, because the request may wait; short ones
+//! are stored inline, without an allocation.
 //!
-//! Tokens and keys are looked at only where a recipe needs them, once for each request.
+//! Tokens and API keys are verified only if an entry needs them, once per request.
 
 mod api_keys;
-mod base64;
 mod cost;
+mod credential;
 mod identity;
 mod jwt;
-mod key_set;
-mod presented;
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,162 +24,160 @@ use ipnet::IpNet;
 
 use super::forward::Hop;
 use super::head::Target;
-use super::route::Template;
+use super::route::PathTemplate;
 use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
 pub(super) use api_keys::ApiKeys;
 pub use api_keys::api_key_plans;
-pub(super) use cost::{Cost, Deferrals};
-pub(super) use identity::{Identities, Identity, Needs};
+pub(super) use cost::{Cost, DeferredCharges};
+use credential::{cookie, query_parameter};
+pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};
 pub(super) use jwt::Tokens;
-use presented::{cookie, query};
 use tidegate_admission::RequestDescription;
 
-/// The characters of the longest IPv4 address.
+/// The length of the longest IPv4 address.
 const IPV4_CHARS_MAX: usize = 15;
 
-/// Describers made so far, in all gateways.
-static DESCRIBERS: AtomicU64 = AtomicU64::new(0);
+/// The id of the next describer, in all gateways of the process.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// How the requests of one route are described.
+/// Describes the requests of one route.
 #[derive(Debug)]
 pub(super) struct Describer {
-    /// No other has it, also after a reload.
-    number: u64,
-    templates: Box<[Template]>,
-    recipes: Box<[Recipe]>,
-    needs: Needs,
-    /// Whether all that is said of a request is where it came from.
-    by_origin: bool,
+    /// Unique, also across reloads.
+    id: u64,
+    path_templates: Box<[PathTemplate]>,
+    descriptors: Box<[DescriptorTemplate]>,
+    needs: IdentityNeeds,
+    /// Whether all requests of one client address have the same description.
+    by_address: bool,
 }
 
 #[derive(Debug)]
-struct Recipe {
-    ingredients: Box<[Ingredient]>,
+struct DescriptorTemplate {
+    entries: Box<[EntryTemplate]>,
     cost: Cost,
 }
 
 #[derive(Debug)]
-struct Ingredient {
+struct EntryTemplate {
     key: CompactString,
     value: ValueFrom,
     missing: Missing,
 }
 
-/// What is known of a request.
-pub(super) struct Seen<'r> {
+/// The parts of a request that describe it.
+pub(super) struct RequestView<'r> {
     pub(super) head: &'r Parts,
     pub(super) target: &'r Target,
     pub(super) client: Option<IpAddr>,
-    /// Where it came from: often the client itself.
+    /// The other end of the connection, often the client itself.
     pub(super) hop: &'r Hop,
     pub(super) route: &'r str,
     pub(super) identity: &'r Identity,
-    /// The length of the body, when it is known.
+    /// The length of the body, if it is known.
     pub(super) body_bytes: Option<u64>,
 }
 
-/// A described request: what it is limited by, and what is charged when it has ended.
+/// The descriptors of a request, and the charges that are due when it has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
     pub(super) described: RequestDescription,
-    pub(super) deferred: Deferrals,
+    pub(super) deferred: DeferredCharges,
 }
 
-/// What is said of all requests of a connection, by the first route that describes them by
-/// where they come from. Few connections ask for more than one. In a box: not all connections
-/// have it.
+/// The description of all requests of a connection, cached for the first route that describes them by address. Most
+/// connections use one route. Boxed, because many connections have none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfConnection(OnceLock<Box<Known>>);
+pub(super) struct ConnectionDescription(OnceLock<Box<CachedDescription>>);
 
 #[derive(Clone, Debug)]
-struct Known {
-    /// Of the describer.
-    number: u64,
+struct CachedDescription {
+    describer: u64,
     description: Description,
 }
 
 impl Describer {
     pub(super) fn compile(
         settings: &RouteSettings,
-        place: &str,
+        location: &str,
         problems: &mut Problems,
     ) -> Option<Self> {
         let mut templates = Vec::new();
-        // What is wrong with the route's own is told where it stands.
+        // The route reports an invalid template of its own path.
         if let PathMatch::Template(text) = &settings.path {
-            templates.extend(Template::parse(text).ok());
+            templates.extend(PathTemplate::parse(text).ok());
         }
         for (index, text) in settings.templates.iter().enumerate() {
-            let place = format!("{place}.templates[{index}]");
-            templates.extend(problems.take(place, Template::parse(text)));
+            let location = format!("{location}.templates[{index}]");
+            templates.extend(problems.take(location, PathTemplate::parse(text)));
         }
-        let mut needs = Needs::default();
-        let mut recipes = Vec::new();
+        let mut needs = IdentityNeeds::default();
+        let mut descriptors = Vec::new();
         for (index, descriptor) in settings.descriptors.iter().enumerate() {
-            let place = format!("{place}.descriptors[{index}]");
+            let location = format!("{location}.descriptors[{index}]");
             if descriptor.entries.is_empty() {
-                problems.add(place.as_str(), "a descriptor needs an entry");
+                problems.add(location.as_str(), "a descriptor needs an entry");
             }
-            let mut ingredients = Vec::new();
+            let mut entries = Vec::new();
             for (index, entry) in descriptor.entries.iter().enumerate() {
-                let place = format!("{place}.entries[{index}]");
-                problems.take(place, check_value(&entry.value, &templates));
-                needs.note(&entry.value);
-                ingredients.push(Ingredient {
+                let location = format!("{location}.entries[{index}]");
+                problems.take(location, check_value(&entry.value, &templates));
+                needs.add(&entry.value);
+                entries.push(EntryTemplate {
                     key: entry.key.to_compact_string(),
                     value: entry.value.clone(),
                     missing: entry.missing.clone(),
                 });
             }
             let cost = Cost::of(descriptor.cost.as_ref().unwrap_or(&settings.cost));
-            recipes.push(Recipe { ingredients: ingredients.into(), cost });
+            descriptors.push(DescriptorTemplate { entries: entries.into(), cost });
         }
-        let number = DESCRIBERS.fetch_add(1, Ordering::Relaxed);
-        let by_origin = recipes.iter().all(Recipe::is_by_origin);
-        let (templates, recipes) = (templates.into(), recipes.into());
-        Some(Describer { number, templates, recipes, needs, by_origin })
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let by_address = descriptors.iter().all(DescriptorTemplate::is_by_address);
+        let (path_templates, descriptors) = (templates.into(), descriptors.into());
+        Some(Describer { id, path_templates, descriptors, needs, by_address })
     }
 
-    /// What has to be known of the caller.
-    pub(super) const fn needs(&self) -> Needs {
+    /// What must be known about the caller.
+    pub(super) const fn needs(&self) -> IdentityNeeds {
         self.needs
     }
 
-    /// Whether nothing limits the route.
+    /// Whether the route has no descriptors, hence no limits.
     pub(super) const fn is_empty(&self) -> bool {
-        self.recipes.is_empty()
+        self.descriptors.is_empty()
     }
 
-    /// Describes a request, in words that its connection has already if it can.
+    /// Describes a request, with the description that its connection has cached if that applies.
     #[inline]
-    pub(super) fn describe<'r>(&self, seen: &Seen<'r>) -> Cow<'r, Description> {
-        // A client behind the hop is another for each request.
-        if self.by_origin && seen.client == seen.hop.address {
-            let known = seen.hop.described.0.get_or_init(|| {
-                Box::new(Known { number: self.number, description: self.described(seen) })
+    pub(super) fn describe<'r>(&self, request: &RequestView<'r>) -> Cow<'r, Description> {
+        // Behind a proxy each request may have another client.
+        if self.by_address && request.client == request.hop.address {
+            let cached = request.hop.description.0.get_or_init(|| {
+                Box::new(CachedDescription { describer: self.id, description: self.build(request) })
             });
-            if known.number == self.number {
-                return Cow::Borrowed(&known.description);
+            if cached.describer == self.id {
+                return Cow::Borrowed(&cached.description);
             }
         }
-        Cow::Owned(self.described(seen))
+        Cow::Owned(self.build(request))
     }
 
-    fn described(&self, seen: &Seen<'_>) -> Description {
-        let path = seen.target.path(seen.head);
-        let template = self.templates.iter().find(|template| template.matches(path));
+    fn build(&self, request: &RequestView<'_>) -> Description {
+        let path = request.target.path(request.head);
+        let template = self.path_templates.iter().find(|template| template.matches(path));
         let mut description =
-            Description { described: RequestDescription::new(), deferred: Deferrals::new() };
-        for recipe in &self.recipes {
+            Description { described: RequestDescription::new(), deferred: DeferredCharges::new() };
+        for descriptor in &self.descriptors {
             let begin = description.described.mark();
-            let complete = recipe.ingredients.iter().all(|ingredient| {
-                match find(&ingredient.value, seen, template, path) {
-                    Some(value) => description.described.entry(&ingredient.key, value),
-                    None => match &ingredient.missing {
+            let complete = descriptor.entries.iter().all(|entry| {
+                match extract(&entry.value, request, template, path) {
+                    Some(value) => description.described.entry(&entry.key, value),
+                    None => match &entry.missing {
                         Missing::SkipDescriptor => return false,
                         Missing::SkipEntry => {}
                         Missing::Use(text) => {
-                            description.described.entry(&ingredient.key, text.into());
+                            description.described.entry(&entry.key, text.into());
                         }
                     },
                 }
@@ -191,9 +187,9 @@ impl Describer {
                 description.described.truncate(begin);
                 continue;
             }
-            let cost = recipe.cost.before(seen.head, seen.body_bytes);
-            let place = description.described.close(Some(cost));
-            if let Some(deferred) = recipe.cost.deferred(seen.body_bytes, place, cost) {
+            let cost = descriptor.cost.upfront(request.head, request.body_bytes);
+            let index = description.described.close(Some(cost));
+            if let Some(deferred) = descriptor.cost.deferred(request.body_bytes, index, cost) {
                 description.deferred.push(deferred);
             }
         }
@@ -201,50 +197,50 @@ impl Describer {
     }
 }
 
-impl Recipe {
-    /// Whether it says the same of all requests that come from one place.
-    fn is_by_origin(&self) -> bool {
-        let fixed = |ingredient: &Ingredient| {
+impl DescriptorTemplate {
+    /// Whether it is the same for all requests of one client address.
+    fn is_by_address(&self) -> bool {
+        let fixed = |entry: &EntryTemplate| {
             use ValueFrom::{Address, Fixed, Route};
-            matches!(ingredient.value, Address { .. } | Fixed(_) | Route)
+            matches!(entry.value, Address { .. } | Fixed(_) | Route)
         };
-        matches!(self.cost, Cost::Fixed(_)) && self.ingredients.iter().all(fixed)
+        matches!(self.cost, Cost::Fixed(_)) && self.entries.iter().all(fixed)
     }
 }
 
-/// A value that no template of a route is needed for.
-pub(super) fn value_of(value: &ValueFrom, seen: &Seen<'_>) -> Option<CompactString> {
-    find(value, seen, None, seen.target.path(seen.head))
+/// Extracts a value that does not depend on the templates of a route.
+pub(super) fn value_of(value: &ValueFrom, request: &RequestView<'_>) -> Option<CompactString> {
+    extract(value, request, None, request.target.path(request.head))
 }
 
-fn find(
+fn extract(
     value: &ValueFrom,
-    seen: &Seen<'_>,
-    template: Option<&Template>,
+    request: &RequestView<'_>,
+    template: Option<&PathTemplate>,
     path: &str,
 ) -> Option<CompactString> {
-    let head = seen.head;
+    let head = request.head;
     match value {
         ValueFrom::Fixed(text) => Some(text.into()),
-        ValueFrom::Address { v4_bits, v6_bits } => network(seen, *v4_bits, *v6_bits),
+        ValueFrom::Address { v4_bits, v6_bits } => network(request, *v4_bits, *v6_bits),
         ValueFrom::Header(name) => head.headers.get(name).and_then(text).map(CompactString::from),
         ValueFrom::Cookie(name) => cookie(&head.headers, name).map(CompactString::from),
         ValueFrom::PathTemplate => template.map(|template| template.text().into()),
         ValueFrom::PathParameter(name) => {
-            let parameters = template?.read(path)?;
+            let parameters = template?.parameters(path)?;
             let found = parameters.iter().find(|(other, _)| *other == &**name);
             found.map(|(_, value)| CompactString::from(*value))
         }
         ValueFrom::Path => Some(path.into()),
         ValueFrom::Method => Some(head.method.as_str().into()),
         ValueFrom::Host => {
-            seen.target.host().map(|host| CompactString::from(host).to_ascii_lowercase())
+            request.target.host().map(|host| CompactString::from(host).to_ascii_lowercase())
         }
-        ValueFrom::Query(name) => query(head.uri.query()?, name).map(CompactString::from),
-        ValueFrom::Claim(name) => seen.identity.claim(name),
-        ValueFrom::Plan => seen.identity.plan().map(CompactString::from),
-        ValueFrom::ApiKeyName => seen.identity.key_name().map(CompactString::from),
-        ValueFrom::Route => Some(seen.route.into()),
+        ValueFrom::Query(name) => query_parameter(head.uri.query()?, name).map(CompactString::from),
+        ValueFrom::Claim(name) => request.identity.claim(name),
+        ValueFrom::Plan => request.identity.plan().map(CompactString::from),
+        ValueFrom::ApiKeyName => request.identity.key_name().map(CompactString::from),
+        ValueFrom::Route => Some(request.route.into()),
     }
 }
 
@@ -252,9 +248,9 @@ fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
 }
 
-/// The client's address, or the network around it.
-fn network(seen: &Seen<'_>, v4_bits: u8, v6_bits: u8) -> Option<CompactString> {
-    let address = seen.client?;
+/// The client's address, or its network.
+fn network(request: &RequestView<'_>, v4_bits: u8, v6_bits: u8) -> Option<CompactString> {
+    let address = request.client?;
     let (bits, most) = if address.is_ipv4() { (v4_bits, 32) } else { (v6_bits, 128) };
     if bits < most
         && let Ok(network) = IpNet::new(address, bits)
@@ -262,34 +258,33 @@ fn network(seen: &Seen<'_>, v4_bits: u8, v6_bits: u8) -> Option<CompactString> {
         return Some(network.trunc().to_compact_string());
     }
     Some(match address {
-        _ if seen.hop.address == Some(address) => seen.hop.name.clone(),
-        IpAddr::V4(address) => dotted(address),
+        _ if request.hop.address == Some(address) => request.hop.name.clone(),
+        IpAddr::V4(address) => format_ipv4(address),
         IpAddr::V6(address) => address.to_compact_string(),
     })
 }
 
-/// An address as it is usually written, without the detour over formatting: this is done for
-/// most requests.
-fn dotted(address: Ipv4Addr) -> CompactString {
+/// Formats an address without `core::fmt`, which is slower: this runs for most requests behind a proxy.
+fn format_ipv4(address: Ipv4Addr) -> CompactString {
     let mut text = [b'.'; IPV4_CHARS_MAX + 1];
-    let mut places = text.iter_mut();
+    let mut chars_left = text.iter_mut();
     let mut chars = 0;
     for octet in address.octets() {
         let digits = [octet / 100, octet / 10 % 10, octet % 10];
         let first = usize::from(octet < 10) + usize::from(octet < 100);
-        for (digit, place) in digits.into_iter().skip(first).zip(places.by_ref()) {
-            *place = b'0' + digit;
+        for (digit, char) in digits.into_iter().skip(first).zip(chars_left.by_ref()) {
+            *char = b'0' + digit;
         }
-        // Stays a dot.
-        places.next();
+        // Leaves the dot.
+        chars_left.next();
         chars += digits.len() - first + 1;
     }
     let text = text.get(..chars - 1).unwrap_or_default();
     str::from_utf8(text).unwrap_or_default().into()
 }
 
-/// Why a value can never be had.
-fn check_value(value: &ValueFrom, templates: &[Template]) -> Result<(), String> {
+/// Checks whether a value can exist.
+fn check_value(value: &ValueFrom, templates: &[PathTemplate]) -> Result<(), String> {
     match value {
         ValueFrom::Address { v4_bits, v6_bits } if *v4_bits > 32 || *v6_bits > 128 => {
             Err("an address has 32 bits in IPv4 and 128 in IPv6".to_owned())

@@ -1,26 +1,25 @@
-//! What is changed on the way to an upstream, and back.
+//! Changes to requests and responses on their way.
 //!
-//! Fields that are between two neighbours stay between them (RFC 9110 §7.6.1). Where the
-//! request came from is told anew: what a stranger says of it is not passed on. The body gets a
-//! framing of ours, whatever it came in.
+//! Hop-by-hop fields are removed (RFC 9110 §7.6.1). The fields that name the client and the hops are rewritten: those
+//! of an untrusted client are not forwarded. The body gets new framing.
 
-mod edits;
-mod outgoing;
+mod header_edits;
 mod provenance;
 mod rewrite;
 mod tunnel;
+mod upstream_request;
 
 use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-pub(super) use edits::Edits;
-pub(super) use outgoing::{Outgoing, outgoing};
-pub(super) use provenance::{Hop, Provenance};
+pub(super) use header_edits::HeaderEdits;
+pub(super) use provenance::{Hop, Provenance, ProvenanceContext};
 pub(super) use rewrite::Rewrite;
 pub(super) use tunnel::tunnel;
+pub(super) use upstream_request::UpstreamRequest;
 
-/// Whether a field is between neighbours, whether `Connection` names it or not.
-fn is_between_neighbours(name: &HeaderName) -> bool {
+/// Whether a field is hop-by-hop even if `Connection` does not name it.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "connection"
@@ -35,13 +34,13 @@ fn is_between_neighbours(name: &HeaderName) -> bool {
     )
 }
 
-/// Whether anything has to be removed. Most messages have nothing, and looking at the names that
-/// are there costs less than looking for those that are not.
+/// Whether any field is hop-by-hop. Most messages have none. One pass over the names that are present costs less than a
+/// lookup of each possible name.
 fn has_hop_by_hop(headers: &HeaderMap) -> bool {
-    headers.keys().any(is_between_neighbours)
+    headers.keys().any(is_hop_by_hop)
 }
 
-/// Removes what is between neighbours.
+/// Removes hop-by-hop fields.
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if !has_hop_by_hop(headers) {
         return;
@@ -52,15 +51,15 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
             remove_named(headers, named.as_bytes());
         }
     }
-    let between = headers.keys().filter(|name| is_between_neighbours(name)).cloned();
-    for name in between.collect::<SmallVec<[HeaderName; 4]>>() {
+    let hop_by_hop = headers.keys().filter(|name| is_hop_by_hop(name)).cloned();
+    for name in hop_by_hop.collect::<SmallVec<[HeaderName; 4]>>() {
         headers.remove(name);
     }
 }
 
 fn remove_named(headers: &mut HeaderMap, options: &[u8]) {
     for option in options.split(|byte| *byte == b',') {
-        // What is no name of a field names none.
+        // An invalid name matches no field.
         if let Ok(name) = HeaderName::from_bytes(option.trim_ascii()) {
             headers.remove(name);
         }

@@ -1,11 +1,10 @@
-//! Is this a request that one can safely pass on?
+//! Checks whether a request can be forwarded safely, and normalizes its target.
 //!
-//! hyper has read the head already: it refuses folded lines, lengths that disagree, codings that
-//! do not end in `chunked`, and heads that are too large. Here is what only an intermediary has
-//! to mind (RFC 9110 §7, RFC 9112 §3): the form of the target, one host and one only, codings
-//! that cannot be passed on, and paths that servers read differently from us. A path is made
-//! normal before anything is matched, and passed on like that: so nobody meets another rule by
-//! writing `%61` for `a`.
+//! hyper has parsed the head and rejected folded lines, conflicting lengths, transfer codings that do not end in
+//! `chunked`, and heads that are too large. These checks are an intermediary's (RFC 9110 §7, RFC 9112 §3): the form
+//! of the target, exactly one host, transfer codings that cannot be forwarded, and paths that servers interpret
+//! differently. A path is normalized before it is matched, and forwarded in that form, so that `%61` for `a` does not
+//! evade a rule.
 
 use std::borrow::Cow;
 
@@ -17,27 +16,27 @@ use http::{HeaderMap, Method, Uri, Version};
 use super::encode::Fault;
 use super::settings::HeadSettings;
 
-/// What a request is for, as far as its head says.
+/// The resource that a request is for.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The host that is asked for; none when HTTP/1.0 names none.
+    /// The requested host; `None` if an HTTP/1.0 request names none.
     pub(super) authority: Option<Authority>,
-    /// The path in its normal form, where that differs from what was sent.
-    normal: Option<Box<str>>,
+    /// The path for matching, if it differs from the one in the URI.
+    matched: Option<Box<str>>,
 }
 
-/// What becomes of a request with a sound head.
-pub(super) enum Examined {
-    /// It goes on.
+/// The result for a valid head.
+pub(super) enum HeadCheck {
+    /// A request for a resource.
     Sound(Target),
-    /// It asks what this server can do, and not about a resource.
+    /// A question about the capabilities of the server (`OPTIONS *`), not about a resource.
     Capabilities,
 }
 
 impl Target {
-    /// The path that routes and templates see.
+    /// The path that routes and templates match.
     pub(super) fn path<'p>(&'p self, head: &'p Parts) -> &'p str {
-        self.normal.as_deref().unwrap_or_else(|| head.uri.path())
+        self.matched.as_deref().unwrap_or_else(|| head.uri.path())
     }
 
     /// The host without its port.
@@ -46,13 +45,13 @@ impl Target {
     }
 }
 
-/// Looks at a head, and puts its target into origin form. `known` is a host that was found to be
-/// sound before: connections seldom ask for another.
+/// Checks a head, and puts its target into origin form. `known` is a host that was validated before: most connections
+/// request only one, and comparing is cheaper than parsing.
 pub(super) fn examine(
     head: &mut Parts,
     settings: &HeadSettings,
     known: Option<&Authority>,
-) -> Result<Examined, Fault> {
+) -> Result<HeadCheck, Fault> {
     check_framing(head)?;
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Err(Fault::MethodNotAllowed);
@@ -60,10 +59,10 @@ pub(super) fn examine(
     let authority = authority(head, known)?;
     if head.uri.path() == "*" {
         let asks = head.method == Method::OPTIONS;
-        return if asks { Ok(Examined::Capabilities) } else { Err(Fault::BadTarget) };
+        return if asks { Ok(HeadCheck::Capabilities) } else { Err(Fault::BadTarget) };
     }
     if head.method == Method::OPTIONS && is_last_hop(&mut head.headers)? {
-        return Ok(Examined::Capabilities);
+        return Ok(HeadCheck::Capabilities);
     }
     let Some(target) = head.uri.path_and_query() else { return Err(Fault::BadTarget) };
     if target.as_str().len() > settings.target_bytes_max {
@@ -82,12 +81,12 @@ pub(super) fn examine(
     } else if head.uri.authority().is_some() {
         head.uri = Uri::from(target.clone());
     }
-    // The uri has the normal path now; only doubled slashes are still there.
-    let normal = path_without_empty_segments(head.uri.path());
-    Ok(Examined::Sound(Target { authority, normal }))
+    // The path of the URI is normalized except for empty segments, which the upstream may need.
+    let matched = path_without_empty_segments(head.uri.path());
+    Ok(HeadCheck::Sound(Target { authority, matched }))
 }
 
-/// A target of a path and a query alone.
+/// A target that consists of a path and a query.
 fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
     let target = match query {
         Some(query) => PathAndQuery::try_from(format!("{path}?{query}")),
@@ -96,8 +95,8 @@ fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
     target.ok().map(Uri::from)
 }
 
-/// A body is passed on in our own framing, so that nobody behind us sees another end of it
-/// than we do. A coding that we do not undo cannot be passed on.
+/// Rejects ambiguous framing, and transfer codings that cannot be decoded. A body is forwarded with new framing, so
+/// that the upstream cannot see another end of it than the gateway does (request smuggling).
 fn check_framing(head: &Parts) -> Result<(), Fault> {
     let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
@@ -111,7 +110,7 @@ fn check_framing(head: &Parts) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The one host that the request is for.
+/// The host that the request is for.
 fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority>, Fault> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let host = hosts.next();
@@ -124,20 +123,20 @@ fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority
         Some(host) => Some(Authority::try_from(host.as_bytes()).map_err(|_| Fault::BadHost)?),
         None => None,
     };
-    // `user@host` is no host, and a name to quarrel over behind us.
+    // `user@host` is not a host, and servers may parse it differently.
     if named.as_ref().is_some_and(|named| named.as_str().contains('@')) {
         return Err(Fault::BadHost);
     }
     let Some(target) = head.uri.authority() else {
-        // HTTP/1.1 demands the field, even if it is empty; older versions do not know it.
+        // HTTP/1.1 requires the field, even if it is empty; older versions do not have it.
         let missing = host.is_none() && head.version >= Version::HTTP_11;
         return if missing { Err(Fault::BadHost) } else { Ok(named) };
     };
     if target.as_str().contains('@') {
         return Err(Fault::BadHost);
     }
-    // In HTTP/2 both are in one section and must agree. In HTTP/1.1 an absolute target counts,
-    // and the field is ignored (RFC 9112 §3.2.2).
+    // In HTTP/2 both must agree. In HTTP/1.1 an absolute target has precedence and the field is ignored (RFC 9112
+    // §3.2.2).
     let disagree = named.is_some_and(|named| !named.as_str().eq_ignore_ascii_case(target.as_str()));
     if disagree && head.version >= Version::HTTP_2 {
         return Err(Fault::BadHost);
@@ -145,7 +144,7 @@ fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority
     Ok(Some(target.clone()))
 }
 
-/// Whether the request is not to go further (RFC 9110 §7.6.2); otherwise it has one hop less.
+/// Whether `Max-Forwards` is zero (RFC 9110 §7.6.2); otherwise decrements it.
 fn is_last_hop(headers: &mut HeaderMap) -> Result<bool, Fault> {
     let Some(left) = headers.get_mut(MAX_FORWARDS) else { return Ok(false) };
     let number = left.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -158,8 +157,8 @@ fn is_last_hop(headers: &mut HeaderMap) -> Result<bool, Fault> {
     }
 }
 
-/// The path with nothing percent-encoded that need not be, and hexadecimal digits in capitals
-/// (RFC 3986 §6.2.2). `None` for what is no path: broken escapes, and what servers cut paths at.
+/// The path with unreserved characters decoded and hexadecimal digits in upper case (RFC 3986 §6.2.2). `None` for an
+/// invalid escape, a backslash and a control character: servers split or truncate paths there.
 fn normalized(path: &str) -> Option<Cow<'_, str>> {
     if path.bytes().any(|byte| matches!(byte, b'\\' | 0..=0x1f | 0x7f)) {
         return None;
@@ -172,7 +171,7 @@ fn normalized(path: &str) -> Option<Cow<'_, str>> {
     while let Some((before, after)) = rest.split_once('%') {
         out.push_str(before);
         let byte = u8::from_str_radix(after.get(..2)?, 16).ok()?;
-        // A sign is no digit, though numbers may have one.
+        // `from_str_radix` also accepts a sign.
         after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -187,8 +186,7 @@ fn normalized(path: &str) -> Option<Cow<'_, str>> {
     Some(if out == path { Cow::Borrowed(path) } else { Cow::Owned(out) })
 }
 
-/// Dot segments are a request for a path that is not the one written: whoever means it can
-/// write it.
+/// Rejects dot segments, which servers resolve differently, and paths with too many segments.
 fn check_segments(path: &str, segments_max: usize) -> Result<(), Fault> {
     let mut segments = 0_usize;
     for segment in path.split('/') {
@@ -200,7 +198,7 @@ fn check_segments(path: &str, segments_max: usize) -> Result<(), Fault> {
     if segments > segments_max.saturating_add(1) { Err(Fault::TargetTooLong) } else { Ok(()) }
 }
 
-/// The path with single slashes, if it has others. Many servers read it like that.
+/// The path with repeated slashes merged, as many servers do; `None` if there are none.
 fn path_without_empty_segments(path: &str) -> Option<Box<str>> {
     if !path.contains("//") {
         return None;

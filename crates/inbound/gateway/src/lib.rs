@@ -1,70 +1,112 @@
-//! A reverse proxy with every limiter in front of an API that has none.
+//! A reverse proxy with every limiter, in front of an API that has none.
 //!
-//! [`Gateway`] takes a request, decides before a byte of its body is read, and passes it on,
-//! streaming both ways. The rooms follow the way of a request:
+//! [`Gateway`] decides about a request before it reads a byte of the body, then forwards it, streaming both ways. Its
+//! modules, in the order in which a request passes them:
 //!
-//! | Room | Does |
-//! |---|---|
-//! | `document`, `settings` | what an operator says: as written, as plain values |
-//! | `head` | is this a request that one can safely pass on? |
-//! | `client_address` | for whom is it, whatever it claims? |
-//! | `route` | where does it go? |
-//! | `category` | who is shed first when we are short? |
-//! | `describe` | who asks for what: descriptors and cost |
-//! | `decode` | from the head to the route, without waiting |
-//! | `decide` | shed, then limit: pass, wait, queue or refuse |
-//! | `queue` | requests that are processed later |
-//! | `forward` | what is changed on the way; tunnels |
-//! | `body` | bodies while they stream |
-//! | `upstream` | which server, over which connection, for how long |
-//! | `request` | a request in flight: waits, enters the gate, is forwarded |
-//! | `encode` | responses of the gateway itself |
-//! | `outcome` | how a request ends, wherever it ends |
-//! | `access_log`, `samples`, `tally` | what is remembered |
-//! | `door`, `shared` | the service itself, and what its requests share |
+//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?), `client_address`, `route`, `category` (priority under overload),
+//!   `describe` (descriptors, cost, identity of the caller).
+//! - **Decide**: `decide` (shed, then limit: pass, wait, queue or refuse), `queue` (requests that are processed later).
+//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths, tunnels), `upstream` (hosts,
+//!   connections, timeouts), `body`.
+//! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
+//! - **Observe**: `access_log`, `refusal_samples`, `tally`.
+//! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
+//!   replaces).
+//! - **Settings**: `document` (as written), `settings` (as values), `watched_file`.
 //!
-//! It owns no socket towards clients: [`server`](crate::server) does. What runs beside requests
-//! (health checks, forgetting idle connections) is [`Gateway::tend`]; other settings are put in
-//! place by [`Gateway::reload`], and files of keys alone by [`Gateway::refresh`]. The program that
-//! has the gateway runs them.
+//! The gateway listens at no socket: [`Server`](tidegate_server::Server) does. The program that embeds it also runs
+//! [`Gateway::maintain`] (health checks, idle connections), and calls [`Gateway::reload`] for new settings and
+//! [`Gateway::refresh`] for changed files of keys.
 //!
-//! Not here: caching, compression, WebSockets over HTTP/2, HTTP/3.
+//! It does no caching and no compression, and supports neither WebSockets over HTTP/2 nor HTTP/3.
+//!
+//! A gateway that allows each address ten requests per second:
+//!
+//! ```
+//! use std::num::NonZeroUsize;
+//! use std::sync::Arc;
+//!
+//! use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile};
+//! use tidegate_gateway::{
+//!     DescriptorSettings, EntrySettings, Gateway, GatewayParts, GatewaySettings, RouteSettings,
+//!     UpstreamSettings, ValueFrom,
+//! };
+//! use tidegate_server::{Address, Endpoint, Protocol, Server};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = "
+//! domain: gateway
+//! descriptors:
+//! - key: address
+//!   limits:
+//!   - {algorithm: token_bucket, unit: second, requests_per_unit: 10}
+//! ";
+//! let rules = compile(&[Source::new("rules.yaml", rules)], &Options::default())?;
+//! let store = MemoryStore::new(MemoryConfig::default())?;
+//! let engine = Arc::new(Engine::new(store, SystemClock::new()).with_rules(rules));
+//!
+//! let address = ValueFrom::Address { v4_bits: 32, v6_bits: 64 };
+//! let mut route = RouteSettings::new("all", "api");
+//! route.descriptors = vec![DescriptorSettings::new([EntrySettings::new("address", address)])];
+//! let settings = GatewaySettings {
+//!     routes: vec![route],
+//!     upstreams: vec![UpstreamSettings::new("api", ["http://127.0.0.1:8080"])],
+//!     ..GatewaySettings::default()
+//! };
+//! let gateway = Gateway::new(engine, settings, GatewayParts::default())?;
+//!
+//! let server = Server::start(NonZeroUsize::MIN)?;
+//! let endpoint = Endpoint::new("gateway", Protocol::Auto, Address::Tcp("127.0.0.1:0".parse()?));
+//! let service = gateway.clone();
+//! let bound = server.open_for_peers(endpoint, move |peer| service.for_peer(peer))?;
+//! println!("http://{} forwards to http://127.0.0.1:8080", bound[0].address());
+//! # Ok(())
+//! # }
+//! ```
 
+// Decode.
+mod category;
+mod client_address;
+mod decode;
+mod describe;
+mod head;
+mod route;
+
+// Decide.
+mod decide;
+mod queue;
+
+// Forward.
+mod body;
+mod forward;
+mod request;
+mod upstream;
+
+// Encode.
+mod encode;
+mod outcome;
+
+// Observe.
+mod access_log;
+mod refusal_samples;
+mod tally;
+
+// Service.
+mod active_document;
+mod service;
+mod state;
+
+// Settings.
 mod document;
 mod settings;
 mod watched_file;
 
-mod category;
-mod client_address;
-mod head;
-mod route;
-
-mod describe;
-
-mod decide;
-mod decode;
-mod encode;
-mod outcome;
-mod queue;
-mod request;
-
-mod body;
-mod forward;
-mod upstream;
-
-mod access_log;
-mod samples;
-mod tally;
-
-mod door;
-mod shared;
-
 pub use body::{GatewayBody, GatewayBodyError};
 pub use describe::api_key_plans;
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
-pub use door::{Gateway, GatewayFuture, GatewayParts};
 pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
-pub use samples::RefusedRequest;
+pub use refusal_samples::RefusedRequest;
+pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
     CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,

@@ -7,17 +7,17 @@ use tidegate_answers::{Cause, Refusal};
 use tidegate_engine::{Clock, CounterStore, Timestamp};
 use tidegate_metrics::Answered;
 
-use super::access_log::{Line, Record};
+use super::access_log::{LogLine, Record};
 use super::decode::RequestContext;
 use super::encode::{Answer, Fault, RouteAnswers};
-use super::samples::RefusedRequest;
-use super::shared::Shared;
+use super::refusal_samples::RefusedRequest;
+use super::active_document::ActiveDocument;
 use super::tally::Outcome;
 
 /// The status in logs of a request whose client disconnected before there was a response, as in nginx.
 const CLIENT_DISCONNECTED: u16 = 499;
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -52,11 +52,11 @@ where
         if let Some(counted) = counted {
             self.count(counted, context.began);
         }
-        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.lasting.samples)
-            && samples.wants(context.began)
+        if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.state.samples)
+            && samples.is_due(context.began)
         {
             let route = self.routes.get(context.route_index).map(|route| route.name.clone());
-            samples.keep(RefusedRequest {
+            samples.add(RefusedRequest {
                 at: context.began,
                 client: context.client,
                 route: route.unwrap_or_default(),
@@ -85,11 +85,11 @@ where
         if let Some(tally) = self.tallies.get(route_index) {
             tally.count(outcome);
         }
-        if let (Some(log), Some(record)) = (&self.lasting.log, record) {
+        if let (Some(log), Some(record)) = (&self.state.log, record) {
             let route = self.routes.get(route_index).map(|route| route.name.clone());
-            log.write(Line {
+            log.write(LogLine {
                 record,
-                ended: self.lasting.engine.clock().now(),
+                ended: self.state.engine.clock().now(),
                 status,
                 bytes,
                 outcome: outcome.code(),
@@ -105,8 +105,8 @@ where
     }
 
     fn count(&self, answered: Answered, began: Timestamp) {
-        let took = self.lasting.engine.clock().now().since(began);
-        self.lasting.meter.count(answered, took.into());
+        let took = self.state.engine.clock().now().since(began);
+        self.state.meter.count(answered, took.into());
     }
 
     fn answers_of(&self, context: &RequestContext) -> &RouteAnswers {

@@ -22,12 +22,12 @@ use tokio::time::{Instant, sleep_until};
 use super::body::{BodyProgress, BodyState, GatewayBody, RequestBody};
 use super::decode::{DecodedHead, PendingRequest};
 use super::encode::{self, Answer, Fault};
-use super::forward::{Hop, Outgoing, outgoing, remove_hop_by_hop, tunnel};
+use super::forward::{Hop, ProvenanceContext, UpstreamRequest, remove_hop_by_hop, tunnel};
 use super::queue::{QueueId, QueuedRequest, QueuedState};
 use super::route::Route;
-use super::shared::Shared;
+use super::active_document::ActiveDocument;
 use super::tally::Outcome;
-use super::upstream::{Errand, SendError};
+use super::upstream::{SendOptions, SendError};
 use disconnect_guard::DisconnectGuard;
 use upstream_guard::UpstreamGuard;
 
@@ -47,7 +47,7 @@ struct GatePass {
     category: Option<Category>,
 }
 
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -120,7 +120,7 @@ where
     /// Enters the gate, if there is one.
     async fn enter_gate(&self, pending: &mut PendingRequest) -> Result<GatePass, Refusal> {
         let (Some(protection), Some((screened, category))) =
-            (&self.lasting.protection, pending.screened)
+            (&self.state.protection, pending.screened)
         else {
             return Ok(GatePass::default());
         };
@@ -170,25 +170,25 @@ where
     ) -> Answer {
         let trusted = request.pending.trusted;
         match category {
-            Some(category) => self.categories.tell(&mut request.head.headers, category),
-            None => self.categories.forget(&mut request.head.headers, trusted),
+            Some(category) => self.categories.set_field(&mut request.head.headers, category),
+            None => self.categories.remove_untrusted_field(&mut request.head.headers, trusted),
         }
         let body = std::mem::replace(&mut request.body, RequestBody::empty());
         let PendingRequest { target, route, .. } = &request.pending;
-        let from = (&*request.hop, trusted, &self.provenance);
-        let mut outgoing = outgoing(&mut request.head, body, target, route, from);
+        let from = ProvenanceContext { provenance: &self.provenance, hop: &request.hop, trusted };
+        let mut outgoing = UpstreamRequest::prepare(&mut request.head, body, target, route, from);
         let InFlightRequest { pending, progress, .. } = *request;
         let PendingRequest { context, route, description, .. } = pending;
         let timeouts = &route.timeouts;
         let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
-        let options = Errand { timeouts, end, progress: progress.as_ref() };
+        let options = SendOptions { timeouts, end, progress: progress.as_ref() };
         let mut guard = Box::new(UpstreamGuard::new(self, context, grant.slots, pass));
         guard.defer(description, progress.clone());
-        let Some(group) = self.upstreams.get(route.upstreams) else {
+        let Some(group) = self.upstreams.get(route.upstream_group) else {
             return guard.fault(Fault::UpstreamUnreachable);
         };
-        let Outgoing { exchange, fitting, upgrade } = &mut outgoing;
-        if let Err(error) = group.send(exchange, &options, fitting).await {
+        let UpstreamRequest { exchange, adapter, upgrade } = &mut outgoing;
+        if let Err(error) = group.send(exchange, &options, adapter).await {
             tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
             return guard.fault(fault_of(&error));
         }
@@ -210,7 +210,7 @@ where
 }
 
 /// Queued requests (`when_over: queue`).
-impl<S, C> Shared<S, C>
+impl<S, C> ActiveDocument<S, C>
 where
     S: CounterStore,
     C: Clock,
@@ -229,7 +229,7 @@ where
             return self.fault(pending.context, fault);
         };
         let request = QueuedRequest { head, body: whole.to_bytes() };
-        let Ok(id) = self.lasting.queue.push(request) else {
+        let Ok(id) = self.state.queue.push(request) else {
             let Some(description) = &pending.description else {
                 return self.fault(pending.context, Fault::BodyTooLarge);
             };
@@ -263,18 +263,18 @@ where
             }
         };
         let Ok(mut grant) = granted else {
-            return self.lasting.queue.settle(id, QueuedState::Expired);
+            return self.state.queue.settle(id, QueuedState::Expired);
         };
         // It stays in the queue until its turn.
         grant.wait_for_turn().await;
         let entered = self.enter_gate_until(&mut pending, end).await;
-        let Some(QueuedRequest { head, body }) = self.lasting.queue.take(id) else {
-            return self.lasting.queue.settle(id, QueuedState::Expired);
+        let Some(QueuedRequest { head, body }) = self.state.queue.take(id) else {
+            return self.state.queue.settle(id, QueuedState::Expired);
         };
         let body = RequestBody::whole(body);
         let request = Box::new(InFlightRequest { hop, pending, head, body, progress: None });
         let answer = self.forward_entered(request, grant, entered).await;
-        self.lasting.queue.settle(id, QueuedState::Done(answer.status()));
+        self.state.queue.settle(id, QueuedState::Done(answer.status()));
         // Read to its end, so that the upstream's response is not cut off.
         let mut body = answer.into_body();
         while let Some(Ok(_)) = body.frame().await {}

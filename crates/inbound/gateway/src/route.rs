@@ -1,9 +1,9 @@
-//! Where a request goes.
+//! Routes: which requests they match, and how these are handled.
 //!
-//! Routes are tried in their order and the first that matches is taken: a list of some dozens
-//! is what people write and can read, and takes less than a microsecond.
+//! Routes are tried in order and the first match wins. A linear search over some dozens of routes, as people write
+//! them, takes less than a microsecond.
 
-mod template;
+mod path_template;
 
 use http::Method;
 use http::request::Parts;
@@ -11,24 +11,24 @@ use smallvec::SmallVec;
 
 use super::describe::Describer;
 use super::encode::RouteAnswers;
-use super::forward::{Edits, Rewrite};
+use super::forward::{HeaderEdits, Rewrite};
 use super::head::Target;
 use super::settings::{HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
-pub(super) use template::Template;
+pub(super) use path_template::PathTemplate;
 
-/// A route, as it is used.
+/// A compiled route.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) name: Box<str>,
     hosts: Box<[HostPattern]>,
     path: PathPattern,
     methods: Box<[Method]>,
-    /// The place of its upstreams among all groups.
-    pub(super) upstreams: usize,
+    /// The index of its group of upstreams.
+    pub(super) upstream_group: usize,
     pub(super) rewrite: Rewrite,
     pub(super) host_header: HostHeader,
-    pub(super) request_edits: Edits,
-    pub(super) response_edits: Edits,
+    pub(super) request_edits: HeaderEdits,
+    pub(super) response_edits: HeaderEdits,
     pub(super) describer: Describer,
     pub(super) answers: RouteAnswers,
     pub(super) timeouts: Timeouts,
@@ -38,51 +38,60 @@ pub(super) struct Route {
 #[derive(Debug)]
 enum HostPattern {
     Exact(Box<str>),
-    /// With the dot in front.
-    Below(Box<str>),
+    /// Any subdomain of this name, which begins with a dot.
+    Subdomain(Box<str>),
 }
 
 #[derive(Debug)]
 enum PathPattern {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     Prefix(Box<str>),
-    Template(Template),
+    Template(PathTemplate),
+}
+
+/// The upstreams of a route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RouteUpstreams {
+    /// The index of the group.
+    pub(super) group: usize,
+    /// The timeouts of the group, which those of the route override.
+    pub(super) timeouts: Timeouts,
 }
 
 impl Route {
-    /// Makes a route of its settings; `timeouts` are those of its upstreams.
+    /// Compiles the settings of a route.
     pub(super) fn compile(
         settings: &RouteSettings,
-        place: &str,
-        (upstreams, timeouts): (usize, Timeouts),
+        location: &str,
+        upstreams: RouteUpstreams,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let path = path_pattern(&settings.path, place, problems);
+        let path = path_pattern(&settings.path, location, problems);
         let rewrite = problems
-            .take(format!("{place}.rewrite"), Rewrite::of(&settings.rewrite, &settings.path));
-        let describer = Describer::compile(settings, place, problems);
+            .take(format!("{location}.rewrite"), Rewrite::of(&settings.rewrite, &settings.path));
+        let describer = Describer::compile(settings, location, problems);
         let answers =
-            problems.take(format!("{place}.answers"), RouteAnswers::of(&settings.answers));
+            problems.take(format!("{location}.answers"), RouteAnswers::of(&settings.answers));
         let hosts = settings.hosts.iter().map(|host| host_pattern(host)).collect();
         Some(Route {
             name: settings.name.clone().into_boxed_str(),
             hosts,
             path: path?,
             methods: settings.methods.clone().into(),
-            upstreams,
+            upstream_group: upstreams.group,
             rewrite: rewrite?,
             host_header: settings.host_header,
-            request_edits: Edits::of(&settings.request_headers),
-            response_edits: Edits::of(&settings.response_headers),
+            request_edits: HeaderEdits::of(&settings.request_headers),
+            response_edits: HeaderEdits::of(&settings.response_headers),
             describer: describer?,
             answers: answers?,
-            timeouts: settings.timeouts.unwrap_or(timeouts),
+            timeouts: settings.timeouts.unwrap_or(upstreams.timeouts),
             exempt: settings.exempt,
         })
     }
 
-    /// Whether a request with this head is for this route.
-    pub(super) fn takes(&self, head: &Parts, target: &Target) -> bool {
+    /// Whether the route matches a request with this head.
+    pub(super) fn matches(&self, head: &Parts, target: &Target) -> bool {
         (self.methods.is_empty() || self.methods.contains(&head.method))
             && self.path.matches(target.path(head))
             && (self.hosts.is_empty()
@@ -96,7 +105,7 @@ impl HostPattern {
     fn matches(&self, host: &str) -> bool {
         match self {
             HostPattern::Exact(name) => name.eq_ignore_ascii_case(host),
-            HostPattern::Below(name) => {
+            HostPattern::Subdomain(name) => {
                 let start = host.len().checked_sub(name.len()).filter(|start| *start > 0);
                 let end = start.and_then(|start| host.get(start..));
                 end.is_some_and(|end| end.eq_ignore_ascii_case(name))
@@ -119,27 +128,27 @@ impl PathPattern {
 
 fn host_pattern(host: &str) -> HostPattern {
     match host.strip_prefix('*') {
-        Some(below) => HostPattern::Below(below.into()),
+        Some(name) => HostPattern::Subdomain(name.into()),
         None => HostPattern::Exact(host.into()),
     }
 }
 
-fn path_pattern(path: &PathMatch, place: &str, problems: &mut Problems) -> Option<PathPattern> {
-    let place = format!("{place}.path");
+fn path_pattern(path: &PathMatch, location: &str, problems: &mut Problems) -> Option<PathPattern> {
+    let location = format!("{location}.path");
     match path {
         PathMatch::Prefix(prefix) if !prefix.starts_with('/') => {
-            problems.add(place, format_args!("`{prefix}` does not begin with a slash"));
+            problems.add(location, format_args!("`{prefix}` does not begin with a slash"));
             None
         }
         PathMatch::Prefix(prefix) => Some(PathPattern::Prefix(prefix.trim_end_matches('/').into())),
         PathMatch::Template(template) => {
-            problems.take(place, Template::parse(template)).map(PathPattern::Template)
+            problems.take(location, PathTemplate::parse(template)).map(PathPattern::Template)
         }
     }
 }
 
-/// What a path's segments are called.
-pub(super) type Parameters<'p> = SmallVec<[(&'p str, &'p str); 4]>;
+/// The named segments of a path with their values.
+pub(super) type PathParameters<'p> = SmallVec<[(&'p str, &'p str); 4]>;
 
 #[cfg(test)]
 mod tests {
@@ -151,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_with_a_segment() {
+    fn a_prefix_matches_whole_segments() {
         for api in [prefix("/api"), prefix("/api/")] {
             assert!(api.matches("/api") && api.matches("/api/") && api.matches("/api/users"));
             assert!(!api.matches("/apiary") && !api.matches("/ap") && !api.matches("/"));
@@ -160,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_same_in_any_case_and_a_star_takes_what_is_below() {
+    fn hosts_match_in_any_case_and_a_star_matches_subdomains() {
         assert!(host_pattern("api.test").matches("API.test"));
         assert!(!host_pattern("api.test").matches("x.api.test"));
         let below = host_pattern("*.api.test");

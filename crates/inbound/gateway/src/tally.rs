@@ -1,7 +1,4 @@
-//! What was answered, in counters that anyone may read at any time.
-//!
-//! One set for each route, and one for requests that have none. No labels and no text here:
-//! names are the reader's matter.
+//! Outcomes of requests, counted per route.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,15 +11,15 @@ use tidegate_answers::Cause;
 pub(super) enum Outcome {
     /// The upstream answered.
     Served,
-    /// It was refused.
+    /// A limiter refused it.
     Refused(Cause),
     /// It could not be served.
     Fault(Fault),
-    /// It is kept for later.
+    /// It was queued for later.
     Kept,
-    /// The gateway answered for itself.
+    /// The gateway answered it, without an upstream.
     Own,
-    /// The client was gone before there was an answer.
+    /// The client disconnected before there was an answer.
     Gone,
 }
 
@@ -39,7 +36,7 @@ impl Outcome {
         }
     }
 
-    const fn place(self) -> usize {
+    const fn index(self) -> usize {
         match self {
             Outcome::Served => 0,
             Outcome::Kept => 1,
@@ -74,15 +71,15 @@ impl Default for Tally {
 
 impl Tally {
     pub(super) fn count(&self, outcome: Outcome) {
-        if let Some(count) = self.0.get(outcome.place()) {
+        if let Some(count) = self.0.get(outcome.index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The outcomes that there were, and how often.
+    /// The outcomes that occurred, with their counts.
     pub(super) fn read(&self) -> Vec<(&'static str, u64)> {
         let count = |outcome: Outcome| {
-            let count = self.0.get(outcome.place());
+            let count = self.0.get(outcome.index());
             count.map_or(0, |count| count.load(Ordering::Relaxed))
         };
         let all = Outcome::all().map(|outcome| (outcome.code(), count(outcome)));
@@ -90,24 +87,23 @@ impl Tally {
     }
 }
 
-/// What the gateway shows of itself at one moment.
+/// The metrics of a gateway at one instant.
 #[derive(Clone, Debug)]
 pub struct GatewayReading {
-    /// Each route's name with its outcomes: `served`, `kept`, `own`, `gone`, or the code of a refusal
-    /// or a fault. Those that never happened are left out. The last route has no name: it
-    /// is for requests that no route takes.
+    /// The name of each route with its outcomes: `served`, `kept`, `own`, `gone`, or the code of a refusal or a fault.
+    /// Outcomes that never occurred are left out. The last entry has an empty name: it counts requests without a route.
     pub routes: Vec<(String, Vec<(&'static str, u64)>)>,
-    /// Each group of upstreams with its servers.
+    /// The name of each group of upstreams with its hosts.
     pub upstreams: Vec<(String, Vec<(String, HostState)>)>,
-    /// Requests that wait for a limit: in line, or for their turn.
+    /// Requests that wait for a limit, in a line or for their turn.
     pub waiting: usize,
-    /// Requests that are with an upstream, tunnels included.
+    /// Requests in flight at an upstream, tunnels included.
     pub in_flight: u64,
-    /// Tunnels that were begun.
+    /// Tunnels opened.
     pub tunnels: u64,
-    /// Answers that their upstreams broke off.
+    /// Responses that the upstream did not complete.
     pub broken: u64,
-    /// Lines of the access log that were dropped, because the writer did not keep up.
+    /// Lines of the access log that were dropped because the queue was full.
     pub log_dropped: u64,
 }
 
@@ -116,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_outcome_has_a_place_and_a_word_of_its_own() {
+    fn every_outcome_has_its_own_index_and_code() {
         let tally = Tally::default();
         for outcome in Outcome::all() {
             tally.count(outcome);

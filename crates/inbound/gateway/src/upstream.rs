@@ -1,22 +1,20 @@
-//! Which server, over which connection, for how long.
+//! Sends requests to upstreams: choice of a host, connections, timeouts and retries.
 //!
-//! A group of hosts that do the same. Of two healthy ones taken at random the one with fewer
-//! requests under way gets the next (all of them would be a race to the same host, one at random
-//! an uneven load). A host that fails in a row is left alone for a while, one that fails its
-//! health checks until it passes them. When nobody is left, all are tried: an answer that may
-//! come is better than none.
+//! A group consists of interchangeable hosts. Of two random available hosts, the one with fewer requests in flight
+//! gets the next (choosing the least loaded of all would make gateways rush to the same host; one at random is
+//! uneven). A host with several failures in a row is ejected for a while; one that fails its health checks is
+//! excluded until it passes them. When no host is available, all are tried.
 //!
-//! A request is tried again only when it cannot have been seen: the connection was refused, or
-//! was gone before a byte was written. Everything else is told to the client, who knows whether
-//! trying again does harm.
+//! A request is retried only when the upstream cannot have seen it: the connection was refused, or closed before a byte
+//! was written. Any other failure is returned to the client, which knows whether a retry is safe.
 
 mod connect;
-mod health;
 mod host;
+mod host_health;
 mod origin;
 mod pool;
-mod stream;
 mod tls;
+mod transport;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,128 +26,129 @@ use tokio::time::{Instant, sleep_until};
 
 use super::body::{BodyProgress, BodyState, RequestBody};
 use super::settings::{Problems, Timeouts, UpstreamSettings};
-use super::watched_file::Stamp;
+use super::watched_file::FileStamp;
 use connect::ConnectError;
 use connect::Connector;
 pub use host::HostState;
-pub(super) use host::{Host, Lease};
+pub(super) use host::{ConnectionLease, Host};
 use origin::Origin;
 
-/// Times that a connection from the pool may turn out to be gone before a new one is made.
+/// How many pooled connections may turn out to be closed before a new one is opened.
 const STALE_MAX: u32 = 3;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
     /// No host could be reached.
     #[error("no upstream can be reached")]
     Connect(#[source] ConnectError),
-    /// The connection ended before there was an answer, or what came is none.
-    #[error("the upstream did not answer as it should")]
+    /// The connection ended before a response, or the response is not valid HTTP.
+    #[error("the upstream did not send a valid response")]
     Broken(#[source] hyper::Error),
-    /// The answer did not begin in time.
-    #[error("the upstream did not answer in time")]
+    /// The response did not begin in time.
+    #[error("the upstream did not respond in time")]
     Timeout,
-    /// The client's body ended before its end.
-    #[error("the request's body did not come")]
+    /// The client did not send its body completely.
+    #[error("the body of the request is incomplete")]
     Body(BodyState),
 }
 
-/// What a request needs beside itself.
-pub(super) struct Errand<'r> {
+/// How a request is sent.
+pub(super) struct SendOptions<'r> {
     pub(super) timeouts: &'r Timeouts,
-    /// When all has to be over.
+    /// The deadline of the whole request.
     pub(super) end: Option<Instant>,
-    /// How far the body has come, if there is one.
+    /// The progress of the body, if there is one.
     pub(super) progress: Option<&'r Arc<BodyProgress>>,
 }
 
-/// A request, and what comes back. Both have a place of their own: they are large, and futures
-/// move what they are given and what they return.
+/// A request and its response. Passed by reference: both are large, and a future would copy its arguments and result.
 pub(super) struct Exchange {
-    /// Taken when it leaves.
+    /// Taken when it is sent.
     pub(super) request: Option<Request<RequestBody>>,
-    /// The answer, and the connection that its body comes over.
-    pub(super) answered: Option<(Response<Incoming>, Lease)>,
+    /// The response, and the connection that its body is read from.
+    pub(super) answered: Option<(Response<Incoming>, ConnectionLease)>,
 }
 
 impl Exchange {
-    /// A request without an answer.
+    /// A request without a response yet.
     pub(super) const fn of(request: Request<RequestBody>) -> Self {
         Exchange { request: Some(request), answered: None }
     }
 }
 
-/// What makes a request fit for the connection that it goes over.
-pub(super) trait Dress {
-    /// Fits the request to a host and a version of HTTP. May be called again for another.
-    fn dress(&self, request: &mut Request<RequestBody>, version: Version, host: &Host);
+/// Adapts a request to the connection that it is sent over.
+pub(super) trait AdaptRequest {
+    /// Adapts the request to a host and a version of HTTP. Called again for each retry.
+    fn adapt(&self, request: &mut Request<RequestBody>, version: Version, host: &Host);
 }
 
-/// A group of hosts that do the same.
+/// A group of interchangeable hosts.
 #[derive(Debug)]
-pub(super) struct Upstreams {
+pub(super) struct UpstreamGroup {
     pub(super) name: Box<str>,
     pub(super) hosts: Box<[Arc<Host>]>,
     connector: Connector,
     settings: UpstreamSettings,
-    /// What its files were like when they were read.
-    stamps: Stamps,
-    turn: AtomicU64,
+    /// The versions of its files when they were read.
+    stamps: FileStamps,
+    /// Incremented for each random choice.
+    random_seed: AtomicU64,
 }
 
-/// What files of certificates are like; `None` for one that is not there.
-type Stamps = SmallVec<[Option<Stamp>; 3]>;
+/// The versions of certificate files; `None` for one that does not exist.
+type FileStamps = SmallVec<[Option<FileStamp>; 3]>;
 
-impl Upstreams {
-    /// Makes a group of its settings, with whatever of the group before is as it was: all of it,
-    /// or servers with their connections and health. Reads files of certificates. Blocks.
+impl UpstreamGroup {
+    /// Compiles a group. Reuses the previous one if nothing changed, or its hosts with their connections and health.
+    /// Reads certificate files, so it blocks.
     pub(super) fn compile(
         settings: &UpstreamSettings,
-        place: &str,
-        before: Option<&Arc<Self>>,
+        location: &str,
+        previous: Option<&Arc<Self>>,
         problems: &mut Problems,
     ) -> Option<Arc<Self>> {
-        // Before they are read: a change meanwhile is then seen the next time.
-        let stamps: Stamps = settings.tls.files().map(|file| Stamp::of(file).ok()).collect();
-        if let Some(before) = before.filter(|group| group.is_of(settings, &stamps)) {
-            return Some(Arc::clone(before));
+        // Before they are read: a change in between is noticed by the next reload.
+        let stamps: FileStamps =
+            settings.tls.files().map(|file| FileStamp::of(file).ok()).collect();
+        if let Some(same) = previous.filter(|group| group.is_unchanged(settings, &stamps)) {
+            return Some(Arc::clone(same));
         }
-        let kept = before.filter(|group| group.connects_as(settings, &stamps));
-        let hosts = compile_hosts(settings, place, kept.map(|group| &*group.hosts), problems);
+        let kept = previous.filter(|group| group.has_same_hosts(settings, &stamps));
+        let hosts = compile_hosts(settings, location, kept.map(|group| &*group.hosts), problems);
         let encrypted = hosts.iter().any(|host| host.origin().is_encrypted());
         let tls = encrypted.then(|| tls::connector(&settings.tls, settings.protocol));
         let tls = match tls.transpose() {
             Ok(tls) => tls,
             Err(error) => {
-                problems.add(format!("{place}.tls"), error);
+                problems.add(format!("{location}.tls"), error);
                 return None;
             }
         };
-        let connector = problems.take(format!("{place}.tls"), Connector::new(tls, settings))?;
-        Some(Arc::new(Upstreams {
+        let connector = problems.take(format!("{location}.tls"), Connector::new(tls, settings))?;
+        Some(Arc::new(UpstreamGroup {
             name: settings.name.clone().into_boxed_str(),
             hosts: hosts.into(),
             connector,
             settings: settings.clone(),
             stamps,
-            turn: AtomicU64::new(0),
+            random_seed: AtomicU64::new(0),
         }))
     }
 
-    /// Whether it is what these settings and files make.
-    fn is_of(&self, settings: &UpstreamSettings, stamps: &Stamps) -> bool {
+    /// Whether these settings and files would give the same group.
+    fn is_unchanged(&self, settings: &UpstreamSettings, stamps: &FileStamps) -> bool {
         self.settings == *settings && self.stamps == *stamps
     }
 
-    /// Whether servers of these settings are reached and judged as those here are.
-    fn connects_as(&self, settings: &UpstreamSettings, stamps: &Stamps) -> bool {
+    /// Whether hosts with these settings are reached and judged like those of this group.
+    fn has_same_hosts(&self, settings: &UpstreamSettings, stamps: &FileStamps) -> bool {
         let own = &self.settings;
         own.protocol == settings.protocol
             && (&own.tls, &self.stamps) == (&settings.tls, stamps)
             && own.pool == settings.pool
             && own.ejection == settings.ejection
-            // What is known of health is not kept where nobody asks any more.
+            // The result of health checks is dropped when there are none any more.
             && own.health.is_some() == settings.health.is_some()
     }
 
@@ -157,22 +156,21 @@ impl Upstreams {
         self.settings.timeouts
     }
 
-    /// Sends a request, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the response.
     pub(super) async fn send(
         &self,
         exchange: &mut Exchange,
-        errand: &Errand<'_>,
-        dress: &impl Dress,
+        options: &SendOptions<'_>,
+        adapter: &impl AdaptRequest,
     ) -> Result<(), SendError> {
-        let sending = std::pin::pin!(self.attempt(exchange, errand.timeouts, dress));
-        let first = Instant::now() + errand.timeouts.first_byte;
-        let timer = std::pin::pin!(sleep_until(first.min(errand.end.unwrap_or(first))));
-        let sent = patiently(sending, timer, errand).await;
-        match (&sent, errand.progress.map(|progress| progress.state())) {
-            (
-                Err(_),
-                Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken)),
-            ) => Err(SendError::Body(state)),
+        let sending = std::pin::pin!(self.attempt(exchange, options.timeouts, adapter));
+        let first = Instant::now() + options.timeouts.first_byte;
+        let timer = std::pin::pin!(sleep_until(first.min(options.end.unwrap_or(first))));
+        let sent = wait_for_response(sending, timer, options).await;
+        match (&sent, options.progress.map(|progress| progress.state())) {
+            (Err(_), Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken))) => {
+                Err(SendError::Body(state))
+            }
             _ => sent,
         }
     }
@@ -181,22 +179,22 @@ impl Upstreams {
         &self,
         exchange: &mut Exchange,
         timeouts: &Timeouts,
-        dress: &impl Dress,
+        adapter: &impl AdaptRequest,
     ) -> Result<(), SendError> {
         let Exchange { request, answered } = exchange;
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         let mut stale = 0;
         loop {
-            let place = self.pick(&tried);
-            let Some(host) = place.and_then(|place| self.hosts.get(place)) else {
-                return Err(SendError::Connect(ConnectError::NobodyLeft));
+            let index = self.pick_host(&tried);
+            let Some(host) = index.and_then(|index| self.hosts.get(index)) else {
+                return Err(SendError::Connect(ConnectError::NoHostLeft));
             };
             let found = host.lease(&self.connector, timeouts.connect, stale >= STALE_MAX).await;
             let mut lease = match found {
                 Ok(lease) => lease,
                 Err(error) => {
-                    host.failed(Instant::now());
-                    tried.extend(place);
+                    host.record_failure(Instant::now());
+                    tried.extend(index);
                     if tried.len() < self.hosts.len() {
                         continue;
                     }
@@ -204,82 +202,83 @@ impl Upstreams {
                 }
             };
             let unsent = request.as_mut().expect("a request is sent once");
-            dress.dress(unsent, lease.version(), host);
+            adapter.adapt(unsent, lease.version(), host);
             match lease.send(request).await {
                 Ok(answer) => {
-                    host.answered(answer.status());
+                    host.record_response(answer.status());
                     *answered = Some((answer, lease));
                     return Ok(());
                 }
-                // It was gone before anything was written.
+                // The connection was closed before anything was written.
                 Err(_) if request.is_some() && stale <= STALE_MAX => stale += 1,
                 Err(error) => {
-                    host.failed(Instant::now());
+                    host.record_failure(Instant::now());
                     return Err(SendError::Broken(error));
                 }
             }
         }
     }
 
-    /// Of two hosts that can be had, the one with fewer requests; none when all were tried.
-    fn pick(&self, tried: &[usize]) -> Option<usize> {
+    /// The index of the host with fewer requests among two random available ones. `None` when all were tried.
+    fn pick_host(&self, tried: &[usize]) -> Option<usize> {
         if self.hosts.len() == 1 {
             return tried.is_empty().then_some(0);
         }
         let now = Instant::now();
-        let untried = || (0..self.hosts.len()).filter(|place| !tried.contains(place));
-        let well = |place: &usize| self.hosts.get(*place).is_some_and(|host| host.is_well(now));
-        let mut choice: SmallVec<[usize; 8]> = untried().filter(well).collect();
+        let untried = || (0..self.hosts.len()).filter(|index| !tried.contains(index));
+        let available =
+            |index: &usize| self.hosts.get(*index).is_some_and(|host| host.is_available(now));
+        let mut choice: SmallVec<[usize; 8]> = untried().filter(available).collect();
         if choice.is_empty() {
             choice = untried().collect();
         }
-        let draw = mixed(self.turn.fetch_add(1, Ordering::Relaxed));
-        let (first, second) = two_of(choice.len(), draw)?;
-        let requests = |place: usize| {
-            let host = choice.get(place).and_then(|place| self.hosts.get(*place));
+        let random = random(self.random_seed.fetch_add(1, Ordering::Relaxed));
+        let (first, second) = two_of(choice.len(), random)?;
+        let requests = |position: usize| {
+            let host = choice.get(position).and_then(|index| self.hosts.get(*index));
             host.map_or(usize::MAX, |host| host.requests())
         };
         let better = if requests(second) < requests(first) { second } else { first };
         choice.get(better).copied()
     }
 
-    /// Asks hosts whether they are well, and forgets idle connections, until it is dropped.
-    pub(super) async fn tend(&self) {
+    /// Runs health checks and closes idle connections, until it is dropped.
+    pub(super) async fn maintain(&self) {
         tokio::join!(
-            health::check_all(&self.hosts, &self.connector, self.settings.health.as_ref()),
+            host_health::check_all(&self.hosts, &self.connector, self.settings.health.as_ref()),
             pool::sweep_all(&self.hosts, self.settings.pool.idle_timeout),
         );
     }
 }
 
-/// The servers of a group, with those that are there already.
+/// The hosts of a group, reusing existing ones.
 fn compile_hosts(
     settings: &UpstreamSettings,
-    place: &str,
+    location: &str,
     kept: Option<&[Arc<Host>]>,
     problems: &mut Problems,
 ) -> Vec<Arc<Host>> {
     let mut hosts: Vec<Arc<Host>> = Vec::new();
     for (index, text) in settings.hosts.iter().enumerate() {
-        let place = format!("{place}.hosts[{index}]");
-        let Some(origin) = problems.take(place, Origin::parse(text)) else { continue };
-        // One that is named twice is there twice.
-        let free = |host: &&Arc<Host>| !hosts.iter().any(|other| Arc::ptr_eq(other, host));
-        let mut there = kept.unwrap_or_default().iter().filter(|host| *host.origin() == origin);
-        let host = there.find(free).map(Arc::clone);
+        let location = format!("{location}.hosts[{index}]");
+        let Some(origin) = problems.take(location, Origin::parse(text)) else { continue };
+        // A host that is listed twice exists twice.
+        let unused = |host: &&Arc<Host>| !hosts.iter().any(|other| Arc::ptr_eq(other, host));
+        let mut existing = kept.unwrap_or_default().iter().filter(|host| *host.origin() == origin);
+        let host = existing.find(unused).map(Arc::clone);
         hosts.push(host.unwrap_or_else(|| Arc::new(Host::new(origin, settings))));
     }
     if settings.hosts.is_empty() {
-        problems.add(format!("{place}.hosts"), "a group needs a host");
+        problems.add(format!("{location}.hosts"), "a group needs a host");
     }
     hosts
 }
 
-/// Waits for an answer for as long as its body is coming, and a while longer.
-async fn patiently(
+/// Waits for the response. The timeout begins again whenever a part of the request's body arrives.
+async fn wait_for_response(
     mut sending: std::pin::Pin<&mut impl Future<Output = Result<(), SendError>>>,
     mut timer: std::pin::Pin<&mut tokio::time::Sleep>,
-    errand: &Errand<'_>,
+    options: &SendOptions<'_>,
 ) -> Result<(), SendError> {
     loop {
         tokio::select! {
@@ -288,30 +287,30 @@ async fn patiently(
             () = &mut timer => {}
         }
         let now = Instant::now();
-        let over = errand.end.is_some_and(|end| now >= end);
-        let due = errand.progress.map(|progress| progress.last() + errand.timeouts.first_byte);
+        let over = options.end.is_some_and(|end| now >= end);
+        let due = options.progress.map(|progress| progress.last() + options.timeouts.first_byte);
         match due {
             Some(due) if due > now && !over => {
-                timer.as_mut().reset(due.min(errand.end.unwrap_or(due)));
+                timer.as_mut().reset(due.min(options.end.unwrap_or(due)));
             }
             _ => return Err(SendError::Timeout),
         }
     }
 }
 
-/// A number whose bits all depend on the one given.
-fn mixed(seed: u64) -> u64 {
+/// A pseudorandom number for a seed (the finalizer of SplitMix64).
+fn random(seed: u64) -> u64 {
     let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-/// Two different places below `count`, or the only one twice.
-fn two_of(count: usize, draw: u64) -> Option<(usize, usize)> {
+/// Two different numbers below `count`, or the only one twice.
+fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let wide = u64::try_from(count).ok().filter(|count| *count > 0)?;
-    let first = draw % wide;
-    let step = if wide > 1 { 1 + (draw >> 32) % (wide - 1) } else { 0 };
+    let first = random % wide;
+    let step = if wide > 1 { 1 + (random >> 32) % (wide - 1) } else { 0 };
     let second = (first + step) % wide;
     Some((usize::try_from(first).ok()?, usize::try_from(second).ok()?))
 }
@@ -321,15 +320,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_different_hosts_are_drawn_each_as_often_as_the_others() {
-        let mut drawn = [0_u32; 5];
+    fn two_different_hosts_are_chosen_all_equally_often() {
+        let mut chosen = [0_u32; 5];
         for seed in 0..10_000 {
-            let (first, second) = two_of(5, mixed(seed)).unwrap();
+            let (first, second) = two_of(5, random(seed)).unwrap();
             assert_ne!(first, second);
-            drawn[first] += 1;
-            drawn[second] += 1;
+            chosen[first] += 1;
+            chosen[second] += 1;
         }
-        assert!(drawn.iter().all(|count| (3_700..4_300).contains(count)), "{drawn:?}");
+        assert!(chosen.iter().all(|count| (3_700..4_300).contains(count)), "{chosen:?}");
         assert_eq!(two_of(1, 7), Some((0, 0)));
         assert_eq!(two_of(0, 7), None);
     }

@@ -1,7 +1,6 @@
-//! A file that is read again when it has changed.
+//! A file that is reloaded when it has changed.
 //!
-//! Whether it has is told by what the system says of it, without reading it: the file behind all
-//! links, its length and its time.
+//! Changes are detected by `stat`, without reading the file: the inode behind all links, the length and the time.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-/// What the system says of a file.
+/// The version of a file, by `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
-    /// Of the file at this path, as it is now.
+impl FileStamp {
+    /// The current version of the file at this path.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
-        Ok(Stamp {
+        Ok(FileStamp {
             device: metadata.dev(),
             inode: metadata.ino(),
             bytes: metadata.len(),
@@ -32,36 +31,36 @@ impl Stamp {
     }
 }
 
-/// A file and what it was like when it was last used.
+/// A file, and the version that was last loaded.
 #[derive(Debug)]
 pub(super) struct WatchedFile {
     path: PathBuf,
     bytes_max: u64,
-    used: Mutex<Option<Stamp>>,
+    loaded: Mutex<Option<FileStamp>>,
 }
 
 impl WatchedFile {
     pub(super) fn new(path: &Path, bytes_max: u64) -> Self {
-        WatchedFile { path: path.to_owned(), bytes_max, used: Mutex::new(None) }
+        WatchedFile { path: path.to_owned(), bytes_max, loaded: Mutex::new(None) }
     }
 
-    /// Gives the text to `take`, if the file has changed since it was last taken; says whether it
-    /// has. What is not taken is read again the next time. Blocks.
+    /// Calls `load` with the text if the file has changed since it was last loaded, and returns whether it has. Tries
+    /// again at the next call if `load` fails. Blocks.
     ///
     /// # Errors
-    /// Why it could not be read or taken, with its path.
+    /// Why it could not be read or loaded, with its path.
     pub(super) fn refresh(
         &self,
-        take: impl FnOnce(&str) -> Result<(), String>,
+        load: impl FnOnce(&str) -> Result<(), String>,
     ) -> Result<bool, String> {
         let at = |error: &dyn std::fmt::Display| format!("{}: {error}", self.path.display());
-        let stamp = Stamp::of(&self.path).map_err(|error| at(&error))?;
-        if *self.used.lock() == Some(stamp) {
+        let stamp = FileStamp::of(&self.path).map_err(|error| at(&error))?;
+        if *self.loaded.lock() == Some(stamp) {
             return Ok(false);
         }
         let text = self.read().map_err(|error| at(&error))?;
-        take(&text).map_err(|error| at(&error))?;
-        *self.used.lock() = Some(stamp);
+        load(&text).map_err(|error| at(&error))?;
+        *self.loaded.lock() = Some(stamp);
         Ok(true)
     }
 
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_not_taken_is_given_again_and_one_that_was_is_not() {
+    fn a_file_is_loaded_once_per_change_and_again_after_a_failure() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         fs::write(&path, "one").unwrap();
@@ -89,20 +88,20 @@ mod tests {
         let refused = || file.refresh(|_| Err("no".to_owned())).unwrap_err();
         assert_eq!(refused(), format!("{}: no", path.display()));
         assert_eq!(refused(), format!("{}: no", path.display()));
-        let taken = |wanted: &'static str| {
+        let loaded = |wanted: &'static str| {
             file.refresh(|text| {
                 assert_eq!(text, wanted);
                 Ok(())
             })
         };
-        assert_eq!(taken("one"), Ok(true));
-        assert_eq!(taken("one"), Ok(false));
+        assert_eq!(loaded("one"), Ok(true));
+        assert_eq!(loaded("one"), Ok(false));
         fs::write(&path, "another").unwrap();
-        assert_eq!(taken("another"), Ok(true));
+        assert_eq!(loaded("another"), Ok(true));
     }
 
     #[test]
-    fn a_file_that_is_too_large_or_gone_is_told_with_its_path() {
+    fn a_file_that_is_too_large_or_missing_is_reported_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         let file = WatchedFile::new(&path, 3);

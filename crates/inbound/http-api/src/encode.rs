@@ -160,7 +160,7 @@ impl<'v> Culprit<'v> {
 fn write_decision(object: &mut ObjectWriter<'_>, verdict: &Verdict, ruling: &Ruling) {
     let algorithm = verdict.limit(ruling).map(|limit| limit.limit.algorithm());
     // Slots come back when others are done, which nobody can foretell.
-    let foreseen = !matches!(algorithm, Some(Algorithm::Concurrency(_)));
+    let foreseen = !algorithm.is_some_and(Algorithm::holds_slots);
     let Decision { limit: quota, remaining, retry, reset_after, delay, soft, .. } = ruling.decision;
     Culprit::of(verdict, ruling).write(object);
     object.flag("admitted", ruling.decision.is_admitted());

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tidegate_engine::{Algorithm, Nanos, Timestamp, Verdict};
+use tidegate_engine::{Nanos, Period, Timestamp, Verdict};
 
 use tidegate_admission::HeldSlots;
 
@@ -139,11 +139,8 @@ impl Table {
 /// longest of its limits.
 pub(super) fn lasting(verdict: &Verdict) -> Nanos {
     let limits = verdict.rulings().iter().filter_map(|ruling| verdict.limit(ruling));
-    let lives = limits.filter_map(|limit| match limit.limit.algorithm() {
-        Algorithm::Concurrency(slots) => Some(slots.time_to_live().as_span()),
-        _ => None,
-    });
-    lives.max().unwrap_or(Nanos::ZERO)
+    let lives = limits.filter_map(|limit| limit.limit.algorithm().slot_time_to_live());
+    lives.max().map_or(Nanos::ZERO, Period::as_span)
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ fn is_exempt(verdict: &Verdict, rule: &Rule) -> bool {
 /// is used.
 #[inline]
 fn reset_seconds(algorithm: &Algorithm, decision: &Decision) -> u64 {
-    if matches!(algorithm, Algorithm::FixedWindow(_)) {
+    if algorithm.resets_at_once() {
         return decision.reset_after.as_secs_ceil().max(1);
     }
     match decision.retry {

@@ -1,4 +1,4 @@
-//! The acceptor: takes connections and gives each to the worker with the fewest.
+//! Accepts connections and assigns each to the worker with the fewest.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -8,46 +8,46 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::connection::Serve;
-use super::life::Life;
-use super::listener::{Accepted, Listener};
-use super::stats::{Counted, OpenConnection, Stats};
-use super::worker::{Arrival, Stop, Worker};
+use super::connection::ConnectionHandler;
+use super::connection_state::ConnectionState;
+use super::listener::{AcceptedSocket, Listener};
+use super::stats::{CountGuard, OpenConnection, Stats};
+use super::worker::{NewConnection, StopGrace, Worker};
 
-/// How long to wait when the process is out of descriptors or memory. Trying
-/// again at once would spin: the connection still waits, so the socket stays readable.
+/// The pause after `accept` fails for want of descriptors or memory. Without it the loop would spin: the connection is
+/// still in the backlog, so the socket stays readable.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// The same trouble is logged no more often than this.
+/// The same problem is logged at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Accepts at one address.
+/// Accepts the connections of one address.
 pub(super) struct Acceptor {
     pub(super) name: &'static str,
     pub(super) listener: Listener,
-    pub(super) door: Arc<dyn Serve>,
+    pub(super) door: Arc<dyn ConnectionHandler>,
     pub(super) stats: Arc<Stats>,
-    /// Connections open at all addresses of the door.
+    /// Open connections at all addresses of the endpoint.
     pub(super) door_open: Arc<AtomicUsize>,
     pub(super) workers: Arc<[Worker]>,
-    /// Where the next search for a worker begins.
-    pub(super) turn: Arc<AtomicUsize>,
+    /// Index of the worker at which the next search begins, modulo their number.
+    pub(super) next_worker: Arc<AtomicUsize>,
 }
 
 impl Acceptor {
-    /// Accepts until the server stops; then the socket is closed.
-    pub(super) async fn run(self, mut stop: watch::Receiver<Stop>) {
-        let mut failures = Seldom::default();
-        let mut refusals = Seldom::default();
+    /// Accepts until the server stops, then closes the socket.
+    pub(super) async fn run(self, mut stop: watch::Receiver<StopGrace>) {
+        let mut failures = LogThrottle::default();
+        let mut refusals = LogThrottle::default();
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stop.wait_for(Option::is_some) => return,
             };
             match accepted {
-                Ok(accepted) => self.hand_over(accepted, &mut refusals),
-                // The client was gone before it was accepted; the next one is not to blame.
-                Err(error) if is_the_clients(&error) => {}
+                Ok(accepted) => self.assign(accepted, &mut refusals),
+                // The client closed before it was accepted. The next connection is unaffected.
+                Err(error) if is_client_error(&error) => {}
                 Err(error) => {
                     self.stats.accept_errors.fetch_add(1, Relaxed);
                     if failures.is_due(Instant::now()) {
@@ -62,20 +62,20 @@ impl Acceptor {
         }
     }
 
-    fn hand_over(&self, accepted: Accepted, refusals: &mut Seldom) {
-        let handed = self.has_room() && {
+    fn assign(&self, accepted: AcceptedSocket, refusals: &mut LogThrottle) {
+        let assigned = self.has_room() && {
             let worker = self.least_busy();
-            let door = Counted::new(&self.door_open);
+            let door = CountGuard::new(&self.door_open);
             let open = OpenConnection::new(
                 Arc::clone(&self.stats),
                 door,
-                Counted::new(&worker.connections),
+                CountGuard::new(&worker.connections),
             );
-            let life = Arc::new(Life::new(self.name, open));
-            let arrival = Arrival { accepted, life, door: Arc::clone(&self.door) };
-            worker.arrivals.try_send(arrival).is_ok()
+            let state = Arc::new(ConnectionState::new(self.name, open));
+            let connection = NewConnection { accepted, state, door: Arc::clone(&self.door) };
+            worker.new_connections.try_send(connection).is_ok()
         };
-        if handed {
+        if assigned {
             self.stats.accepted.fetch_add(1, Relaxed);
         } else {
             self.stats.refused.fetch_add(1, Relaxed);
@@ -90,37 +90,37 @@ impl Acceptor {
         self.door_open.load(Relaxed) < self.door.limits().connections_max
     }
 
-    /// The worker with the fewest connections; among equals, the next in turn.
+    /// The worker with the fewest connections; ties are broken round-robin.
     fn least_busy(&self) -> &Worker {
-        let turn = self.turn.fetch_add(1, Relaxed);
-        let (later, first) = self.workers.split_at(turn % self.workers.len());
-        let in_turn = first.iter().chain(later);
-        in_turn
+        let next = self.next_worker.fetch_add(1, Relaxed);
+        let (later, first) = self.workers.split_at(next % self.workers.len());
+        let workers = first.iter().chain(later);
+        workers
             .min_by_key(|worker| worker.connections.load(Relaxed))
             .expect("a server has at least one worker")
     }
 }
 
-/// Whether an error of `accept` belongs to the one connection that was taken.
-fn is_the_clients(error: &io::Error) -> bool {
+/// Whether an error of `accept` concerns only the connection that was accepted.
+fn is_client_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionAborted
             | ErrorKind::ConnectionReset
             | ErrorKind::Interrupted
             | ErrorKind::NotConnected
-            // A socket option that a vanished client's socket no longer takes.
+            // Setting an option on a socket whose client has vanished.
             | ErrorKind::InvalidInput
     )
 }
 
-/// Lets one message through per while.
+/// Limits how often a message is logged.
 #[derive(Debug, Default)]
-struct Seldom {
+struct LogThrottle {
     last: Option<Instant>,
 }
 
-impl Seldom {
+impl LogThrottle {
     fn is_due(&mut self, now: Instant) -> bool {
         let due = self.last.is_none_or(|last| now.saturating_duration_since(last) >= LOG_EVERY);
         if due {
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn a_vanished_client_does_not_slow_accepting_but_a_lack_of_descriptors_does() {
-        assert!(is_the_clients(&io::Error::from(ErrorKind::ConnectionAborted)));
+        assert!(is_client_error(&io::Error::from(ErrorKind::ConnectionAborted)));
         let out_of_descriptors = io::Error::from_raw_os_error(24);
-        assert!(!is_the_clients(&out_of_descriptors));
+        assert!(!is_client_error(&out_of_descriptors));
     }
 
     #[test]
-    fn the_same_trouble_is_logged_once_in_a_while() {
-        let mut seldom = Seldom::default();
+    fn the_same_problem_is_logged_once_per_interval() {
+        let mut throttle = LogThrottle::default();
         let start = Instant::now();
-        assert!(seldom.is_due(start));
-        assert!(!seldom.is_due(start + LOG_EVERY / 2));
-        assert!(seldom.is_due(start + LOG_EVERY));
+        assert!(throttle.is_due(start));
+        assert!(!throttle.is_due(start + LOG_EVERY / 2));
+        assert!(throttle.is_due(start + LOG_EVERY));
     }
 }

@@ -1,19 +1,16 @@
-//! A connection of HTTP/2 calls, from the accepted socket to the last answer.
+//! Serves a connection of HTTP/2 calls on `h2`, from the accepted socket to the last response.
 //!
-//! For services whose requests and answers are small, as those of gRPC mostly
-//! are. Served on `h2` itself: hyper in between boxes each request, asks for
-//! room before each piece of an answer and takes the connection's lock for
-//! each of these steps. Here a call is decided where it is accepted, without a
-//! task or an allocation, and all that came in one read leave in one write.
-//! Only a call that has to wait becomes a task. Decision 14 has the figures.
+//! For services with small requests and responses, as in gRPC. hyper would box each request, reserve capacity before
+//! each frame of a response and take the connection's lock for each of these steps. Here a call runs where it is
+//! accepted, without a task or an allocation, and the responses to all calls of one read leave in one write. Only a
+//! pending call becomes a task. Decision 14 has the figures.
 //!
-//! Not here: HTTP/1.1, upgrades, the `date` field and the length of bodies,
-//! which gRPC has no use for.
+//! There is no HTTP/1.1, no upgrade, no `date` field and no `content-length`: gRPC uses none of them.
 
-mod answering;
 mod body;
-mod gate;
-mod pings;
+mod call;
+mod io_gate;
+mod keepalive;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -31,33 +28,32 @@ use hyper::service::Service;
 use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{SEND_BUFFER_BYTES, Serve, Serving, greeted};
-use super::contained::report;
-use super::life::{Life, Order};
-use super::listener::Accepted;
+use super::connection::{ConnectionFuture, ConnectionHandler, SEND_BUFFER_BYTES, handshake};
+use super::connection_state::{ConnectionState, Order};
+use super::listener::AcceptedSocket;
+use super::panic_guard::report_panic;
 use super::settings::{ConnectionLimits, Protocol};
-use super::stream::Watched;
 use super::tls::Tls;
-use answering::Answering;
-use gate::{Gate, Gated};
-use pings::Pings;
+use super::transport::CountedTransport;
+use call::InFlightCall;
+use io_gate::{GatedIo, IoGate};
+use keepalive::KeepalivePings;
 
-pub use body::{BrokenOff, CallBody};
+pub use body::{CallBody, CallBodyError};
 
-/// Bytes that a client may send before it is told that they were read: of one
-/// call, and of a connection. Calls are small, so nobody waits to be told.
+/// The flow-control window of a call and of a connection. Calls are small, so clients hardly ever wait for an update.
 const WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// A door's service with the settings of its connections.
-pub(super) struct ServedCalls<S> {
+/// Serves connections of calls.
+pub(super) struct CallHandler<S> {
     pub(super) service: S,
     pub(super) tls: Option<Tls>,
     pub(super) limits: ConnectionLimits,
-    /// Who begins with a PROXY header.
+    /// The peers that must begin with a PROXY header.
     pub(super) proxies: Arc<[IpNet]>,
 }
 
-impl<S, B> Serve for ServedCalls<S>
+impl<S, B> ConnectionHandler for CallHandler<S>
 where
     S: Service<Request<CallBody>, Response = Response<B>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
@@ -68,47 +64,55 @@ where
         &self.limits
     }
 
-    fn serve(&self, accepted: Accepted, life: Arc<Life>) -> Serving {
+    fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {
         let service = self.service.clone();
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(Protocol::Http2)));
         let (limits, proxies) = (self.limits, Arc::clone(&self.proxies));
         Box::pin(async move {
             poll_fn(|cx| {
-                life.wake_by(cx.waker());
+                state.set_waker(cx.waker());
                 Poll::Ready(())
             })
             .await;
-            let greeted = greeted(accepted, acceptor, &proxies, &life).await;
-            let Some((carrier, _)) = greeted else { return };
-            life.greeted();
-            let gate = Arc::new(Gate::default());
-            let io = Gated::new(Watched::new(carrier, Arc::clone(&life)), Arc::clone(&gate));
-            let ended = match greet(io, &gate, &limits, &life).await {
+            let handshaken = handshake(accepted, acceptor, &proxies, &state).await;
+            let Some((transport, _)) = handshaken else { return };
+            state.set_handshaken();
+            let gate = Arc::new(IoGate::default());
+            let io = GatedIo::new(
+                CountedTransport::new(transport, Arc::clone(&state)),
+                Arc::clone(&gate),
+            );
+            let ended = match start_http2(io, &gate, &limits, &state).await {
                 Some(Ok(mut connection)) => {
                     let pings = limits.keepalive.and_then(|keepalive| {
-                        connection.ping_pong().map(|pings| Pings::new(pings, keepalive))
+                        connection.ping_pong().map(|pings| KeepalivePings::new(pings, keepalive))
                     });
-                    let mut calls =
-                        Calls { connection, service, life: Arc::clone(&life), gate, pings };
+                    let mut calls = CallConnection {
+                        connection,
+                        service,
+                        state: Arc::clone(&state),
+                        gate,
+                        pings,
+                    };
                     calls.run().await
                 }
                 Some(Err(error)) => Err(error),
                 None => return,
             };
             if let Err(error) = ended {
-                tracing::debug!(door = life.door(), %error, "connection failed");
+                tracing::debug!(door = state.door(), %error, "connection failed");
             }
         })
     }
 }
 
-/// Greets the client. `None`: it took too long, or the server stops.
-async fn greet(
-    io: Gated<Watched>,
-    gate: &Gate,
+/// Exchanges the HTTP/2 preface. `None` when it takes too long, or the server stops.
+async fn start_http2(
+    io: GatedIo<CountedTransport>,
+    gate: &IoGate,
     limits: &ConnectionLimits,
-    life: &Life,
-) -> Option<Result<Connection<Gated<Watched>, Bytes>, h2::Error>> {
+    state: &ConnectionState,
+) -> Option<Result<Connection<GatedIo<CountedTransport>, Bytes>, h2::Error>> {
     let mut builder = Builder::new();
     builder
         .initial_window_size(WINDOW_BYTES)
@@ -116,11 +120,11 @@ async fn greet(
         .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
-    let mut greeting = pin!(builder.handshake(io));
+    let mut handshake = pin!(builder.handshake(io));
     poll_fn(|cx| {
-        gate.look_again();
-        match life.order() {
-            Order::Serve => greeting.as_mut().poll(cx).map(Some),
+        gate.start_poll();
+        match state.order() {
+            Order::Serve => handshake.as_mut().poll(cx).map(Some),
             Order::Finish | Order::Cut => Poll::Ready(None),
         }
     })
@@ -128,25 +132,25 @@ async fn greet(
 }
 
 /// The calls of one connection.
-struct Calls<S> {
-    connection: Connection<Gated<Watched>, Bytes>,
+struct CallConnection<S> {
+    connection: Connection<GatedIo<CountedTransport>, Bytes>,
     service: S,
-    life: Arc<Life>,
-    gate: Arc<Gate>,
-    pings: Option<Pings>,
+    state: Arc<ConnectionState>,
+    gate: Arc<IoGate>,
+    pings: Option<KeepalivePings>,
 }
 
-impl<S, B> Calls<S>
+impl<S, B> CallConnection<S>
 where
     S: Service<Request<CallBody>, Response = Response<B>, Error = Infallible>,
     S::Future: Unpin + Send + 'static,
     B: Body<Data = Bytes> + Unpin + Send + 'static,
 {
-    /// Serves until the connection ends.
+    /// Serves calls until the connection ends.
     async fn run(&mut self) -> Result<(), h2::Error> {
         let mut finishing = false;
         poll_fn(|cx| {
-            match self.life.order() {
+            match self.state.order() {
                 Order::Cut => return Poll::Ready(Ok(())),
                 Order::Finish if !finishing => {
                     finishing = true;
@@ -154,9 +158,9 @@ where
                 }
                 Order::Serve | Order::Finish => {}
             }
-            self.gate.look_again();
+            self.gate.start_poll();
             if let Some(pings) = &mut self.pings
-                && pings.poll_silence(&self.life, cx).is_ready()
+                && pings.poll_timeout(&self.state, cx).is_ready()
             {
                 return Poll::Ready(Ok(()));
             }
@@ -165,42 +169,41 @@ where
         .await
     }
 
-    /// Answers what has come, then writes. A client that never stops sending does not
-    /// keep the worker here: the runtime makes reads wait after a while.
+    /// Answers all calls that have arrived, then writes. A client that never stops sending does not block the worker:
+    /// tokio's cooperative budget makes its reads pending.
     fn poll_calls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
-            // Accepting the next call writes the answer to the last one, so
-            // writing waits until all are answered.
-            self.gate.hold();
+            // Accepting a call flushes the response to the one before, so writes are held until all are answered.
+            self.gate.hold_writes();
             while let Poll::Ready(next) = self.connection.poll_accept(cx) {
                 let Some((request, reply)) = next.transpose()? else { return Poll::Ready(Ok(())) };
                 self.answer(request, reply);
             }
-            self.gate.release();
+            self.gate.release_writes();
             let next = ready!(self.connection.poll_accept(cx));
             let Some((request, reply)) = next.transpose()? else { return Poll::Ready(Ok(())) };
             self.answer(request, reply);
         }
     }
 
-    /// Tries a call in place; one that has to wait becomes a task.
+    /// Polls a call once, and spawns a task if it is pending.
     #[inline]
     fn answer(&self, request: Request<RecvStream>, mut reply: SendResponse<Bytes>) {
         let request = request.map(CallBody::new);
-        // Whatever a panic leaves half done belongs to the call, which ends.
+        // Unwind safe: whatever state a panic leaves inconsistent belongs to the call, which ends.
         let called = catch_unwind(AssertUnwindSafe(|| self.service.call(request)));
         let future = match called {
             Ok(future) => future,
             Err(payload) => {
-                report(&self.life, &*payload);
+                report_panic(&self.state, &*payload);
                 return reply.send_reset(Reason::INTERNAL_ERROR);
             }
         };
-        let mut answering = Answering::new(future, reply, &self.life);
-        // Nobody has to be woken for this poll: who waits is polled again as a task.
+        let mut call = InFlightCall::new(future, reply, &self.state);
+        // No waker is needed for this poll: a pending call is polled again by its task.
         let mut cx = Context::from_waker(Waker::noop());
-        if answering.poll(&mut cx).is_pending() {
-            tokio::spawn(poll_fn(move |cx| answering.poll(cx)));
+        if call.poll(&mut cx).is_pending() {
+            tokio::spawn(poll_fn(move |cx| call.poll(cx)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, from the accepted socket to the last answer.
+//! Serves one connection on hyper, from the accepted socket to the last response.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -17,45 +17,45 @@ use hyper_util::server::conn::auto;
 use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
-use super::batch::Batch;
-use super::contained::Contained;
-use super::life::{Life, Order};
-use super::listener::Accepted;
+use super::batch_executor::BatchExecutor;
+use super::connection_state::{ConnectionState, Order};
+use super::listener::AcceptedSocket;
+use super::panic_guard::PanicGuard;
 use super::peer::Peer;
 use super::proxy_protocol;
 use super::settings::{ConnectionLimits, Protocol};
-use super::stream::{Carrier, Socket, Watched};
 use super::tls::Tls;
+use super::transport::{CountedTransport, Socket, Transport};
 
-/// Bytes of answers that may wait in one HTTP/2 stream. Answers here are small;
-/// a client that does not read should not be able to pile them up.
+/// Bytes of responses buffered per HTTP/2 stream. Responses are small; the bound keeps a client that does not read from
+/// filling the memory.
 pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// hyper takes no smaller buffer for a head of HTTP/1.1.
+/// The smallest buffer that hyper accepts for an HTTP/1.1 head.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
 
-/// Serves accepted sockets, whatever the type of the service.
-pub(super) trait Serve: Send + Sync {
-    /// What connections may take.
+/// Serves the connections of one endpoint. Hides the type of the service.
+pub(super) trait ConnectionHandler: Send + Sync {
+    /// The limits of each connection.
     fn limits(&self) -> &ConnectionLimits;
-    /// The whole life of one connection.
-    fn serve(&self, accepted: Accepted, life: Arc<Life>) -> Serving;
+    /// Serves one connection until it is closed.
+    fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture;
 }
 
-pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type ConnectionFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A door's services with the settings of its connections.
-pub(super) struct Served<F> {
-    /// Makes the service of one connection.
+/// Serves connections on hyper.
+pub(super) struct HttpHandler<F> {
+    /// Makes the service of a connection.
     pub(super) make: Arc<F>,
     pub(super) protocol: Protocol,
     pub(super) tls: Option<Tls>,
     pub(super) limits: ConnectionLimits,
-    /// Who begins with a PROXY header.
+    /// The peers that must begin with a PROXY header.
     pub(super) proxies: Arc<[IpNet]>,
 }
 
-impl<F, S, B> Serve for Served<F>
+impl<F, S, B> ConnectionHandler for HttpHandler<F>
 where
     F: Fn(&Peer) -> S + Send + Sync + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
@@ -69,48 +69,49 @@ where
         &self.limits
     }
 
-    fn serve(&self, accepted: Accepted, life: Arc<Life>) -> Serving {
+    fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {
         let (make, proxies) = (Arc::clone(&self.make), Arc::clone(&self.proxies));
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(self.protocol)));
-        let (batch, protocol) = (Batch::default(), self.protocol);
+        let (batch, protocol) = (BatchExecutor::default(), self.protocol);
         let builder = builder(self.protocol, &self.limits, batch.clone());
         Box::pin(async move {
             poll_fn(|cx| {
-                life.wake_by(cx.waker());
+                state.set_waker(cx.waker());
                 Poll::Ready(())
             })
             .await;
-            let Some((carrier, peer)) = greeted(accepted, acceptor, &proxies, &life).await else {
+            let Some((transport, peer)) = handshake(accepted, acceptor, &proxies, &state).await
+            else {
                 return;
             };
-            life.greeted();
-            let service = Contained::new(make(&peer), Arc::clone(&life));
-            let io = TokioIo::new(Watched::new(carrier, Arc::clone(&life)));
+            state.set_handshaken();
+            let service = PanicGuard::new(make(&peer), Arc::clone(&state));
+            let io = TokioIo::new(CountedTransport::new(transport, Arc::clone(&state)));
             let ended = match protocol {
                 Protocol::Http2 => {
                     let connection = pin!(builder.serve_connection(io, service));
-                    drive(connection, auto::Connection::graceful_shutdown, &batch, &life).await
+                    drive(connection, auto::Connection::graceful_shutdown, &batch, &state).await
                 }
-                // HTTP/1.1 may become something else.
+                // HTTP/1.1 connections may be upgraded to another protocol.
                 Protocol::Auto => {
                     let connection = pin!(builder.serve_connection_with_upgrades(io, service));
                     let finish = auto::UpgradeableConnection::graceful_shutdown;
-                    drive(connection, finish, &batch, &life).await
+                    drive(connection, finish, &batch, &state).await
                 }
             };
             if let Err(error) = ended {
-                tracing::debug!(door = life.door(), error = &*error, "connection failed");
+                tracing::debug!(door = state.door(), error = &*error, "connection failed");
             }
         })
     }
 }
 
-/// Runs a connection to its end, or until it is cut.
+/// Polls a connection until it ends or is cut.
 async fn drive<C, E>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),
-    batch: &Batch,
-    life: &Arc<Life>,
+    batch: &BatchExecutor,
+    state: &Arc<ConnectionState>,
 ) -> Result<(), E>
 where
     C: Future<Output = Result<(), E>>,
@@ -118,7 +119,7 @@ where
     let mut finishing = false;
     let mut streams = Vec::new();
     poll_fn(|cx: &mut Context<'_>| {
-        match life.order() {
+        match state.order() {
             Order::Cut => return Poll::Ready(Ok(())),
             Order::Finish if !finishing => {
                 finishing = true;
@@ -130,10 +131,9 @@ where
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(ended);
             }
-            // Streams that answered wait for the connection to write them. A
-            // client that never stops sending does not keep the worker here: the
-            // runtime makes reads wait after a while.
-            if !batch.run(life, &mut streams) {
+            // Polled again to write the responses of these streams. A client that never stops sending does not block
+            // the worker: tokio's cooperative budget makes its reads pending.
+            if !batch.run(state, &mut streams) {
                 return Poll::Pending;
             }
         }
@@ -141,52 +141,52 @@ where
     .await
 }
 
-/// What HTTP begins on, and with whom. `None`: it came to nothing.
-pub(super) async fn greeted(
-    accepted: Accepted,
+/// Reads the PROXY header and encrypts, as far as the endpoint asks for either. `None` when that fails.
+pub(super) async fn handshake(
+    accepted: AcceptedSocket,
     acceptor: Option<TlsAcceptor>,
     proxies: &[IpNet],
-    life: &Life,
-) -> Option<(Carrier, Peer)> {
+    state: &ConnectionState,
+) -> Option<(Transport, Peer)> {
     let mut peer = Peer::of(&accepted, acceptor.is_some());
-    let socket = socket(accepted, proxies, &mut peer, life).await?;
-    Some((carrier(socket, acceptor, life).await?, peer))
+    let socket = read_proxy_header(accepted, proxies, &mut peer, state).await?;
+    Some((encrypt(socket, acceptor, state).await?, peer))
 }
 
-/// The socket, past the PROXY header where there has to be one. `None`: there was none.
-async fn socket(
-    accepted: Accepted,
+/// Registers the socket, and reads the PROXY header if the peer must send one. `None` when that fails.
+async fn read_proxy_header(
+    accepted: AcceptedSocket,
     proxies: &[IpNet],
     peer: &mut Peer,
-    life: &Life,
+    state: &ConnectionState,
 ) -> Option<Socket> {
     let mut socket = match Socket::register(accepted) {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(door = life.door(), %error, "cannot watch an accepted connection");
+            tracing::warn!(door = state.door(), %error, "cannot register an accepted connection");
             return None;
         }
     };
-    if !peer.is_one_of(proxies) {
+    if !peer.is_in(proxies) {
         return Some(socket);
     }
-    match unless_ordered(proxy_protocol::read(&mut socket), life).await {
+    match unless_closing(proxy_protocol::read(&mut socket), state).await {
         Some(Ok(client)) => {
-            peer.speaks_for(client);
+            peer.set_proxied_client(client);
             return Some(socket);
         }
-        Some(Err(error)) => tracing::debug!(door = life.door(), %error, "no PROXY header"),
-        None => tracing::debug!(door = life.door(), "PROXY header was not finished in time"),
+        Some(Err(error)) => tracing::debug!(door = state.door(), %error, "invalid PROXY header"),
+        None => tracing::debug!(door = state.door(), "PROXY header was not finished in time"),
     }
-    life.stats().handshake_failures.fetch_add(1, Relaxed);
+    state.stats().handshake_failures.fetch_add(1, Relaxed);
     None
 }
 
-/// Waits for a step of the greeting, but not once the connection has to go.
-async fn unless_ordered<T>(step: impl Future<Output = T>, life: &Life) -> Option<T> {
+/// Waits for a step of the handshake. `None` when the connection is told to close.
+async fn unless_closing<T>(step: impl Future<Output = T>, state: &ConnectionState) -> Option<T> {
     let mut step = pin!(step);
     poll_fn(|cx| {
-        if life.order() != Order::Serve {
+        if state.order() != Order::Serve {
             return Poll::Ready(None);
         }
         step.as_mut().poll(cx).map(Some)
@@ -194,24 +194,32 @@ async fn unless_ordered<T>(step: impl Future<Output = T>, life: &Life) -> Option
     .await
 }
 
-/// Encrypts where the door says so. `None`: it failed, or took too long.
-async fn carrier(socket: Socket, acceptor: Option<TlsAcceptor>, life: &Life) -> Option<Carrier> {
-    let Some(acceptor) = acceptor else { return Some(Carrier::Plain(socket)) };
-    match unless_ordered(acceptor.accept(socket), life).await {
-        Some(Ok(stream)) => return Some(Carrier::Tls(Box::new(stream))),
-        Some(Err(error)) => tracing::debug!(door = life.door(), %error, "TLS handshake failed"),
-        None => tracing::debug!(door = life.door(), "TLS handshake was not finished in time"),
+/// Encrypts the connection if the endpoint has a certificate. `None` when that fails or takes too long.
+async fn encrypt(
+    socket: Socket,
+    acceptor: Option<TlsAcceptor>,
+    state: &ConnectionState,
+) -> Option<Transport> {
+    let Some(acceptor) = acceptor else { return Some(Transport::Plain(socket)) };
+    match unless_closing(acceptor.accept(socket), state).await {
+        Some(Ok(stream)) => return Some(Transport::Tls(Box::new(stream))),
+        Some(Err(error)) => tracing::debug!(door = state.door(), %error, "TLS handshake failed"),
+        None => tracing::debug!(door = state.door(), "TLS handshake was not finished in time"),
     }
-    life.stats().handshake_failures.fetch_add(1, Relaxed);
+    state.stats().handshake_failures.fetch_add(1, Relaxed);
     None
 }
 
-fn builder(protocol: Protocol, limits: &ConnectionLimits, batch: Batch) -> auto::Builder<Batch> {
+fn builder(
+    protocol: Protocol,
+    limits: &ConnectionLimits,
+    batch: BatchExecutor,
+) -> auto::Builder<BatchExecutor> {
     let mut builder = auto::Builder::new(batch);
     let header_bytes_max = usize::try_from(limits.header_bytes_max).unwrap_or(usize::MAX);
     builder
         .http1()
-        // The worker keeps the time; hyper would set a timer for each request.
+        // The worker enforces the timeout; hyper would set a timer for each request.
         .header_read_timeout(None)
         .max_buf_size(header_bytes_max.max(HTTP1_BUFFER_BYTES_MIN));
     builder
@@ -219,7 +227,7 @@ fn builder(protocol: Protocol, limits: &ConnectionLimits, batch: Batch) -> auto:
         .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buf_size(SEND_BUFFER_BYTES)
-        // gRPC has no use for a date, and HTTP/2 does not ask for one.
+        // HTTP/2 does not require a date, and gRPC does not use it.
         .auto_date_header(false);
     if let Some(keepalive) = limits.keepalive {
         builder

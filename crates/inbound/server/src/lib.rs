@@ -1,25 +1,19 @@
 //! Sockets, workers and encryption for any service of HTTP requests.
 //!
-//! A [`Server`] has worker threads, each with a runtime of its own, and one thread
-//! that accepts. A connection lives on one worker from its first byte to its last:
-//! no task moves between threads and no request takes a lock that another
-//! worker holds. The acceptor gives each connection to the worker with the
-//! fewest. `SO_REUSEPORT` would leave the choice to the kernel, which hashes
-//! addresses: of the two connections that a small proxy opens, both may
-//! land on one thread.
+//! A [`Server`] has worker threads, each with its own single-threaded runtime, and one acceptor thread. A connection
+//! stays on one worker from its first byte to its last: no task moves between threads, and no request takes a lock that
+//! another worker holds. The acceptor assigns each connection to the worker with the fewest. `SO_REUSEPORT` would leave
+//! the choice to the kernel, which hashes addresses: both connections of a small proxy may land on one thread.
 //!
-//! What a connection may take is said by [`ConnectionLimits`]; limits on time
-//! are kept by the worker, not by timers in each connection. Requests of one
-//! read are answered together, without a task for each. [`Server::open`] serves
-//! any service on hyper; [`Server::open_calls`] serves small calls over HTTP/2
-//! for less. A panic in a service costs
-//! its request, not the worker. [`Tls`] takes new certificates while
-//! connections live. [`Server::stop`] lets requests finish; what was upgraded to another
-//! protocol is cut. [`Peer`] says who is at the other end, also when a trusted hop says so
-//! with the PROXY protocol.
+//! - [`Server::open`] serves any service on hyper; [`Server::open_calls`] serves small HTTP/2 calls at lower cost.
+//! - [`ConnectionLimits`] bounds what a connection may use. The worker enforces timeouts; connections set no timers.
+//! - Requests that arrive in one read are answered in one write, without a task for each.
+//! - A panic in a service fails its request, not the worker.
+//! - [`Tls`] loads new certificates while connections are open.
+//! - [`Peer`] is the other end of a connection, also as named by a trusted proxy with the PROXY protocol.
+//! - [`Server::stop`] lets requests finish, and cuts connections that were upgraded to another protocol.
 //!
-//! Not here: what a request means, how long it may take, how large its body may be.
-//! Those belong to the service.
+//! The meaning of a request, its timeout and the size of its body are up to the service.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -42,7 +36,7 @@
 //! println!("http at {}", listening[0].address());
 //!
 //! let cut = server.stop(Duration::from_secs(5)).await;
-//! assert_eq!(cut, 0, "nobody was connected");
+//! assert_eq!(cut, 0, "no client was connected");
 //! # Ok(())
 //! # }
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example()).unwrap();
@@ -56,14 +50,14 @@ mod acceptor;
 mod listener;
 mod worker;
 
-mod batch;
+mod batch_executor;
 mod calls;
 mod connection;
-mod contained;
-mod life;
+mod connection_state;
+mod panic_guard;
 mod peer;
 mod proxy_protocol;
-mod stream;
+mod transport;
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -84,71 +78,75 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
 use acceptor::Acceptor;
-use calls::ServedCalls;
-use connection::{Serve, Served};
+use calls::CallHandler;
+use connection::{ConnectionHandler, HttpHandler};
 use listener::Listener;
 use stats::Stats;
-use worker::{Ending, Stop, Worker};
+use worker::{StopGrace, Worker, WorkerExit};
 
-pub use calls::{BrokenOff, CallBody};
+pub use calls::{CallBody, CallBodyError};
 pub use listener::OpenError;
 pub use peer::Peer;
 pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
 
-/// Worker threads, and one that accepts for them.
+/// Worker threads, and one acceptor thread.
 ///
-/// Dropping it closes every socket and cuts every connection, without waiting for it.
+/// Dropping it closes every socket and cuts every connection, without waiting.
 pub struct Server {
     workers: Arc<[Worker]>,
-    endings: Vec<Ending>,
-    /// Where acceptors run.
+    exits: Vec<WorkerExit>,
+    /// The runtime of the acceptors.
     acceptors: Handle,
-    accepting: Option<(oneshot::Receiver<()>, thread::JoinHandle<()>)>,
-    stop: watch::Sender<Stop>,
-    turn: Arc<AtomicUsize>,
+    acceptor_thread: Option<(oneshot::Receiver<()>, thread::JoinHandle<()>)>,
+    stop: watch::Sender<StopGrace>,
+    next_worker: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Starts so many workers.
+    /// Starts this number of workers.
     ///
     /// # Errors
-    /// When the system gives no threads or descriptors.
+    /// When the system is out of threads or file descriptors.
     pub fn start(workers: NonZeroUsize) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(None);
         let started: io::Result<Vec<_>> =
             (0..workers.get()).map(|index| Worker::start(index, stopped.clone())).collect();
-        let (workers, endings): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
+        let (workers, exits): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let acceptors = runtime.handle().clone();
-        let (tell, ended) = oneshot::channel();
+        let (exited, exit) = oneshot::channel();
         let mut stopped = stopped;
         let thread =
             thread::Builder::new().name("tidegate-accept".to_owned()).spawn(move || {
-                // An error means that the server was dropped, which stops it as well.
+                // An error means that the server was dropped, which stops it too.
                 drop(runtime.block_on(stopped.wait_for(Option::is_some)));
-                // Drops the acceptors, and with them the sockets.
+                // Drops the acceptors with their sockets.
                 drop(runtime);
-                // Nobody listens when the server was dropped.
-                let _ = tell.send(());
+                // The receiver is gone if the server was dropped.
+                let _ = exited.send(());
             })?;
         Ok(Server {
             workers: workers.into(),
-            endings,
+            exits,
             acceptors,
-            accepting: Some((ended, thread)),
+            acceptor_thread: Some((exit, thread)),
             stop,
-            turn: Arc::default(),
+            next_worker: Arc::default(),
         })
     }
 
-    /// Listens, and serves what comes. One [`Listening`] for each address, in their order.
+    /// Listens, and serves each request with `service`. Returns one [`BoundEndpoint`] per address, in their order.
     ///
     /// # Errors
-    /// When an address cannot be had; then none of them is open.
-    pub fn open<S, B>(&self, endpoint: Endpoint, service: S) -> Result<Vec<Listening>, OpenError>
+    /// When an address cannot be bound; then none of them is open.
+    pub fn open<S, B>(
+        &self,
+        endpoint: Endpoint,
+        service: S,
+    ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
@@ -160,16 +158,15 @@ impl Server {
         self.open_for_peers(endpoint, move |_| service.clone())
     }
 
-    /// Like [`open`](Server::open), with a service for each connection, made when it is known who
-    /// is at the other end.
+    /// Like [`open`](Server::open), but makes a service for each connection once its peer is known.
     ///
     /// # Errors
-    /// When an address cannot be had; then none of them is open.
+    /// When an address cannot be bound; then none of them is open.
     pub fn open_for_peers<S, B>(
         &self,
         endpoint: Endpoint,
         make: impl Fn(&Peer) -> S + Send + Sync + 'static,
-    ) -> Result<Vec<Listening>, OpenError>
+    ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
         S: Send + Sync + 'static,
@@ -181,21 +178,21 @@ impl Server {
         let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
         let make = Arc::new(make);
         let proxies = proxy_protocol_from.into();
-        let door: Arc<dyn Serve> = Arc::new(Served { make, protocol, tls, limits, proxies });
-        self.open_door(name, &addresses, &door)
+        let door: Arc<dyn ConnectionHandler> =
+            Arc::new(HttpHandler { make, protocol, tls, limits, proxies });
+        self.listen(name, &addresses, &door)
     }
 
-    /// Listens, and serves calls: small requests with small answers, over HTTP/2
-    /// only, whatever the endpoint's protocol. Cheaper than [`Server::open`] for
-    /// these; there are no upgrades, and answers carry no `date`.
+    /// Listens, and serves calls: small requests with small responses, over HTTP/2 only, whatever the endpoint's
+    /// protocol. Cheaper than [`Server::open`] for these; there are no upgrades, and responses have no `date` field.
     ///
     /// # Errors
-    /// When an address cannot be had; then none of them is open.
+    /// When an address cannot be bound; then none of them is open.
     pub fn open_calls<S, B>(
         &self,
         endpoint: Endpoint,
         service: S,
-    ) -> Result<Vec<Listening>, OpenError>
+    ) -> Result<Vec<BoundEndpoint>, OpenError>
     where
         S: Service<Request<CallBody>, Response = Response<B>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
@@ -204,66 +201,66 @@ impl Server {
     {
         let Endpoint { name, addresses, protocol: _, tls, limits, proxy_protocol_from } = endpoint;
         let proxies = proxy_protocol_from.into();
-        let door: Arc<dyn Serve> = Arc::new(ServedCalls { service, tls, limits, proxies });
-        self.open_door(name, &addresses, &door)
+        let door: Arc<dyn ConnectionHandler> =
+            Arc::new(CallHandler { service, tls, limits, proxies });
+        self.listen(name, &addresses, &door)
     }
 
-    fn open_door(
+    fn listen(
         &self,
         name: &'static str,
         addresses: &[Address],
-        door: &Arc<dyn Serve>,
-    ) -> Result<Vec<Listening>, OpenError> {
+        door: &Arc<dyn ConnectionHandler>,
+    ) -> Result<Vec<BoundEndpoint>, OpenError> {
         let door_open = Arc::default();
-        let inside = self.acceptors.enter();
+        let entered = self.acceptors.enter();
         let opened: Result<Vec<_>, OpenError> = addresses.iter().map(Listener::bind).collect();
-        drop(inside);
+        drop(entered);
         let started = opened?.into_iter().map(|(listener, address)| {
-            let listening = Listening { name, address, stats: Arc::default() };
+            let bound = BoundEndpoint { name, address, stats: Arc::default() };
             let acceptor = Acceptor {
                 name,
                 listener,
                 door: Arc::clone(door),
-                stats: Arc::clone(&listening.stats),
+                stats: Arc::clone(&bound.stats),
                 door_open: Arc::clone(&door_open),
                 workers: Arc::clone(&self.workers),
-                turn: Arc::clone(&self.turn),
+                next_worker: Arc::clone(&self.next_worker),
             };
             self.acceptors.spawn(acceptor.run(self.stop.subscribe()));
-            listening
+            bound
         });
         Ok(started.collect())
     }
 
-    /// Connections that live on each worker.
+    /// The number of open connections of each worker.
     pub fn connections(&self) -> Vec<usize> {
         let count = |worker: &Worker| worker.connections.load(std::sync::atomic::Ordering::Relaxed);
         self.workers.iter().map(count).collect()
     }
 
-    /// Stops accepting, tells clients to go, and waits for requests that are
-    /// begun, but no longer than `grace`. Returns how many connections were
-    /// cut then. Idle connections close at once.
+    /// Stops accepting, asks clients to close, and waits up to `grace` for requests in flight. Returns the number of
+    /// connections that were cut after that. Idle connections close immediately.
     pub async fn stop(mut self, grace: Duration) -> usize {
         self.stop.send_replace(Some(grace));
-        if let Some((ended, thread)) = self.accepting.take() {
-            finished(ended, thread).await;
+        if let Some((exit, thread)) = self.acceptor_thread.take() {
+            join(exit, thread).await;
         }
         let mut cut = 0usize;
-        for ending in std::mem::take(&mut self.endings) {
-            cut = cut.saturating_add(finished(ending.cut, ending.thread).await.unwrap_or(0));
+        for exit in std::mem::take(&mut self.exits) {
+            cut = cut.saturating_add(join(exit.cut, exit.thread).await.unwrap_or(0));
         }
         cut
     }
 }
 
-/// What a thread said last. It ends right after that, so joining does not block for long.
-async fn finished<T>(last: oneshot::Receiver<T>, thread: thread::JoinHandle<()>) -> Option<T> {
-    let said = last.await.ok();
+/// Waits for a thread's result. The thread ends right after sending it, so joining hardly blocks.
+async fn join<T>(result: oneshot::Receiver<T>, thread: thread::JoinHandle<()>) -> Option<T> {
+    let result = result.await.ok();
     if thread.join().is_err() {
         tracing::error!("a thread of the server panicked");
     }
-    said
+    result
 }
 
 impl fmt::Debug for Server {
@@ -272,26 +269,26 @@ impl fmt::Debug for Server {
     }
 }
 
-/// An address at which a door listens.
+/// One address of an endpoint that the server listens at.
 #[derive(Clone, Debug)]
-pub struct Listening {
+pub struct BoundEndpoint {
     name: &'static str,
     address: Address,
     stats: Arc<Stats>,
 }
 
-impl Listening {
-    /// The door's name.
+impl BoundEndpoint {
+    /// The name of the endpoint.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where it listens. Port 0 has become a real one.
+    /// The bound address; port 0 is replaced by the actual port.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What happened there so far.
+    /// The connections at this address so far.
     pub fn counts(&self) -> ConnectionCounts {
         self.stats.read()
     }

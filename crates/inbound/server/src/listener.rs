@@ -1,9 +1,8 @@
-//! Sockets that listen: bound, readable by the acceptor, gone when dropped.
+//! Listening sockets, bound until they are dropped.
 //!
-//! A Unix socket's file is removed when nobody answers on it any more, and its mode
-//! is set between binding and listening, so that nobody connects before.
-//! What is accepted is a plain socket that no runtime knows yet: it is
-//! registered where it will be served.
+//! A stale Unix socket file (one that refuses connections) is replaced. The mode of a new file is set between `bind`
+//! and `listen`, so that no client connects before. An accepted socket is not registered with a runtime yet: the
+//! worker that serves it does that.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -18,31 +17,31 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::settings::Address;
 
-/// Connections that wait to be accepted. A burst of reconnecting clients fits.
+/// The kernel's queue of connections to accept, large enough for a burst of reconnecting clients.
 const BACKLOG: i32 = 1_024;
 
-/// A client that is gone without a word is noticed after a minute and a few tries.
+/// A client that vanished is detected after a minute and a few probes.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Why a door cannot be opened.
+/// Why an endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process, or another door, has the address.
+    /// Another process, or another endpoint, uses the address.
     #[error("{address} is in use already")]
     InUse {
-        /// The address asked for.
+        /// The requested address.
         address: Address,
     },
-    /// There is a file where the socket should be, and it is no socket.
-    #[error("{} is there already and is no socket", path.display())]
+    /// The path of the Unix socket is a file of another kind.
+    #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system call failed.
     #[error("cannot listen at {address}")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: Address,
         /// Why.
         source: io::Error,
@@ -56,59 +55,60 @@ pub(super) enum Listener {
     Unix { listener: UnixListener, _file: SocketFile },
 }
 
-/// An accepted socket, before a runtime knows it.
+/// An accepted socket that is not registered with a runtime yet.
 #[derive(Debug)]
-pub(super) enum Accepted {
+pub(super) enum AcceptedSocket {
     Tcp(std::net::TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
 impl Listener {
-    /// Listens, and says where: port 0 has become a real one. Must be called where a
-    /// runtime is entered, which will tell of connections.
+    /// Listens, and returns the bound address: port 0 is replaced by the actual port. Must be called inside the runtime
+    /// that will poll for connections.
     pub(super) fn bind(address: &Address) -> Result<(Self, Address), OpenError> {
         match address {
-            Address::Tcp(at) => bind_tcp(*at).map_err(|source| not_open(address, source)),
+            Address::Tcp(at) => bind_tcp(*at).map_err(|source| open_error(address, source)),
             Address::Unix { path, mode } => {
-                make_way(path, address)?;
+                remove_stale_socket(path, address)?;
                 let listener =
-                    bind_unix(path, *mode).map_err(|source| not_open(address, source))?;
+                    bind_unix(path, *mode).map_err(|source| open_error(address, source))?;
                 Ok((listener, address.clone()))
             }
         }
     }
 
     /// Waits for a connection.
-    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+    pub(super) async fn accept(&self) -> io::Result<AcceptedSocket> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // Answers are small, and written together already.
+                // Responses are small and already written in batches.
                 stream.set_nodelay(true)?;
                 let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-                Ok(Accepted::Tcp(stream.into_std()?, peer))
+                Ok(AcceptedSocket::Tcp(stream.into_std()?, peer))
             }
             Listener::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
-                Ok(Accepted::Unix(stream.into_std()?))
+                Ok(AcceptedSocket::Unix(stream.into_std()?))
             }
         }
     }
 }
 
-/// The file of a Unix socket; removed when dropped.
+/// The file of a Unix socket, removed when dropped.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
+    /// Device and inode.
     identity: (u64, u64),
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A successor may have put its own socket there.
+        // A successor may have replaced the file by its own.
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Nobody is left to be told; a stale file is replaced at the next start.
+            // On failure the stale file is replaced at the next start.
             drop(fs::remove_file(mem::take(&mut self.path)));
         }
     }
@@ -119,7 +119,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-fn not_open(address: &Address, source: io::Error) -> OpenError {
+fn open_error(address: &Address, source: io::Error) -> OpenError {
     let address = address.clone();
     if source.kind() == ErrorKind::AddrInUse {
         return OpenError::InUse { address };
@@ -129,7 +129,7 @@ fn not_open(address: &Address, source: io::Error) -> OpenError {
 
 fn bind_tcp(at: SocketAddr) -> io::Result<(Listener, Address)> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
-    // A restart need not wait until connections of the last run are forgotten.
+    // Allows a restart while connections of the last run are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&at.into())?;
@@ -151,26 +151,26 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
     Ok(Listener::Unix { listener: UnixListener::from_std(socket.into())?, _file: file })
 }
 
-/// Removes a socket that nobody answers on.
-fn make_way(path: &Path, address: &Address) -> Result<(), OpenError> {
+/// Removes the file of a socket that no process listens at.
+fn remove_stale_socket(path: &Path, address: &Address) -> Result<(), OpenError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(not_open(address, source)),
+        Err(source) => return Err(open_error(address, source)),
     };
     if !found.file_type().is_socket() {
         return Err(OpenError::NotASocket { path: path.to_owned() });
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            tracing::info!(path = %path.display(), "replaced a socket that nobody answered on");
-            fs::remove_file(path).map_err(|source| not_open(address, source))
+            tracing::info!(path = %path.display(), "replaced a stale socket file");
+            fs::remove_file(path).map_err(|source| open_error(address, source))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(source) if source.kind() == ErrorKind::PermissionDenied => {
-            Err(not_open(address, source))
+            Err(open_error(address, source))
         }
-        // It answers, or is too busy to.
+        // A process listens at it, or its backlog is full.
         Ok(_) | Err(_) => Err(OpenError::InUse { address: address.clone() }),
     }
 }

@@ -1,8 +1,7 @@
-//! The PROXY header: a hop says for whom it connects, before anything else is sent.
+//! The PROXY protocol: a header, sent before anything else, in which a proxy names its client.
 //!
-//! Exactly the header is read, not a byte more, so what follows is left for whoever reads
-//! next. Version 1 has no length in front: its line is read byte by byte, which happens once
-//! in the life of a connection.
+//! Reads exactly the header, so that the bytes after it are left for the next reader. Version 1 has no length prefix:
+//! its line is read byte by byte, once per connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,29 +9,29 @@ use std::net::{IpAddr, SocketAddr};
 use ppp::{v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Both versions are told apart by so many bytes, and neither is shorter.
+/// The length that distinguishes both versions; neither is shorter.
 const START_BYTES: usize = 13;
-/// The fixed part of version 2, with the length of the rest at its end.
+/// The fixed part of version 2, which ends with the length of the rest.
 const V2_FIXED_BYTES: usize = 16;
 /// The longest line of version 1.
 const V1_BYTES_MAX: usize = 107;
-/// Addresses take 216 bytes at most. Hops add notes of their own; more than this is no note.
+/// The maximum length of the rest. Addresses take up to 216 bytes; proxies add extensions (TLVs).
 const V2_REST_BYTES_MAX: usize = 4_096;
 
-/// Why there is no header.
+/// Why a header cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProxyHeaderError {
     #[error("the connection ended")]
     Ended(#[from] io::Error),
-    #[error("it begins with something else")]
+    #[error("the connection does not begin with a PROXY header")]
     Missing,
-    #[error("it is longer than it may be")]
+    #[error("the header is too long")]
     TooLong,
-    #[error("it is malformed")]
+    #[error("the header is malformed")]
     Malformed,
 }
 
-/// Reads the header. `None` when the hop speaks for itself, as in its health checks.
+/// Reads the header and returns the client. `None` when the proxy names none, as in its health checks.
 pub(super) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<SocketAddr>, ProxyHeaderError> {
@@ -94,7 +93,7 @@ async fn read_v2(
     })
 }
 
-/// IPv4 written as IPv6 is IPv4.
+/// Turns an IPv4-mapped IPv6 address into IPv4.
 fn canonical(address: impl Into<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(address.into().to_canonical(), port)
 }
@@ -103,7 +102,7 @@ fn canonical(address: impl Into<IpAddr>, port: u16) -> SocketAddr {
 mod tests {
     use super::*;
 
-    /// What is read of these bytes, and what is left of them.
+    /// The result, and the bytes that are left.
     async fn reading(mut bytes: &[u8]) -> (Result<Option<SocketAddr>, String>, &[u8]) {
         let read = read(&mut bytes).await.map_err(|error| error.to_string());
         (read, bytes)

@@ -1,4 +1,4 @@
-//! What a door is told about its sockets: where it listens, what it speaks, how much it bears.
+//! Settings of an endpoint: addresses, protocol, encryption and limits.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use ipnet::IpNet;
 
 use super::tls::Tls;
 
-/// Where a door listens.
+/// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP address. Port 0 takes a free one.
+    /// A TCP address. Port 0 means any free port.
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix {
-        /// The file. One that nobody answers on any more is replaced.
+        /// The file. A stale one, which no process listens at, is replaced.
         path: PathBuf,
-        /// The permission bits of the file. Default: what the process creates files with.
+        /// The permission bits of the file. Default: those of new files of the process.
         mode: Option<u32>,
     },
 }
@@ -44,38 +44,35 @@ impl From<PathBuf> for Address {
     }
 }
 
-/// What a door speaks.
+/// The protocols of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/2 only, as gRPC needs it.
+    /// HTTP/2 only, as gRPC requires.
     Http2,
-    /// HTTP/1.1 or HTTP/2, as the client begins.
+    /// HTTP/1.1 or HTTP/2, whichever the client starts with.
     Auto,
 }
 
-/// One door's sockets: its name, addresses, protocol and limits.
-///
-/// The name is for people: it stands in logs.
+/// The addresses at which one service listens, with their protocol, encryption and limits.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// What logs call it.
+    /// The name, for logs.
     pub name: &'static str,
-    /// Where it listens.
+    /// The addresses to listen at.
     pub addresses: Vec<Address>,
-    /// What it speaks.
+    /// The protocols.
     pub protocol: Protocol,
-    /// Its certificate, when connections are encrypted.
+    /// The certificate, if connections are encrypted.
     pub tls: Option<Tls>,
-    /// What its connections may take.
+    /// The limits on connections.
     pub limits: ConnectionLimits,
-    /// Who begins each connection with a PROXY header (version 1 or 2) that says
-    /// for whom it is. Of these a header is demanded; from others it is never
-    /// read, so nobody else can claim an address. Default: nobody.
+    /// The proxies that begin each connection with a PROXY header (version 1 or 2). The header is required from these,
+    /// and never read from others, so that no other client can claim an address. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
 }
 
 impl Endpoint {
-    /// A door that listens at one address, not encrypted, with the default limits.
+    /// An endpoint with one address, not encrypted, with the default limits.
     pub fn new(name: &'static str, protocol: Protocol, address: impl Into<Address>) -> Self {
         Endpoint {
             name,
@@ -87,28 +84,28 @@ impl Endpoint {
         }
     }
 
-    /// The same door, listening at one more address.
+    /// Adds an address.
     #[must_use]
     pub fn also_at(mut self, address: impl Into<Address>) -> Self {
         self.addresses.push(address.into());
         self
     }
 
-    /// The same door, encrypted.
+    /// Encrypts connections.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// The same door, told by these whom their connections are for.
+    /// Requires a PROXY header from these networks.
     #[must_use]
     pub fn proxy_protocol_from(mut self, hops: Vec<IpNet>) -> Self {
         self.proxy_protocol_from = hops;
         self
     }
 
-    /// The same door with other limits.
+    /// Replaces the limits.
     #[must_use]
     pub fn limits(mut self, limits: ConnectionLimits) -> Self {
         self.limits = limits;
@@ -116,42 +113,38 @@ impl Endpoint {
     }
 }
 
-/// What the connections of one door may take.
+/// Limits on the connections of one endpoint.
 ///
-/// Times are kept to a quarter of a second.
+/// Timeouts have a resolution of a quarter of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections open at once, over all addresses of the door. One more is
-    /// accepted and closed at once, so that the client knows. Default: 10,000.
+    /// Maximum number of open connections, over all addresses of the endpoint. A further one is accepted and closed, so
+    /// that the client notices. Default: 10,000.
     pub connections_max: usize,
-    /// HTTP/2 streams open at once on one connection. Default: 1,024.
+    /// Maximum number of open HTTP/2 streams per connection. Default: 1,024.
     pub streams_max: u32,
-    /// Bytes of all header fields of one request. HTTP/1.1 takes 8 KiB at
-    /// least. Default: 16 KiB.
+    /// Maximum size of all header fields of a request. HTTP/1.1 accepts at least 8 KiB. Default: 16 KiB.
     pub header_bytes_max: u32,
-    /// How long a client may take to encrypt, to greet in HTTP/2, and to send the
-    /// head of a request in HTTP/1.1. Default: 10 s.
+    /// Timeout of the TLS handshake, the HTTP/2 preface and the head of an HTTP/1.1 request, each. Default: 10 s.
     pub header_timeout: Duration,
-    /// A connection without a request for so long is closed. Default: one hour.
+    /// A connection without a request for this long is closed. Default: one hour.
     pub idle_timeout: Option<Duration>,
-    /// Pings on HTTP/2 connections, to notice clients that are gone without a
-    /// word. TCP's own keepalive is always on. Default: none.
+    /// Pings on HTTP/2 connections, to detect clients that have vanished. TCP keepalive is always on. Default: none.
     pub keepalive: Option<Keepalive>,
-    /// A connection as old as this, give or take a tenth, is closed, so
-    /// that clients spread over servers that came later. Default: none.
+    /// A connection of this age, give or take a tenth, is closed, so that clients spread over servers that were started
+    /// later. Default: none.
     pub age_max: Option<Duration>,
-    /// How long requests of a connection that is closed for its age may still
-    /// take. Default: 30 s.
+    /// How long requests in flight may still take when a connection is closed for its age. Default: 30 s.
     pub age_grace: Duration,
 }
 
 /// Pings on HTTP/2 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// A ping goes out when nothing came for so long; on doors for calls, when nothing
-    /// came in a whole interval.
+    /// Sends a ping when no byte arrived for this long; with [`Server::open_calls`](crate::Server::open_calls), when no
+    /// byte arrived during a whole interval.
     pub interval: Duration,
-    /// The connection is closed when no answer came for so long.
+    /// Closes the connection when a ping is not answered for this long.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What happened at one address, in counters that anyone may read at any time.
+//! Counters of the connections at one address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -14,21 +14,20 @@ pub(super) struct Stats {
     pub(super) panics: AtomicU64,
 }
 
-/// What happened at one address since it was opened.
+/// The connections at one address since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
     /// Connections that are open now.
     pub open: usize,
     /// Connections accepted and served.
     pub accepted: u64,
-    /// Connections closed at once, because too many were open.
+    /// Connections closed on arrival, because too many were open.
     pub refused: u64,
     /// Connections that could not be accepted, for want of descriptors or memory.
     pub accept_errors: u64,
-    /// Connections closed because encryption could not be agreed on, or because a hop
-    /// that has to send a PROXY header sent none.
+    /// Connections closed because the TLS handshake failed, or because a required PROXY header was missing or invalid.
     pub handshake_failures: u64,
-    /// Requests that were dropped because their service panicked.
+    /// Requests that failed because the service panicked.
     pub panics: u64,
 }
 
@@ -45,33 +44,33 @@ impl Stats {
     }
 }
 
-/// One more in a count, until it is dropped.
+/// Increments a count until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<AtomicUsize>);
+pub(super) struct CountGuard(Arc<AtomicUsize>);
 
-impl Counted {
+impl CountGuard {
     pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Relaxed);
-        Counted(Arc::clone(count))
+        CountGuard(Arc::clone(count))
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-/// One connection in all counts that it belongs to, until it is dropped.
+/// One open connection, in all counts that include it, until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenConnection {
     stats: Arc<Stats>,
-    _door: Counted,
-    _worker: Counted,
+    _door: CountGuard,
+    _worker: CountGuard,
 }
 
 impl OpenConnection {
-    pub(super) fn new(stats: Arc<Stats>, door: Counted, worker: Counted) -> Self {
+    pub(super) fn new(stats: Arc<Stats>, door: CountGuard, worker: CountGuard) -> Self {
         stats.open.fetch_add(1, Relaxed);
         OpenConnection { stats, _door: door, _worker: worker }
     }

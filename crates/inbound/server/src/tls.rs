@@ -1,12 +1,11 @@
-//! Encryption: certificates from files, changed while connections live.
+//! TLS with certificates from files, which may change while connections are open.
 //!
-//! Files are compared by what the system says of them (the file behind all
-//! links, its length and its time), which is cheap to ask for every few seconds and sees
-//! a link that was turned to another directory, as Kubernetes does it. Only then
-//! are they read, and only a pair that fits replaces the one in use. New
-//! connections get the new certificate; those that live keep theirs.
+//! Changes are detected by `stat` (inode behind all links, length, time), which is cheap enough for every few seconds
+//! and notices a symlink that was switched to another directory, as Kubernetes does. Only changed files are read, and
+//! only a certificate with a matching key replaces the one in use. New connections get the new certificate; open ones
+//! keep theirs.
 //!
-//! The calls here read files and block; make them where that does no harm.
+//! [`Tls::load`] and [`Tls::refresh`] read files, so they block.
 
 use std::fmt;
 use std::fs;
@@ -30,22 +29,22 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::settings::Protocol;
 
-/// Which files a door's encryption is made of, all in PEM.
+/// The PEM files of an endpoint's certificate, key and client authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, followed by those between it and the root.
+    /// The certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who vouches for clients. When set, a client without a certificate of
-    /// theirs is refused.
+    /// Certificates of the authorities that sign client certificates. If set, a client without such a certificate is
+    /// rejected.
     pub client_authority: Option<PathBuf>,
-    /// A DNS name that a client's certificate must be good for. Needs `client_authority`.
+    /// A DNS name that a client's certificate must be valid for. Needs `client_authority`.
     pub client_name: Option<String>,
 }
 
 impl TlsFiles {
-    /// A certificate with its key; clients need none.
+    /// A certificate with its key; clients need no certificate.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         TlsFiles {
             certificate: certificate.into(),
@@ -63,7 +62,7 @@ impl TlsFiles {
     }
 }
 
-/// Why files cannot be used for encryption.
+/// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -74,27 +73,27 @@ pub enum TlsError {
         /// Why.
         source: io::Error,
     },
-    /// A file is no PEM.
+    /// A file is not PEM.
     #[error("{} is not well-formed PEM", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: rustls::pki_types::pem::Error,
     },
-    /// A file holds no certificate.
+    /// A file contains no certificate.
     #[error("there is no certificate in {}", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
     },
-    /// A file holds no private key.
+    /// A file contains no private key.
     #[error("there is no private key in {}", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
     },
-    /// The key is of another certificate.
+    /// The key belongs to another certificate.
     #[error("the key in {} does not fit the certificate in {}", key.display(), certificate.display())]
     KeyDoesNotFit {
         /// The certificate's file.
@@ -102,49 +101,49 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// What a file holds cannot be used.
-    #[error("what is in {} cannot be used", path.display())]
+    /// The contents of a file cannot be used.
+    #[error("the contents of {} cannot be used", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
         /// Why.
         source: rustls::Error,
     },
-    /// The name asked of clients is no DNS name.
-    #[error("{name:?} is no DNS name")]
+    /// The client name is not a DNS name.
+    #[error("{name:?} is not a DNS name")]
     BadClientName {
         /// The name.
         name: String,
     },
-    /// A name is asked of clients, but nobody vouches for them.
+    /// There is a client name without a client authority.
     #[error("a client name needs a client authority")]
     NameWithoutAuthority,
-    /// The library cannot be set up.
+    /// The TLS library cannot be set up.
     #[error("cannot set up TLS")]
     Setup(#[from] rustls::Error),
 }
 
-/// A door's encryption. Clones share what [`Tls::refresh`] puts in place.
+/// The TLS configuration of an endpoint. Clones share it, and a [`Tls::refresh`] of one is seen by all.
 #[derive(Clone)]
 pub struct Tls {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     files: TlsFiles,
-    current: RwLock<Configs>,
-    looked: Mutex<Looked>,
+    current: RwLock<ServerConfigs>,
+    versions: Mutex<FileVersions>,
 }
 
-/// One configuration for each protocol: what a client may choose differs.
-struct Configs {
+/// One configuration per protocol: the ALPN protocols differ.
+struct ServerConfigs {
     http2: Arc<ServerConfig>,
     auto: Arc<ServerConfig>,
 }
 
-/// What the files were when they were last looked at.
-struct Looked {
-    stamps: Vec<Stamp>,
+/// The version of the files that was last read.
+struct FileVersions {
+    stamps: Vec<FileStamp>,
     digest: u64,
 }
 
@@ -152,46 +151,45 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// When they cannot be read, or do not belong together.
+    /// When they cannot be read, or do not match.
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(&files);
-        let texts = Texts::read(&files)?;
-        let current = RwLock::new(texts.configs(&files)?);
-        let looked = Mutex::new(Looked { stamps, digest: texts.digest() });
-        Ok(Tls { shared: Arc::new(Shared { files, current, looked }) })
+        let contents = PemFiles::read(&files)?;
+        let current = RwLock::new(contents.configs(&files)?);
+        let versions = Mutex::new(FileVersions { stamps, digest: contents.digest() });
+        Ok(Tls { inner: Arc::new(Inner { files, current, versions }) })
     }
 
-    /// Puts changed files to use, and says whether there were any. Cheap while
-    /// nothing changed: it only asks the system about the files.
+    /// Loads the files if they have changed, and returns whether they have. Cheap otherwise: one `stat` per file.
     ///
     /// # Errors
-    /// When changed files cannot be used. The certificate in use stays, and
-    /// the same files are not tried again until they change.
+    /// When changed files cannot be used. The certificate in use stays, and the files are not tried again until they
+    /// change.
     pub fn refresh(&self) -> Result<bool, TlsError> {
-        let Shared { files, current, looked } = &*self.shared;
-        let mut looked = looked.lock();
-        // Asked before reading: a change in between shows at the next look.
+        let Inner { files, current, versions } = &*self.inner;
+        let mut versions = versions.lock();
+        // Before reading: a change in between is noticed by the next refresh.
         let stamps = stamps(files);
-        if stamps == looked.stamps {
+        if stamps == versions.stamps {
             return Ok(false);
         }
-        looked.stamps = stamps;
-        let texts = Texts::read(files)?;
-        if texts.digest() == looked.digest {
+        versions.stamps = stamps;
+        let contents = PemFiles::read(files)?;
+        if contents.digest() == versions.digest {
             return Ok(false);
         }
-        *current.write() = texts.configs(files)?;
-        looked.digest = texts.digest();
+        *current.write() = contents.configs(files)?;
+        versions.digest = contents.digest();
         Ok(true)
     }
 
-    /// The files it is made of.
+    /// The files of this configuration.
     pub fn files(&self) -> &TlsFiles {
-        &self.shared.files
+        &self.inner.files
     }
 
     pub(super) fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
-        let current = self.shared.current.read();
+        let current = self.inner.current.read();
         Arc::clone(match protocol {
             Protocol::Http2 => &current.http2,
             Protocol::Auto => &current.auto,
@@ -201,16 +199,15 @@ impl Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("files", &self.shared.files).finish_non_exhaustive()
+        f.debug_struct("Tls").field("files", &self.inner.files).finish_non_exhaustive()
     }
 }
 
-/// What tells a file from another, and from itself after a change: device,
-/// number, length, and the seconds and nanoseconds of its last change.
-/// `None` when it is not there.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
+/// Identifies a version of a file: device, inode, length, and the seconds and nanoseconds of its last change. `None`
+/// when it does not exist.
+type FileStamp = Option<(u64, u64, u64, i64, i64)>;
 
-fn stamps(files: &TlsFiles) -> Vec<Stamp> {
+fn stamps(files: &TlsFiles) -> Vec<FileStamp> {
     let stamp = |path: &Path| {
         let file = fs::metadata(path).ok()?;
         Some((file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
@@ -218,16 +215,16 @@ fn stamps(files: &TlsFiles) -> Vec<Stamp> {
     files.paths().map(stamp).collect()
 }
 
-/// The files' contents.
-struct Texts {
+/// The contents of the files.
+struct PemFiles {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_authority: Option<Vec<u8>>,
 }
 
-impl Texts {
+impl PemFiles {
     fn read(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Texts {
+        Ok(PemFiles {
             certificate: read(&files.certificate)?,
             key: read(&files.key)?,
             client_authority: files.client_authority.as_deref().map(read).transpose()?,
@@ -244,7 +241,7 @@ impl Texts {
         hasher.digest()
     }
 
-    fn configs(&self, files: &TlsFiles) -> Result<Configs, TlsError> {
+    fn configs(&self, files: &TlsFiles) -> Result<ServerConfigs, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let chain = certificates(&self.certificate, &files.certificate)?;
         let key = private_key(&self.key, &files.key)?;
@@ -267,7 +264,7 @@ impl Texts {
         config.alpn_protocols = vec![b"h2".to_vec()];
         let http2 = Arc::new(config.clone());
         config.alpn_protocols.push(b"http/1.1".to_vec());
-        Ok(Configs { http2, auto: Arc::new(config) })
+        Ok(ServerConfigs { http2, auto: Arc::new(config) })
     }
 
     fn clients(
@@ -291,7 +288,9 @@ impl Texts {
         })?;
         let Some(name) = &files.client_name else { return Ok(Some(inner)) };
         match ServerName::try_from(name.clone()) {
-            Ok(name @ ServerName::DnsName(_)) => Ok(Some(Arc::new(NamedClients { inner, name }))),
+            Ok(name @ ServerName::DnsName(_)) => {
+                Ok(Some(Arc::new(NamedClientVerifier { inner, name })))
+            }
             _ => Err(TlsError::BadClientName { name: name.clone() }),
         }
     }
@@ -317,14 +316,14 @@ fn private_key(text: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>, TlsEr
     })
 }
 
-/// Clients that somebody vouches for, and whose certificate is good for a name.
+/// Accepts client certificates that `inner` accepts and that are valid for `name`.
 #[derive(Debug)]
-struct NamedClients {
+struct NamedClientVerifier {
     inner: Arc<dyn ClientCertVerifier>,
     name: ServerName<'static>,
 }
 
-impl ClientCertVerifier for NamedClients {
+impl ClientCertVerifier for NamedClientVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.inner.root_hint_subjects()
     }

@@ -1,4 +1,4 @@
-//! A worker: a thread with a runtime of its own, and the connections that live there.
+//! A worker: a thread with its own runtime, and the connections that it serves.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,86 +13,89 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::connection::Serve;
-use super::contained::report;
-use super::life::{Life, Order, Watch};
-use super::listener::Accepted;
+use super::connection::ConnectionHandler;
+use super::connection_state::{ConnectionState, Order, TimeoutWatch};
+use super::listener::AcceptedSocket;
+use super::panic_guard::report_panic;
 
-/// Connections on their way to a worker. It takes them as fast as it spins, so
-/// a full queue means that the worker is stuck.
+/// New connections that a worker has not started yet. It takes all of them in each loop, so a full queue means that the
+/// worker is blocked.
 const QUEUE_MAX: usize = 1_024;
 
-/// How often a worker looks at its connections' timeouts.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a worker checks the timeouts of its connections.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// A connection on its way to a worker.
-pub(super) struct Arrival {
-    pub(super) accepted: Accepted,
-    pub(super) life: Arc<Life>,
-    pub(super) door: Arc<dyn Serve>,
+/// An accepted connection, sent to its worker.
+pub(super) struct NewConnection {
+    pub(super) accepted: AcceptedSocket,
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) door: Arc<dyn ConnectionHandler>,
 }
 
-/// How long connections may take to end; `None` while the server runs.
-pub(super) type Stop = Option<Duration>;
+/// How long connections may take to finish; `None` while the server runs.
+pub(super) type StopGrace = Option<Duration>;
 
-/// A worker, as the acceptor sees it.
+/// The acceptor's handle of a worker.
 #[derive(Clone)]
 pub(super) struct Worker {
-    pub(super) arrivals: mpsc::Sender<Arrival>,
-    /// Connections that live there, and those on their way.
+    pub(super) new_connections: mpsc::Sender<NewConnection>,
+    /// Connections on the worker or in its queue.
     pub(super) connections: Arc<AtomicUsize>,
 }
 
-/// What is left of a worker when the server stops.
+/// Joins a worker when the server stops.
 #[derive(Debug)]
-pub(super) struct Ending {
-    /// How many connections it had to cut.
+pub(super) struct WorkerExit {
+    /// The number of connections that it had to cut.
     pub(super) cut: oneshot::Receiver<usize>,
     pub(super) thread: JoinHandle<()>,
 }
 
 impl Worker {
-    pub(super) fn start(index: usize, stop: watch::Receiver<Stop>) -> io::Result<(Self, Ending)> {
+    pub(super) fn start(
+        index: usize,
+        stop: watch::Receiver<StopGrace>,
+    ) -> io::Result<(Self, WorkerExit)> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (arrivals, queue) = mpsc::channel(QUEUE_MAX);
-        let (tell, cut) = oneshot::channel();
+        let (new_connections, queue) = mpsc::channel(QUEUE_MAX);
+        let (result, cut) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("tidegate-{index}")).spawn(move || {
-            let cut = runtime.block_on(Residents::default().run(queue, stop));
-            // Nobody listens when the server was dropped instead of stopped.
-            let _ = tell.send(cut);
+            let cut = runtime.block_on(Connections::default().run(queue, stop));
+            // The receiver is gone if the server was dropped instead of stopped.
+            let _ = result.send(cut);
         })?;
-        let worker = Worker { arrivals, connections: Arc::default() };
-        Ok((worker, Ending { cut, thread }))
+        let worker = Worker { new_connections, connections: Arc::default() };
+        Ok((worker, WorkerExit { cut, thread }))
     }
 }
 
-/// The connections that live on one worker.
+/// The connections of one worker.
 #[derive(Default)]
-struct Residents {
+struct Connections {
     tasks: JoinSet<()>,
-    watches: HashMap<Id, Watch>,
-    spread: RandomState,
-    arrived: u64,
+    watches: HashMap<Id, TimeoutWatch>,
+    jitter: RandomState,
+    started: u64,
 }
 
-impl Residents {
+impl Connections {
     async fn run(
         mut self,
-        mut queue: mpsc::Receiver<Arrival>,
-        mut stop: watch::Receiver<Stop>,
+        mut queue: mpsc::Receiver<NewConnection>,
+        mut stop: watch::Receiver<StopGrace>,
     ) -> usize {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(CHECK_EVERY);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                Some(arrival) = queue.recv() => self.take_in(arrival),
-                Some(ended) = self.tasks.join_next_with_id() => self.bury(ended),
-                _ = looks.tick(), if !self.watches.is_empty() => self.look(Instant::now()),
-                // A dropped server stops as well, without grace.
-                told = stop.wait_for(Option::is_some) => {
-                    let grace = told.ok().and_then(|stop| *stop).unwrap_or(Duration::ZERO);
-                    while let Ok(arrival) = queue.try_recv() {
-                        self.take_in(arrival);
+                Some(connection) = queue.recv() => self.start(connection),
+                Some(ended) = self.tasks.join_next_with_id() => self.remove_finished(ended),
+                _ = checks.tick(), if !self.watches.is_empty() => self.check(Instant::now()),
+                // A dropped server stops too, without grace.
+                grace = stop.wait_for(Option::is_some) => {
+                    let grace = grace.ok().and_then(|grace| *grace).unwrap_or(Duration::ZERO);
+                    while let Ok(connection) = queue.try_recv() {
+                        self.start(connection);
                     }
                     return self.drain(grace).await;
                 }
@@ -100,21 +103,21 @@ impl Residents {
         }
     }
 
-    fn take_in(&mut self, Arrival { accepted, life, door }: Arrival) {
+    fn start(&mut self, NewConnection { accepted, state, door }: NewConnection) {
         let limits = *door.limits();
-        let task = self.tasks.spawn(door.serve(accepted, Arc::clone(&life)));
-        let watch = Watch::new(life, limits, Instant::now(), self.spread());
+        let task = self.tasks.spawn(door.serve(accepted, Arc::clone(&state)));
+        let watch = TimeoutWatch::new(state, limits, Instant::now(), self.jitter());
         self.watches.insert(task.id(), watch);
     }
 
-    /// A number from 0 to 1 that differs for each connection and each process.
-    fn spread(&mut self) -> f64 {
-        self.arrived = self.arrived.wrapping_add(1);
-        let hash = self.spread.hash_one(self.arrived);
+    /// A number from 0 to 1 that differs by connection and process.
+    fn jitter(&mut self) -> f64 {
+        self.started = self.started.wrapping_add(1);
+        let hash = self.jitter.hash_one(self.started);
         f64::from(u16::try_from(hash >> 48).unwrap_or(0)) / f64::from(u16::MAX)
     }
 
-    fn bury(&mut self, ended: Result<(Id, ()), JoinError>) {
+    fn remove_finished(&mut self, ended: Result<(Id, ()), JoinError>) {
         let id = match &ended {
             Ok((id, ())) => *id,
             Err(error) => error.id(),
@@ -124,23 +127,23 @@ impl Residents {
             && let Some(watch) = watch
             && let Ok(payload) = error.try_into_panic()
         {
-            report(watch.life(), &*payload);
+            report_panic(watch.state(), &*payload);
         }
     }
 
-    fn look(&mut self, now: Instant) {
+    fn check(&mut self, now: Instant) {
         for watch in self.watches.values_mut() {
-            watch.look(now);
+            watch.check(now);
         }
     }
 
     fn order_all(&self, order: Order) {
         for watch in self.watches.values() {
-            watch.life().give(order);
+            watch.state().set_order(order);
         }
     }
 
-    /// Lets connections finish for as long as `grace`, then cuts them. Says how many.
+    /// Lets connections finish for up to `grace`, then cuts the rest and returns their number.
     async fn drain(mut self, grace: Duration) -> usize {
         self.order_all(Order::Finish);
         let end = Instant::now().checked_add(grace);
@@ -154,7 +157,7 @@ impl Residents {
             tokio::select! {
                 biased;
                 ended = self.tasks.join_next_with_id() => match ended {
-                    Some(ended) => self.bury(ended),
+                    Some(ended) => self.remove_finished(ended),
                     None => return 0,
                 },
                 () = over => break,

@@ -1,15 +1,15 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{Bench, START, YEAR, ms, secs};
+use crate::harness::{Harness, START, YEAR, ms, secs};
 use crate::limit::Limit;
 
 fn slots(limit: u64, time_to_live: Period) -> Limit {
     Limit::new(Concurrency::new(limit, time_to_live).unwrap())
 }
 
-fn for_a_minute(limit: u64) -> Bench {
-    Bench::new(slots(limit, Period::MINUTE))
+fn for_a_minute(limit: u64) -> Harness {
+    Harness::new(slots(limit, Period::MINUTE))
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_slot_given_back_can_be_held_again() {
 }
 
 #[test]
-fn giving_back_twice_frees_nobody_elses_slot() {
+fn giving_back_twice_frees_no_other_holders_slot() {
     let mut t = for_a_minute(2);
     t.hold(1, 1);
     t.hold(2, 1);
@@ -179,7 +179,7 @@ fn more_slots_give_room_at_once_and_fewer_let_holders_finish() {
 
 #[test]
 fn a_shorter_time_to_live_holds_for_slots_already_held() {
-    let mut t = Bench::new(slots(1, Period::HOUR));
+    let mut t = Harness::new(slots(1, Period::HOUR));
     t.spend(1);
     t.change(slots(1, Period::SECOND));
     assert_eq!(t.check(1).retry, Retry::After(secs(1)));
@@ -190,13 +190,13 @@ fn a_shorter_time_to_live_holds_for_slots_already_held() {
 #[test]
 fn a_slot_that_is_held_stays_taken_until_it_is_given_back() {
     let mut t = for_a_minute(3);
-    t.hold_on(7, 1);
-    t.hold_on(3, 1);
+    t.hold_until_released(7, 1);
+    t.hold_until_released(3, 1);
     assert_eq!(t.hold(5, 1).reset_after, secs(60));
     assert_eq!(t.state.idle_at(), Timestamp::MAX);
     assert_eq!(t.hold(6, 1).retry, Retry::After(secs(60)));
     t.advance(secs(180));
-    assert_eq!(t.left(), 1, "the one that nobody holds has expired");
+    assert_eq!(t.left(), 1, "the anonymous slot has expired");
     assert_eq!(t.give_back(0, 3).remaining, 1, "somebody without a name has none of them");
     assert_eq!(t.give_back(7, 1).remaining, 2);
     assert_eq!(t.give_back(7, 1).remaining, 2);
@@ -208,7 +208,7 @@ fn a_slot_that_is_held_stays_taken_until_it_is_given_back() {
 fn slots_that_are_held_and_slots_that_expire_keep_to_their_own_ways() {
     let mut t = for_a_minute(4);
     t.hold(1, 1);
-    t.hold_on(2, 1);
+    t.hold_until_released(2, 1);
     t.advance(secs(20));
     t.hold(3, 1);
     // A step back shortens what would expire too late, and nothing else.
@@ -216,16 +216,16 @@ fn slots_that_are_held_and_slots_that_expire_keep_to_their_own_ways() {
     assert_eq!(t.left(), 1);
     t.advance(secs(60));
     assert_eq!(t.left(), 3);
-    t.hold_on(2, 1);
+    t.hold_until_released(2, 1);
     assert_eq!(t.left(), 2, "a holder that takes more holds all of it");
     t.advance(secs(600));
     assert_eq!(t.left(), 2);
 }
 
 #[test]
-fn nobody_can_hold_what_has_no_holder_or_was_never_taken() {
+fn anonymous_slots_and_slots_never_taken_cannot_be_held() {
     let mut t = for_a_minute(2);
-    t.hold_on(0, 1);
+    t.hold_until_released(0, 1);
     t.state.release(Holder(9), 1);
     assert_eq!(t.left(), 1);
     t.advance(secs(60));
@@ -233,7 +233,7 @@ fn nobody_can_hold_what_has_no_holder_or_was_never_taken() {
 }
 
 fn seconds(seconds: u64) -> Period {
-    crate::bench::period(secs(seconds))
+    crate::harness::period(secs(seconds))
 }
 
 #[test]
@@ -321,8 +321,8 @@ proptest! {
         time_to_live in 1_000_000..=4_000_000_000_u64,
         turns in turns(),
     ) {
-        let lives = crate::bench::period(Nanos::new(time_to_live));
-        let mut t = Bench::new(slots(limit, lives));
+        let lives = crate::harness::period(Nanos::new(time_to_live));
+        let mut t = Harness::new(slots(limit, lives));
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut clock = START.as_nanos();
         for turn in turns {
@@ -349,7 +349,7 @@ proptest! {
             let lease = turn.lease.map(|percent| (time_to_live * percent / 100).max(1_000_000));
             let decision = match lease {
                 Some(lease) => {
-                    t.hold_on_lease(turn.holder, turn.cost, crate::bench::period(Nanos::new(lease)))
+                    t.hold_on_lease(turn.holder, turn.cost, crate::harness::period(Nanos::new(lease)))
                 }
                 None => t.hold(turn.holder, turn.cost),
             };
@@ -392,7 +392,7 @@ proptest! {
     /// The model: one row for each slot, its holder and the second in which it expires; none for
     /// slots that are held.
     #[test]
-    fn what_is_left_is_what_nobody_has_whoever_holds_and_whoever_expires(steps in steps()) {
+    fn the_free_slots_are_those_without_a_holder_whichever_expire(steps in steps()) {
         const LIMIT: u64 = 60;
         let mut t = for_a_minute(LIMIT);
         let mut rows: Vec<(u64, Option<u64>)> = Vec::new();
@@ -405,7 +405,7 @@ proptest! {
                     let own = rows.iter().filter(|(other, _)| *other == holder && holder > 0);
                     let held = holder > 0 && (holds || own.clone().any(|(_, expires)| expires.is_none()));
                     let decision =
-                        if holds { t.hold_on(holder, cost) } else { t.hold(holder, cost) };
+                        if holds { t.hold_until_released(holder, cost) } else { t.hold(holder, cost) };
                     prop_assert_eq!(decision.is_admitted(), fits);
                     if fits {
                         rows.extend((0..cost).map(|_| (holder, Some(now + 60))));
@@ -421,8 +421,8 @@ proptest! {
                             0 => expires.is_some(),
                             holder => *other == holder,
                         };
-                        if let Some(place) = rows.iter().position(its) {
-                            rows.remove(place);
+                        if let Some(index) = rows.iter().position(its) {
+                            rows.remove(index);
                         }
                     }
                     prop_assert_eq!(t.give_back(holder, cost).remaining, LIMIT - rows.len() as u64);

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{
-    Bench, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+use crate::harness::{
+    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
 };
 use crate::limit::Limit;
 use crate::period::Period;
@@ -16,8 +16,8 @@ fn window(limit: u64, period: Period) -> Limit {
     Limit::new(FixedWindow::new(limit, Window::Every(period)))
 }
 
-fn per_minute(limit: u64) -> Bench {
-    Bench::new(window(limit, Period::MINUTE))
+fn per_minute(limit: u64) -> Harness {
+    Harness::new(window(limit, Period::MINUTE))
 }
 
 #[test]
@@ -68,11 +68,11 @@ fn a_limit_of_zero_refuses_every_cost_for_ever() {
 
 #[test]
 fn the_largest_parameters_still_limit() {
-    let mut t = Bench::new(window(u64::MAX, Period::MAX));
+    let mut t = Harness::new(window(u64::MAX, Period::MAX));
     t.spend(u64::MAX);
     assert!(t.refuses(1));
     assert!(t.refuses(u64::MAX));
-    let mut t = Bench::new(window(u64::MAX, Period::MIN));
+    let mut t = Harness::new(window(u64::MAX, Period::MIN));
     t.spend(1);
     assert!(t.refuses(u64::MAX));
 }
@@ -159,7 +159,7 @@ fn a_refund_after_the_window_has_ended_gives_nothing_extra() {
 fn refused_costs_count_only_where_asked_for() {
     let counting = FixedWindow::new(3, Window::Every(Period::MINUTE)).counting_refused(true);
     for (limit, left) in [(window(3, Period::MINUTE), 1), (Limit::new(counting), 0)] {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         t.spend(2);
         assert!(t.refuses(2));
         assert_eq!(t.left(), left);
@@ -311,7 +311,7 @@ proptest! {
         used in 0..=30_u64,
     ) {
         let (length, new_length) = (period(Nanos::new(length)), period(Nanos::new(new_length)));
-        let mut t = Bench::new(window(limit, length));
+        let mut t = Harness::new(window(limit, length));
         t.advance(Nanos::new(into));
         let used = t.take(used).taken;
         t.change(window(new_limit, new_length));

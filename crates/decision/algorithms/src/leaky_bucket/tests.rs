@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{Bench, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::decision::Retry;
+use crate::harness::{Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::limit::Limit;
 use crate::time::Timestamp;
 
@@ -10,8 +10,8 @@ fn bucket(amount: u64, period: Period, queue: u64) -> Limit {
     Limit::new(LeakyBucket::new(amount, period, queue))
 }
 
-fn per_second(amount: u64, queue: u64) -> Bench {
-    Bench::new(bucket(amount, Period::SECOND, queue))
+fn per_second(amount: u64, queue: u64) -> Harness {
+    Harness::new(bucket(amount, Period::SECOND, queue))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_queue_of_zero_admits_only_what_can_leave_at_once() {
 }
 
 #[test]
-fn a_place_comes_free_with_every_departure() {
+fn a_turn_comes_free_with_every_departure() {
     let mut t = per_second(10, 2);
     assert_eq!(t.burst(9), 3);
     t.advance(Nanos::new(99_999_999));
@@ -80,7 +80,7 @@ fn a_cost_of_zero_is_admitted_even_when_the_queue_is_full() {
 fn the_largest_parameters_still_limit() {
     for period in [Period::MIN, Period::MAX] {
         for amount in [1, u64::MAX] {
-            let mut t = Bench::new(bucket(amount, period, u64::MAX));
+            let mut t = Harness::new(bucket(amount, period, u64::MAX));
             let capacity = t.check(0).limit;
             t.spend(capacity);
             assert!(t.refuses(1), "{amount} per {period:?}");
@@ -90,7 +90,7 @@ fn the_largest_parameters_still_limit() {
 }
 
 #[test]
-fn a_clock_that_stands_still_lets_nobody_leave() {
+fn no_request_leaves_while_the_clock_stands_still() {
     let mut t = per_second(1_000_000, 2);
     assert_eq!(t.burst(1_000), 3);
 }
@@ -116,7 +116,7 @@ fn a_step_forward_empties_the_queue() {
 }
 
 #[test]
-fn a_refund_gives_no_place_back() {
+fn a_refund_gives_no_turn_back() {
     let mut t = per_second(10, 3);
     t.spend(2);
     assert_eq!(t.refund(2).remaining, 2);
@@ -124,7 +124,7 @@ fn a_refund_gives_no_place_back() {
 }
 
 #[test]
-fn peeking_shows_the_delay_and_takes_no_place() {
+fn peeking_shows_the_delay_and_takes_no_turn() {
     let mut t = per_second(10, 3);
     t.spend(2);
     for _ in 0..3 {
@@ -246,7 +246,7 @@ proptest! {
         prop_assert_eq!(&promised, &exact);
         let interval = u64::try_from(model.interval / 16_384).unwrap();
         for (pair, later) in promised.windows(2).zip(admitted.iter().skip(1)) {
-            // Departures are told in whole nanoseconds, each rounded up.
+            // Departures are whole nanoseconds, each rounded up.
             let spacing = pair[1] - pair[0];
             prop_assert!(spacing >= interval);
             prop_assert!(later.delay == 0 || spacing <= interval + 1);
@@ -259,7 +259,7 @@ proptest! {
         steps in steps(1, ms(300), ms(1)),
     ) {
         let limit = bucket(amount, period, queue);
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         let mut clock = t.now().as_nanos();
         let mut last = None;
         let interval = period.as_nanos() / amount;

@@ -1,20 +1,22 @@
-//! What holds for every algorithm alike.
+//! Properties of all algorithms.
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::ask::Holder;
-use crate::bench::{Bench, START};
+use crate::bucket::BucketState;
+use crate::check_input::Holder;
 use crate::decision::Retry;
-use crate::pace::BucketState;
+use crate::harness::{Harness, START};
 use crate::period::Period;
+use crate::time::Nanos;
 use crate::window::CalendarUnit;
-use crate::{FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use crate::window::Window;
+use crate::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 fn period(nanos: u64) -> Period {
-    crate::bench::period(Nanos::new(nanos))
+    crate::harness::period(Nanos::new(nanos))
 }
 
 /// Any algorithm, with an amount and a size from these.
@@ -77,7 +79,7 @@ fn extreme() -> impl Strategy<Value = u64> {
     prop_oneof![select(vec![0, 1, 2, u64::MAX - 1, u64::MAX]), any::<u64>(), 0..=100_u64]
 }
 
-/// Limits with parameters that nobody should write.
+/// Limits with absurd parameters.
 fn any_limit() -> impl Strategy<Value = Limit> {
     let length = || {
         let (min, max) = (Period::MIN.as_nanos(), Period::MAX.as_nanos());
@@ -105,7 +107,7 @@ enum Deed {
     Replace(u64, u32),
 }
 
-fn do_one(t: &mut Bench, deed: Deed) -> Option<(u64, Decision)> {
+fn do_one(t: &mut Harness, deed: Deed) -> Option<(u64, Decision)> {
     match deed {
         Deed::Check(cost) => return Some((cost, t.check(cost))),
         Deed::Take(cost) => drop(t.take(cost)),
@@ -113,12 +115,12 @@ fn do_one(t: &mut Bench, deed: Deed) -> Option<(u64, Decision)> {
         Deed::Peek(cost) => drop(t.peek(cost)),
         Deed::Charge(cost) => {
             let decision = t.peek(cost);
-            let ask = t.ask(cost);
-            t.limit.charge(&mut t.state, ask, &decision);
+            let input = t.input(cost);
+            t.limit.charge(&mut t.state, input, &decision);
         }
         Deed::Refuse(cost) => {
-            let ask = t.ask(cost);
-            t.limit.refuse(&mut t.state, ask);
+            let input = t.input(cost);
+            t.limit.refuse(&mut t.state, input);
         }
         Deed::Wait(span) => t.advance(Nanos::new(span)),
         Deed::StepBack(span) => t.step_back(Nanos::new(span)),
@@ -132,7 +134,7 @@ fn do_one(t: &mut Bench, deed: Deed) -> Option<(u64, Decision)> {
     None
 }
 
-/// A key's usual life, with changed limits and a clock that is set now and then.
+/// A usual sequence of operations, with changed limits and a clock that is sometimes set.
 fn usual_deeds() -> impl Strategy<Value = Vec<Deed>> {
     let cost = || prop_oneof![4 => 0..=4_u64, 1 => 0..=40_u64];
     let span = || prop_oneof![0..=3_u64, 0..=500_000_000_u64, 0..=6_000_000_000_u64];
@@ -178,7 +180,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             if let Some((cost, decision)) = do_one(&mut t, deed)
                 && !decision.is_admitted()
@@ -193,7 +195,7 @@ proptest! {
         limit in any_limit(),
         deeds in any_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             if let Some((cost, decision)) = do_one(&mut t, deed)
                 && !decision.is_admitted()
@@ -209,7 +211,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             // A counted refusal leaves less than it found.
             let Some((_, decision)) = do_one(&mut t, deed).filter(|(_, one)| one.is_admitted())
@@ -231,7 +233,7 @@ proptest! {
         deeds in any_deeds(),
         costs in proptest::collection::vec(extreme(), 1..10),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -251,13 +253,13 @@ proptest! {
         (cost, now) in (extreme(), extreme()),
     ) {
         let mut state = State::Unused;
-        let ask = Ask { holder: Holder(cost), ..Ask::new(cost, Timestamp::from_nanos(now)) };
-        other.check(&mut state, ask);
-        let decision = limit.decide(&state, ask);
+        let input = CheckInput { holder: Holder(cost), ..CheckInput::new(cost, Timestamp::from_nanos(now)) };
+        other.check(&mut state, input);
+        let decision = limit.decide(&state, input);
         prop_assert!(u128::from(decision.taken) <= bound(&limit));
-        limit.charge(&mut state, ask, &decision);
-        limit.refuse(&mut state, ask);
-        let after = limit.refund(&mut state, ask);
+        limit.charge(&mut state, input, &decision);
+        limit.refuse(&mut state, input);
+        let after = limit.refund(&mut state, input);
         prop_assert!(u128::from(after.remaining) <= bound(&limit));
     }
 
@@ -266,7 +268,7 @@ proptest! {
         limit in usual_limit(),
         deeds in usual_deeds(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
             let now = t.now();
@@ -276,12 +278,12 @@ proptest! {
                 let most = u64::try_from(bound(&t.limit)).unwrap_or(u64::MAX);
                 let costs = [0, 1, t.limit.algorithm.capacity(), most];
                 costs.into_iter().all(|cost| {
-                    let ask = Ask::new(cost, instant);
-                    let unused = t.limit.peek(&mut State::Unused, ask);
-                    let mut decision = t.limit.peek(&mut t.state.clone(), ask);
+                    let input = CheckInput::new(cost, instant);
+                    let unused = t.limit.peek(&mut State::Unused, input);
+                    let mut decision = t.limit.peek(&mut t.state.clone(), input);
                     // A window without a count may still be one that a late reading has
                     // met, or another calendar's: it ends at another time, and no more.
-                    if matches!(t.limit.algorithm, Algorithm::FixedWindow(_)) {
+                    if t.limit.algorithm.resets_at_once() {
                         decision.reset_after = unused.reset_after;
                     }
                     decision == unused
@@ -301,7 +303,7 @@ proptest! {
         deeds in any_deeds(),
         cost in extreme(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -316,7 +318,7 @@ proptest! {
         deeds in usual_deeds(),
         new in usual_limit(),
     ) {
-        let mut t = Bench::new(limit);
+        let mut t = Harness::new(limit);
         for deed in deeds {
             do_one(&mut t, deed);
         }
@@ -351,7 +353,7 @@ fn the_name_and_the_quota_are_those_of_the_rule() {
 
 #[test]
 fn a_state_of_another_algorithm_is_taken_for_unused() {
-    let mut t = Bench::new(Limit::new(SlidingLog::new(5, Period::MINUTE).unwrap()));
+    let mut t = Harness::new(Limit::new(SlidingLog::new(5, Period::MINUTE).unwrap()));
     t.spend(5);
     t.change(Limit::new(FixedWindow::new(3, Window::Every(Period::MINUTE))));
     assert_eq!(t.burst(9), 3);

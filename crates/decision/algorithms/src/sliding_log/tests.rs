@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{
-    Bench, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps, without_refunds,
+use crate::harness::{
+    Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
+    without_refunds,
 };
 use crate::limit::Limit;
 use crate::state::State;
@@ -16,8 +17,8 @@ fn counting_refused(limit: u64, period: Period) -> Limit {
     Limit::new(log.counting_refused(true))
 }
 
-fn per_minute(limit: u64) -> Bench {
-    Bench::new(log(limit, Period::MINUTE))
+fn per_minute(limit: u64) -> Harness {
+    Harness::new(log(limit, Period::MINUTE))
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn peek_take_and_reset_do_what_they_say() {
 
 #[test]
 fn a_caller_that_keeps_retrying_is_kept_out_where_refused_costs_count() {
-    let mut t = Bench::new(counting_refused(2, Period::MINUTE));
+    let mut t = Harness::new(counting_refused(2, Period::MINUTE));
     t.spend(2);
     for _ in 0..10 {
         t.advance(secs(30));
@@ -188,7 +189,7 @@ fn a_caller_that_keeps_retrying_is_kept_out_where_refused_costs_count() {
 
 #[test]
 fn counted_refusals_take_bounded_memory() {
-    let mut t = Bench::new(counting_refused(3, Period::MINUTE));
+    let mut t = Harness::new(counting_refused(3, Period::MINUTE));
     for cost in (0..10_000).map(|turn| turn % 5) {
         t.advance(Nanos::new(1));
         t.check(cost);
@@ -322,7 +323,7 @@ proptest! {
         (length, new_length) in (1_000_000..=9_000_000_000_u64, 1_000_000..=9_000_000_000_u64),
         used in 0..=30_u64,
     ) {
-        let mut t = Bench::new(log(limit, period(Nanos::new(length))));
+        let mut t = Harness::new(log(limit, period(Nanos::new(length))));
         let used = t.take(used).taken;
         t.change(log(new_limit, period(Nanos::new(new_length))));
         prop_assert_eq!(t.left(), new_limit.saturating_sub(used));

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{
-    Bench, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps, without_refunds,
+use crate::harness::{
+    Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
+    without_refunds,
 };
 use crate::limit::Limit;
 
@@ -10,8 +11,8 @@ fn window(limit: u64, period: Period, slices: u16) -> Limit {
     Limit::new(SlidingWindow::new(limit, period, slices).unwrap())
 }
 
-fn per_minute(limit: u64, slices: u16) -> Bench {
-    Bench::new(window(limit, Period::MINUTE, slices))
+fn per_minute(limit: u64, slices: u16) -> Harness {
+    Harness::new(window(limit, Period::MINUTE, slices))
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_cost_of_zero_is_always_admitted() {
 fn the_largest_parameters_still_limit() {
     for slices in [1, SLICES_MAX] {
         for period in [Period::MIN, Period::MAX] {
-            let mut t = Bench::new(window(u64::MAX, period, slices));
+            let mut t = Harness::new(window(u64::MAX, period, slices));
             t.spend(u64::MAX);
             let refused = t.check(1);
             t.assert_honest(1, &refused);
@@ -192,7 +193,7 @@ fn a_refund_takes_from_the_newest_slice_first() {
 #[test]
 fn a_caller_that_keeps_retrying_is_kept_out_where_refused_costs_count() {
     let algorithm = SlidingWindow::new(2, Period::MINUTE, 4).unwrap();
-    let mut t = Bench::new(Limit::new(algorithm.counting_refused(true)));
+    let mut t = Harness::new(Limit::new(algorithm.counting_refused(true)));
     t.spend(2);
     for _ in 0..20 {
         t.advance(secs(20));
@@ -220,7 +221,7 @@ fn a_raised_limit_gives_room_at_once_and_a_lowered_one_is_not_stuck() {
 }
 
 #[test]
-fn a_window_cut_anew_keeps_what_still_counts() {
+fn a_window_with_other_slices_keeps_its_use() {
     let mut t = per_minute(10, 1);
     t.spend(10);
     t.advance(secs(90));
@@ -237,7 +238,7 @@ fn a_window_cut_anew_keeps_what_still_counts() {
 }
 
 #[test]
-fn a_window_cut_anew_after_it_was_idle_starts_unused() {
+fn an_idle_window_with_other_slices_starts_unused() {
     let mut t = per_minute(10, 1);
     t.spend(10);
     t.advance(secs(120));
@@ -380,7 +381,7 @@ proptest! {
         slices in slices(),
         steps in steps(20, ms(300), Nanos::ZERO),
     ) {
-        let mut t = Bench::new(window(limit, period(Nanos::new(length)), slices));
+        let mut t = Harness::new(window(limit, period(Nanos::new(length)), slices));
         let longer = length.div_ceil(u64::from(slices)) * (u64::from(slices) + 1);
         let mut admitted: Vec<(u64, u64)> = Vec::new();
         for step in steps {
@@ -403,7 +404,7 @@ proptest! {
         (slices, new_slices) in (slices(), slices()),
         used in 0..=30_u64,
     ) {
-        let mut t = Bench::new(window(limit, period(Nanos::new(length)), slices));
+        let mut t = Harness::new(window(limit, period(Nanos::new(length)), slices));
         let used = t.take(used).taken;
         t.change(window(new_limit, period(Nanos::new(new_length)), new_slices));
         prop_assert_eq!(t.left(), new_limit.saturating_sub(used));
@@ -418,7 +419,7 @@ fn the_bound_of_one_less_than_twice_the_limit_is_reached() {
         let limit = 10;
         let length = 64_000_000;
         let slice = length / u64::from(slices);
-        let mut t = Bench::new(window(limit, period(Nanos::new(length)), slices));
+        let mut t = Harness::new(window(limit, period(Nanos::new(length)), slices));
         let begun = t.now().as_nanos() / slice * slice;
         // All of it in the last nanosecond of one slice, and as much as goes
         // while that slice leaves, one window later.

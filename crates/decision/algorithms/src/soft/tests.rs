@@ -1,5 +1,5 @@
 use super::*;
-use crate::bench::{Bench, START, YEAR, secs};
+use crate::harness::{Harness, START, YEAR, secs};
 use crate::limit::Limit;
 use crate::{
     Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, Window,
@@ -7,7 +7,7 @@ use crate::{
 
 /// Half as much again, for ten seconds.
 fn half_more() -> Soft {
-    Soft { over_percent: 50, lasting: crate::bench::period(secs(10)) }
+    Soft { over_percent: 50, lasting: crate::harness::period(secs(10)) }
 }
 
 fn bucket() -> Limit {
@@ -32,7 +32,7 @@ fn every_algorithm() -> Vec<Limit> {
 #[test]
 fn the_first_excess_opens_an_allowance_of_the_stated_size() {
     for limit in every_algorithm() {
-        let mut t = Bench::new(limit.with_soft(half_more()));
+        let mut t = Harness::new(limit.with_soft(half_more()));
         t.spend(10);
         let over = t.check(1);
         assert!(over.is_admitted() && over.soft);
@@ -46,7 +46,7 @@ fn the_first_excess_opens_an_allowance_of_the_stated_size() {
 #[test]
 fn what_fits_the_limit_itself_opens_nothing() {
     for limit in every_algorithm() {
-        let mut t = Bench::new(limit.with_soft(half_more()));
+        let mut t = Harness::new(limit.with_soft(half_more()));
         let within = t.check(10);
         assert!(!within.soft);
         let State::Soft(state) = &t.state else { panic!("a soft limit keeps a soft state") };
@@ -56,7 +56,7 @@ fn what_fits_the_limit_itself_opens_nothing() {
 
 #[test]
 fn after_its_time_the_limit_holds_hard_and_rests_for_one_period() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     t.spend(15);
     // The allowance closes after 10 s and rests until 70 s; the window ends at 60 s.
     t.advance(secs(60));
@@ -72,7 +72,7 @@ fn after_its_time_the_limit_holds_hard_and_rests_for_one_period() {
 
 #[test]
 fn an_open_allowance_is_not_prolonged_by_use() {
-    let mut t = Bench::new(bucket().with_soft(half_more()));
+    let mut t = Harness::new(bucket().with_soft(half_more()));
     t.spend(11);
     t.advance(secs(9));
     t.spend(10);
@@ -85,7 +85,7 @@ fn an_open_allowance_is_not_prolonged_by_use() {
 
 #[test]
 fn remaining_counts_the_allowance_while_it_may_be_used() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     assert_eq!(t.left(), 15);
     assert_eq!(t.check(4).remaining, 11);
     assert_eq!(t.check(7).remaining, 4);
@@ -96,7 +96,7 @@ fn remaining_counts_the_allowance_while_it_may_be_used() {
 
 #[test]
 fn taking_uses_the_allowance_too() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     let taken = t.take(99);
     assert_eq!((taken.taken, taken.remaining, taken.soft), (15, 0, true));
     assert!(!t.take(99).is_admitted());
@@ -104,7 +104,7 @@ fn taking_uses_the_allowance_too() {
 
 #[test]
 fn peeking_opens_no_allowance() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     t.spend(10);
     assert!(t.peek(1).soft);
     t.advance(secs(11));
@@ -113,7 +113,7 @@ fn peeking_opens_no_allowance() {
 
 #[test]
 fn a_cost_that_only_the_allowance_holds_waits_for_it() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     assert_eq!(t.check(16).retry, Retry::Never);
     t.spend(15);
     t.advance(secs(60));
@@ -125,7 +125,7 @@ fn a_cost_that_only_the_allowance_holds_waits_for_it() {
 #[test]
 fn counted_refusals_keep_a_caller_from_its_allowance() {
     let log = SlidingLog::new(10, Period::MINUTE).unwrap();
-    let mut t = Bench::new(Limit::new(log.counting_refused(true)).with_soft(half_more()));
+    let mut t = Harness::new(Limit::new(log.counting_refused(true)).with_soft(half_more()));
     t.spend(15);
     for _ in 0..9 {
         t.advance(secs(1));
@@ -136,10 +136,10 @@ fn counted_refusals_keep_a_caller_from_its_allowance() {
 #[test]
 fn a_refusal_while_the_allowance_rests_counts_itself() {
     let window = FixedWindow::new(10, Window::Every(Period::MINUTE)).counting_refused(true);
-    let mut t = Bench::new(Limit::new(window).with_soft(half_more()));
+    let mut t = Harness::new(Limit::new(window).with_soft(half_more()));
     t.spend(11);
     t.advance(secs(60));
-    // Twelve fit the stretched window, but not a second time.
+    // Twelve fit the raised window, but not a second time.
     let refused = t.check(12);
     assert_eq!(refused.retry, Retry::After(secs(60)));
     t.assert_honest(12, &refused);
@@ -148,7 +148,7 @@ fn a_refusal_while_the_allowance_rests_counts_itself() {
 #[test]
 fn an_allowance_of_nothing_changes_nothing() {
     let none = Soft { over_percent: 0, ..half_more() };
-    let mut t = Bench::new(per_minute().with_soft(none));
+    let mut t = Harness::new(per_minute().with_soft(none));
     assert_eq!(t.burst(99), 10);
 }
 
@@ -156,12 +156,12 @@ fn an_allowance_of_nothing_changes_nothing() {
 fn the_largest_allowance_still_limits() {
     let most = Soft { over_percent: u32::MAX, lasting: Period::MAX };
     for limit in every_algorithm() {
-        let mut t = Bench::new(limit.with_soft(most));
+        let mut t = Harness::new(limit.with_soft(most));
         let taken = t.take(u64::MAX).taken;
         assert!((11..=10 + 10 * u64::from(u32::MAX) / 100).contains(&taken));
         assert!(t.refuses(1));
     }
-    let mut t = Bench::new(
+    let mut t = Harness::new(
         Limit::new(FixedWindow::new(u64::MAX, Window::Every(Period::MAX))).with_soft(most),
     );
     t.spend(u64::MAX);
@@ -171,14 +171,14 @@ fn the_largest_allowance_still_limits() {
 #[test]
 fn a_limit_of_zero_stays_zero() {
     let zero = FixedWindow::new(0, Window::Every(Period::MINUTE));
-    let mut t = Bench::new(Limit::new(zero).with_soft(half_more()));
+    let mut t = Harness::new(Limit::new(zero).with_soft(half_more()));
     assert_eq!(t.check(1).retry, Retry::Never);
 }
 
 #[test]
 fn a_limit_that_becomes_soft_keeps_its_usage_and_may_be_exceeded_at_once() {
     for limit in every_algorithm() {
-        let mut t = Bench::new(limit.clone());
+        let mut t = Harness::new(limit.clone());
         t.spend(10);
         t.change(limit.with_soft(half_more()));
         assert_eq!(t.burst(99), 5);
@@ -188,7 +188,7 @@ fn a_limit_that_becomes_soft_keeps_its_usage_and_may_be_exceeded_at_once() {
 #[test]
 fn a_limit_that_becomes_hard_again_is_not_stuck() {
     for limit in every_algorithm() {
-        let mut t = Bench::new(limit.clone().with_soft(half_more()));
+        let mut t = Harness::new(limit.clone().with_soft(half_more()));
         t.spend(15);
         t.change(limit.clone());
         assert_eq!(t.left(), 0);
@@ -202,7 +202,7 @@ fn a_limit_that_becomes_hard_again_is_not_stuck() {
 
 #[test]
 fn a_step_back_leaves_an_allowance_open_or_resting_no_longer_than_a_new_one() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     t.spend(15);
     t.step_back(YEAR);
     assert!(t.refuses(1));
@@ -213,7 +213,7 @@ fn a_step_back_leaves_an_allowance_open_or_resting_no_longer_than_a_new_one() {
 
 #[test]
 fn a_shorter_allowance_holds_for_the_one_that_is_open() {
-    let mut t = Bench::new(per_minute().with_soft(Soft { lasting: Period::HOUR, ..half_more() }));
+    let mut t = Harness::new(per_minute().with_soft(Soft { lasting: Period::HOUR, ..half_more() }));
     t.spend(11);
     t.change(per_minute().with_soft(half_more()));
     assert_eq!(t.left(), 4);
@@ -223,7 +223,7 @@ fn a_shorter_allowance_holds_for_the_one_that_is_open() {
 
 #[test]
 fn a_soft_state_is_idle_once_it_is_unused_and_rested() {
-    let mut t = Bench::new(per_minute().with_soft(half_more()));
+    let mut t = Harness::new(per_minute().with_soft(half_more()));
     t.spend(10);
     assert_eq!(t.state.idle_at(), START.after(secs(60)));
     t.spend(1);

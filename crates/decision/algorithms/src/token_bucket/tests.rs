@@ -3,10 +3,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{
-    Bench, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
-};
 use crate::decision::Retry;
+use crate::harness::{
+    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+};
 use crate::limit::Limit;
 use crate::time::Nanos;
 
@@ -14,8 +14,8 @@ fn bucket(amount: u64, period: Period, burst: u64) -> Limit {
     Limit::new(TokenBucket::new(amount, period, burst))
 }
 
-fn per_second(amount: u64, burst: u64) -> Bench {
-    Bench::new(bucket(amount, Period::SECOND, burst))
+fn per_second(amount: u64, burst: u64) -> Harness {
+    Harness::new(bucket(amount, Period::SECOND, burst))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_limit_of_zero_refuses_every_cost_for_ever() {
 fn the_largest_parameters_still_limit() {
     for period in [Period::MIN, Period::MAX] {
         for amount in [1, u64::MAX] {
-            let mut t = Bench::new(bucket(amount, period, u64::MAX));
+            let mut t = Harness::new(bucket(amount, period, u64::MAX));
             let burst = t.check(0).limit;
             assert!(burst > 0);
             t.spend(burst);
@@ -89,7 +89,7 @@ fn the_largest_parameters_still_limit() {
 
 #[test]
 fn a_cost_beyond_the_largest_burst_is_not_taken_for_it() {
-    let mut t = Bench::new(bucket(1, Period::MAX, 1 << 52));
+    let mut t = Harness::new(bucket(1, Period::MAX, 1 << 52));
     let burst = t.check(0).limit;
     assert_eq!(t.check(burst + 1).retry, Retry::Never);
     assert_eq!(t.check(u64::MAX).retry, Retry::Never);
@@ -98,7 +98,7 @@ fn a_cost_beyond_the_largest_burst_is_not_taken_for_it() {
 
 #[test]
 fn a_burst_cut_to_the_largest_admits_not_one_more() {
-    let mut t = Bench::new(bucket(1, period(Nanos::new(1 << 40)), u64::MAX));
+    let mut t = Harness::new(bucket(1, period(Nanos::new(1 << 40)), u64::MAX));
     let burst = t.check(0).limit;
     // A burst may take 146 years to refill.
     assert_eq!(burst, 1 << 22);
@@ -219,7 +219,7 @@ fn intervals_under_a_nanosecond_limit_to_the_stated_rate() {
 
 #[test]
 fn a_raised_limit_gives_room_at_once() {
-    let mut t = Bench::new(bucket(10, Period::MINUTE, 10));
+    let mut t = Harness::new(bucket(10, Period::MINUTE, 10));
     t.spend(10);
     t.change(bucket(20, Period::MINUTE, 20));
     assert_eq!(t.burst(99), 10);
@@ -230,7 +230,7 @@ fn a_raised_limit_gives_room_at_once() {
 
 #[test]
 fn a_lowered_limit_owes_no_more_than_an_empty_bucket() {
-    let mut t = Bench::new(bucket(1_000, Period::MINUTE, 1_000));
+    let mut t = Harness::new(bucket(1_000, Period::MINUTE, 1_000));
     t.spend(1_000);
     t.change(bucket(6, Period::MINUTE, 2));
     assert_eq!(t.check(1).retry, Retry::After(secs(10)));
@@ -240,7 +240,7 @@ fn a_lowered_limit_owes_no_more_than_an_empty_bucket() {
 
 #[test]
 fn a_changed_period_keeps_the_amount_used() {
-    let mut t = Bench::new(bucket(10, Period::SECOND, 10));
+    let mut t = Harness::new(bucket(10, Period::SECOND, 10));
     t.spend(4);
     t.change(bucket(10, Period::HOUR, 10));
     assert_eq!(t.left(), 6);
@@ -252,7 +252,7 @@ fn a_changed_period_keeps_the_amount_used() {
 
 #[test]
 fn a_yearly_limit_keeps_its_usage_when_its_period_changes() {
-    let mut t = Bench::new(bucket(1, Period::MAX, 2));
+    let mut t = Harness::new(bucket(1, Period::MAX, 2));
     t.spend(2);
     t.change(bucket(1, period(secs(365 * 86_400)), 2));
     assert_eq!(t.left(), 0);
@@ -260,7 +260,7 @@ fn a_yearly_limit_keeps_its_usage_when_its_period_changes() {
 
 #[test]
 fn a_leaky_buckets_usage_is_kept_when_it_becomes_a_token_bucket() {
-    let mut t = Bench::new(Limit::new(crate::LeakyBucket::new(10, Period::SECOND, 9)));
+    let mut t = Harness::new(Limit::new(crate::LeakyBucket::new(10, Period::SECOND, 9)));
     t.spend(4);
     t.change(bucket(10, Period::SECOND, 10));
     assert_eq!(t.left(), 6);
@@ -308,7 +308,7 @@ impl Model for Credit {
 }
 
 /// Every pair of admissions: what lies between them is at most burst + rate × time.
-fn assert_bounded(admitted: &[crate::bench::Admission], model: &Credit) {
+fn assert_bounded(admitted: &[crate::harness::Admission], model: &Credit) {
     for (first, start) in admitted.iter().enumerate() {
         let mut sum = 0;
         for end in &admitted[first..] {
@@ -353,11 +353,11 @@ proptest! {
         (new_amount, new_period, new_burst) in parameters(),
         used in 0..=30_u64,
     ) {
-        let mut t = Bench::new(bucket(amount, old_period, burst));
+        let mut t = Harness::new(bucket(amount, old_period, burst));
         let used = t.take(used).taken;
         t.change(bucket(new_amount, new_period, new_burst));
         let left = t.left();
-        // Paces that share a scale are not told apart, and time counts as it is.
+        // Rates that share a scale are not distinguished, and the time is kept.
         let scale = |amount, period| TokenBucket::new(amount, period, 1).terms().scale;
         let alike = scale(amount, old_period) == scale(new_amount, new_period);
         prop_assert!(left + u64::from(alike) >= new_burst.saturating_sub(used));
@@ -373,7 +373,7 @@ proptest! {
 fn paces_that_share_a_scale_may_lose_the_last_part_of_a_unit() {
     let old = (2_053_071_149, Period::new(Duration::from_nanos(22_305_470_199)).unwrap());
     let new = (2_386_821_430, Period::new(Duration::from_nanos(25_928_712_488)).unwrap());
-    let mut t = Bench::new(bucket(old.0, old.1, 1));
+    let mut t = Harness::new(bucket(old.0, old.1, 1));
     assert_eq!(t.take(1).taken, 1);
     t.change(bucket(new.0, new.1, 2));
     assert_eq!(t.left(), 0, "one unit took longer before, by less than the scale tells");
@@ -387,14 +387,14 @@ fn idle_then_burst_never_exceeds_the_burst_in_any_small_state() {
     for (amount, burst) in [(1, 1), (1, 3), (2, 1), (2, 3), (3, 2)] {
         for pattern in 0..waits.len().pow(4) {
             let model = Credit::new(amount, Period::MIN, burst);
-            let mut t = Bench::new(bucket(amount, Period::MIN, burst));
+            let mut t = Harness::new(bucket(amount, Period::MIN, burst));
             let mut admitted = Vec::new();
             for turn in 0..4 {
                 let wait = waits[pattern / waits.len().pow(turn) % waits.len()];
                 t.advance(Nanos::new(wait));
                 let cost = t.burst(burst + 1);
                 assert!(cost <= burst);
-                admitted.push(crate::bench::Admission { at: t.now().as_nanos(), cost, delay: 0 });
+                admitted.push(crate::harness::Admission { at: t.now().as_nanos(), cost, delay: 0 });
             }
             assert_bounded(&admitted, &model);
         }

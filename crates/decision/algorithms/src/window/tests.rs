@@ -2,8 +2,8 @@ use jiff::Zoned;
 use proptest::prelude::*;
 
 use super::*;
-use crate::bench::{Bench, secs};
 use crate::fixed_window::FixedWindow;
+use crate::harness::{Harness, secs};
 use crate::limit::Limit;
 
 const HOUR: u64 = 3_600;
@@ -134,7 +134,7 @@ fn a_midnight_that_comes_twice_still_lies_ahead() {
 #[test]
 fn a_limit_holds_in_the_hour_that_comes_twice() {
     let day = Window::Calendar(CalendarUnit::Day, zone("America/St_Johns"));
-    let mut t = Bench::new(Limit::new(FixedWindow::new(3, day)));
+    let mut t = Harness::new(Limit::new(FixedWindow::new(3, day)));
     t.set(at("2006-10-28T23:30-03:30[America/St_Johns]"));
     assert_eq!(t.burst(9), 3);
 }
@@ -177,7 +177,7 @@ fn the_last_instants_that_can_be_named_have_an_end() {
 #[test]
 fn a_count_is_kept_until_its_calendar_window_ends() {
     let day = Window::Calendar(CalendarUnit::Day, zone("Europe/Berlin"));
-    let mut t = Bench::new(Limit::new(FixedWindow::new(3, day)));
+    let mut t = Harness::new(Limit::new(FixedWindow::new(3, day)));
     t.set(at("2024-10-27T01:00[Europe/Berlin]"));
     assert_eq!(t.burst(9), 3);
     let refused = t.check(1);
@@ -192,7 +192,7 @@ fn a_count_is_kept_until_its_calendar_window_ends() {
 fn a_step_back_out_of_a_calendar_window_keeps_the_count_and_does_not_freeze() {
     let day = Window::Calendar(CalendarUnit::Day, zone("Europe/Berlin"));
     for (back, longest) in [(1, 2 * DAY), (20 * HOUR, 2 * DAY), (366 * DAY, DAY)] {
-        let mut t = Bench::new(Limit::new(FixedWindow::new(3, day.clone())));
+        let mut t = Harness::new(Limit::new(FixedWindow::new(3, day.clone())));
         t.set(at("2024-06-15T00:00[Europe/Berlin]"));
         t.spend(3);
         t.step_back(secs(back));
@@ -251,7 +251,7 @@ proptest! {
 
     #[test]
     fn windows_of_one_length_tile_time(now: u64, length in 1_000_000..=31_622_400_000_000_000_u64) {
-        let window = Window::Every(crate::bench::period(Nanos::new(length)));
+        let window = Window::Every(crate::harness::period(Nanos::new(length)));
         let now = Timestamp::from_nanos(now);
         let end = window.end(now);
         prop_assert!(end > now || now == Timestamp::MAX);

@@ -7,11 +7,12 @@
 //! Whatever is not that simple, a new key included, is left to `here`, and nothing is charged then.
 
 use tidegate_algorithms::{
-    Ask, BucketState, Clock, Decision, Holder, State, Taken, Tenure, Timestamp, TokenBucket,
+    BucketState, CheckInput, Clock, Decision, Holder, State, Tenure, Timestamp, TokenBucket,
+    UnitOutcome,
 };
 use tidegate_rules::{RuleId, Values};
 use tidegate_stores::{
-    Answer, Answered, Basis, Charge, Fingerprint, MemoryStore, Role, Units, Verb,
+    Answer, AnswerSlot, Basis, Charge, Fingerprint, MemoryStore, Role, UnitsOutcome, Verb,
 };
 
 use super::Engine;
@@ -109,15 +110,16 @@ impl<C: Clock> Engine<MemoryStore, C> {
         rulings: &mut Rulings,
     ) -> Option<()> {
         let now = asked.now;
-        let buckets = limits.map(|(limit, bucket)| (limit.identity, bucket));
-        match self.store.take_units(asked.fingerprint, buckets, now)? {
-            Units::Taken(states) => {
+        let key = asked.fingerprint;
+        let buckets = limits.map(|(limit, bucket)| (key.under(limit.identity), bucket));
+        match self.store.take_units(buckets, now)? {
+            UnitsOutcome::Taken(states) => {
                 for ((limit, bucket), after) in limits.iter().zip(&states) {
-                    rulings.push(of_unit(limit, bucket.tell_taken(*after, now)));
+                    rulings.push(of_unit(limit, bucket.unit_admission(*after, now)));
                 }
                 Some(())
             }
-            Units::Short(states) => refuse_units(&limits, &states, asked, rulings),
+            UnitsOutcome::Refused(states) => refuse_units(&limits, &states, asked, rulings),
         }
     }
 
@@ -142,7 +144,7 @@ impl<C: Clock> Engine<MemoryStore, C> {
             let ids = limits.iter().map(|limit| Some(limit.id));
             list_slots(slots, ids.zip(checks.clone()));
         }
-        let decided = self.store.check_in_place(charge, now, checks, |place, check, told| {
+        let decided = self.store.check_known_keys(charge, now, checks, |place, check, told| {
             if let Some(ruling) = rulings.get_mut(place) {
                 // Told again, because another limit refuses.
                 return ruling.put(told);
@@ -184,9 +186,9 @@ fn refuse_units(
     }
     for ((limit, bucket), state) in limits.iter().zip(states) {
         let decision = match bucket.take_unit(*state, asked.now) {
-            Some(Taken::Refused) => bucket.tell_refused(*state, asked.now),
+            Some(UnitOutcome::Refused) => bucket.unit_refusal(*state, asked.now),
             // It would have admitted.
-            _ => limit.limit.peek(&mut State::Bucket(*state), Ask::new(1, asked.now)),
+            _ => limit.limit.peek(&mut State::Bucket(*state), CheckInput::new(1, asked.now)),
         };
         rulings.push(of_unit(limit, decision));
     }

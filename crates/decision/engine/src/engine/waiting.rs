@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use tidegate_algorithms::{Clock, Holder, Period, Tenure};
-use tidegate_stores::{Answered, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
+use tidegate_stores::{AnswerSlot, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
 
 use super::{Engine, check_size};
 use crate::failure_mode::Undecided;

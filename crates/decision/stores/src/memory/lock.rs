@@ -1,13 +1,12 @@
 //! The lock of a shard.
 //!
-//! A shard is held for one lookup and a few additions, and mostly nobody else
-//! wants it. So what counts is the way in and out. Out of this lock is a plain
-//! store: a second atomic exchange would cost as much as looking up the key.
+//! A shard is locked for one lookup and a few additions, mostly without contention, so the cost of
+//! locking and unlocking matters. Unlocking is a plain store: a second atomic exchange would cost
+//! as much as looking up the key.
 //!
-//! The price: who lets go does not learn that somebody waits, and wakes nobody.
-//! Who waits looks again by itself, after pauses that get longer. Then it gives
-//! its processor away between two looks, and at last it sleeps, so that a holder
-//! that lost its processor gets one, whatever the priorities of both are.
+//! The price: unlocking wakes no waiter. A waiter polls, with pauses that get longer, then yields
+//! its processor between polls, and at last sleeps, so that a preempted lock holder gets a
+//! processor whatever the priorities of both threads are.
 
 use std::thread;
 use std::time::Duration;
@@ -17,75 +16,79 @@ use spinning_top::guard::SpinlockGuard;
 
 use super::shard::Shard;
 
-/// Pauses of a waiter: the first is about as long as a few decisions, the last
-/// about as long as waking a thread takes. One that looks all the time takes
-/// the cache line from the holder, who then needs several times as long.
+/// Spins of a waiter's first pause, about as long as a few decisions; each pause is twice as long
+/// as the one before. Polling without pauses takes the cache line from the lock holder, which is
+/// then several times slower.
 const PAUSE_FIRST: u32 = 8;
+/// The number of pauses; the last is about as long as waking a thread takes.
 const PAUSES: u32 = 6;
-/// Looks between which others get the processor, before the waiter sleeps.
+/// Polls with a yield before each, before the waiter sleeps.
 const YIELDS: u32 = 16;
-/// Less than a shard of a megabyte takes to grow, which is the longest that one is held.
-const NAP: Duration = Duration::from_micros(50);
+/// Shorter than growing a shard of a megabyte, the longest time that a shard is locked.
+const SLEEP: Duration = Duration::from_micros(50);
 
-/// A shard in cache lines of its own, so that neighbours do not disturb it.
+/// A shard in cache lines of its own, to prevent false sharing.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct ShardLock(Spinlock<Shard>);
 
-/// A shard that nobody else can look at.
-pub(super) type Held<'s> = SpinlockGuard<'s, Shard>;
+/// A locked shard; dropping it unlocks.
+pub(super) type LockedShard<'s> = SpinlockGuard<'s, Shard>;
 
 impl ShardLock {
     pub(super) const fn new(shard: Shard) -> Self {
         ShardLock(Spinlock::new(shard))
     }
 
-    /// Waits for the shard.
+    /// Locks the shard, waiting as long as necessary.
     #[inline(always)]
-    pub(super) fn lock(&self) -> Held<'_> {
-        match self.look() {
-            Some(held) => held,
+    pub(super) fn lock(&self) -> LockedShard<'_> {
+        match self.try_lock() {
+            Some(shard) => shard,
             None => self.wait(),
         }
     }
 
-    /// Takes the shard if it is free. Looking first takes nothing from a
-    /// holder; trying would take the cache line.
+    /// Locks the shard if it is free. Reading first leaves the cache line to the lock holder; an
+    /// atomic exchange would take it.
     #[inline(always)]
-    fn look(&self) -> Option<Held<'_>> {
+    fn try_lock(&self) -> Option<LockedShard<'_>> {
         if self.0.is_locked() { None } else { self.0.try_lock() }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> Held<'_> {
-        look_again(|| self.look())
+    fn wait(&self) -> LockedShard<'_> {
+        poll(|| self.try_lock())
     }
 }
 
-/// Looks until there is something.
-fn look_again<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let mut looks: u32 = 0;
+/// Tries until it succeeds.
+fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut attempts: u32 = 0;
     loop {
-        pause(looks);
-        if let Some(found) = look() {
+        pause(attempts);
+        if let Some(found) = attempt() {
             return found;
         }
-        looks = looks.saturating_add(1);
+        attempts = attempts.saturating_add(1);
     }
 }
 
-/// The pause before a look, by how many came before it.
-#[expect(clippy::disallowed_methods, reason = "who waits for a lock must let its holder run")]
-fn pause(looks: u32) {
-    if looks < PAUSES {
-        for _ in 0..PAUSE_FIRST << looks {
+/// The pause after so many failed attempts.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread that waits for a lock must let its holder run"
+)]
+fn pause(attempts: u32) {
+    if attempts < PAUSES {
+        for _ in 0..PAUSE_FIRST << attempts {
             std::hint::spin_loop();
         }
-    } else if looks < PAUSES + YIELDS {
+    } else if attempts < PAUSES + YIELDS {
         thread::yield_now();
     } else {
-        thread::sleep(NAP);
+        thread::sleep(SLEEP);
     }
 }
 
@@ -96,30 +99,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_looks_until_the_shard_is_free_however_long_that_takes() {
-        let mut looks = 0;
-        let found = look_again(|| {
-            looks += 1;
-            (looks > PAUSES + YIELDS + 3).then_some(looks)
+    fn a_waiter_polls_until_the_shard_is_free_however_long_that_takes() {
+        let mut attempts = 0;
+        let found = poll(|| {
+            attempts += 1;
+            (attempts > PAUSES + YIELDS + 3).then_some(attempts)
         });
         assert_eq!(found, PAUSES + YIELDS + 4);
     }
 
     #[test]
-    fn a_shard_is_held_by_one_thread_at_a_time_although_the_holder_stops() {
+    fn only_one_thread_has_the_shard_at_a_time_although_it_is_preempted() {
         let lock = ShardLock::new(Shard::new(0));
         let (inside, entered) = (AtomicBool::new(false), AtomicU32::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let held = lock.lock();
+                        let shard = lock.lock();
                         assert!(!inside.swap(true, Ordering::Relaxed));
-                        // As if the processor were taken from the holder.
+                        // As if the lock holder were preempted.
                         thread::yield_now();
                         entered.fetch_add(1, Ordering::Relaxed);
                         inside.store(false, Ordering::Relaxed);
-                        drop(held);
+                        drop(shard);
                     }
                 });
             }
@@ -128,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_the_holder_frees_the_shard() {
+    fn a_panic_of_the_lock_holder_unlocks_the_shard() {
         let lock = ShardLock::new(Shard::new(0));
         let panicked = thread::scope(|scope| {
             let holder = scope.spawn(|| {
-                let _held = lock.lock();
-                panic!("the holder fails");
+                let _shard = lock.lock();
+                panic!("the lock holder fails");
             });
             holder.join().is_err()
         });

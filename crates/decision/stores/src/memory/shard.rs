@@ -1,81 +1,110 @@
-//! One shard: an open-addressing table of slots, and the shelf beside it.
+//! One shard: an open-addressing table of slots, and an overflow area for states that do not fit.
 //!
-//! Linear probing without tombstones; a removed slot is closed by shifting back
-//! those behind it. The table grows by about a fifth at a time and only within
-//! its shard, so no insert ever waits for more than a few thousand slots to
-//! move. Whoever inserts also sweeps a few slots for idle keys.
+//! Linear probing without tombstones: removing a slot shifts back the slots behind it. The table
+//! grows by about a fifth at a time and only within its shard, so an insert waits for at most a
+//! few thousand slots to move. Each insert also sweeps a few slots for idle keys.
 
 use tidegate_algorithms::{
-    Ask, BucketState, Decision, SmallLimit, SmallState, State, Taken, Timestamp, TokenBucket,
+    BucketState, CheckInput, Decision, SmallState, State, Timestamp, TokenBucket, TwoStepCheck,
+    UnitOutcome,
 };
 
-use super::shelf::Shelf;
-use super::slot::{Bits, Pack, Packed, Slot, home};
+use super::general::RoomNeeded;
+use super::overflow::Overflow;
+use super::slot::{Bits, Pack, Slot, SlotState, home};
 use crate::fingerprint::Fingerprint;
 
-/// A shard that holds anything has more slots than this. Few keys then have
-/// room around them: one that had to go past another takes as long again to
-/// find, because nobody can guess that it did.
+/// Minimum slots of a non-empty shard. Keeps small tables sparse: a probe beyond the first slot is
+/// a branch misprediction and doubles the lookup time.
 const SLOTS_MIN: usize = 20;
-/// What a state's first list takes on the heap: four holders of a concurrency limit.
+/// Heap bytes of a state's first list: four holders of a concurrency limit.
 const LIST_BYTES: usize = 96;
-/// Slots that each insert looks at for idle keys: more than one, so that
-/// sweeping outruns filling.
+/// Slots that each insert sweeps for idle keys: more than one, so that sweeping outruns filling.
 const SWEEP_STEP: usize = 8;
-/// From here on each shard is of a size of its own. Keys spread evenly, so all
-/// shards would grow at the same time, and for a while there would be the old
-/// table of each beside the new one.
+/// From this size on, shards grow at different numbers of keys. Keys spread evenly, so all shards
+/// would otherwise grow at the same time, with the old and the new table of each in memory.
 const STAGGERED_FROM: usize = 256;
-/// Sizes that shards have at the same number of keys.
-pub(super) const TURNS: usize = 64;
+/// How many different sizes shards have at the same number of keys.
+pub(super) const GROWTH_STEPS: usize = 64;
 
-/// A part of the keys, under one lock.
+/// Some of the keys, under one lock.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     slots: Vec<Slot>,
     used: u32,
-    /// Where the sweep goes on.
+    /// The slot at which the sweep continues.
     hand: u32,
     /// Most limits need none.
-    shelf: Option<Box<Shelf>>,
-    /// When it grows, compared with others; below [`TURNS`].
-    turn: u8,
+    overflow: Option<Box<Overflow>>,
+    /// Staggers growth between shards; below [`GROWTH_STEPS`].
+    growth_step: u8,
 }
 
-/// A key's place and state, taken from the shard to be worked on.
+/// A key's state, taken out of the shard to be changed.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedState {
     pub(super) state: State,
     slot: Option<usize>,
 }
 
-/// How many new keys must fit, and how many of them with states on the shelf.
+/// The change that a check of a known key would make.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
-    pub(super) keys: usize,
-    pub(super) shelved: usize,
-}
-
-/// What a check of a known key would change.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Change {
+pub(super) struct StateChange {
     pub(super) slot: usize,
     after: Bits,
     pub(super) admitted: bool,
 }
 
-impl Change {
-    /// Of a state on the shelf, which is changed there.
-    pub(super) fn on_shelf(slot: usize, admitted: bool) -> Self {
-        Change { slot, admitted, after: Bits::default() }
+/// The change that one unit of a token bucket would make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnitChange {
+    pub(super) change: StateChange,
+    /// The state after the unit if it is admitted, else the unchanged state.
+    pub(super) state: BucketState,
+}
+
+/// The table is full, and the key is not in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TableFull;
+
+impl StateChange {
+    const NONE: StateChange = StateChange { slot: usize::MAX, after: Bits::NONE, admitted: false };
+
+    /// A change in the overflow area, which is made there.
+    pub(super) const fn in_overflow(slot: usize, admitted: bool) -> Self {
+        StateChange { slot, admitted, after: Bits::NONE }
     }
 }
 
-/// The table was full, and the key is not in it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+impl UnitChange {
+    /// Before any key was looked up.
+    pub(super) const NONE: UnitChange = UnitChange {
+        change: StateChange::NONE,
+        state: BucketState::from_parts(Timestamp::EPOCH, 0),
+    };
 
-impl Loaded {
+    /// The decision if this change is made.
+    #[inline(always)]
+    pub(super) fn decision(&self, bucket: &TokenBucket, now: Timestamp) -> Decision {
+        if self.change.admitted {
+            bucket.unit_admission(self.state, now)
+        } else {
+            bucket.unit_refusal(self.state, now)
+        }
+    }
+
+    /// The state if this change is not made; the shard must not have changed since.
+    #[inline(always)]
+    pub(super) fn state_before(&self, shard: &Shard) -> BucketState {
+        if !self.change.admitted {
+            return self.state;
+        }
+        let slot = shard.slots.get(self.change.slot);
+        slot.and_then(|slot| BucketState::unpack(slot.bits())).unwrap_or(self.state)
+    }
+}
+
+impl LoadedState {
     pub(super) const fn is_new(&self) -> bool {
         self.slot.is_none()
     }
@@ -84,250 +113,223 @@ impl Loaded {
 impl Shard {
     /// The shard with this number.
     pub(super) fn new(number: usize) -> Self {
-        Shard { turn: u8::try_from(number % TURNS).unwrap_or(0), ..Shard::default() }
+        Shard { growth_step: u8::try_from(number % GROWTH_STEPS).unwrap_or(0), ..Shard::default() }
     }
 
-    /// How many keys the shard holds.
+    /// The number of keys.
     pub(super) const fn keys(&self) -> usize {
         self.used as usize
     }
 
     /// Bytes that the shard has allocated.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.shelf_bytes()
+        self.slots.capacity() * size_of::<Slot>() + self.overflow_bytes()
     }
 
-    /// A known key's slot.
+    /// Judges a check of a known key whose state is in its slot. Returns `None` if it is not;
+    /// changes nothing.
     #[inline(always)]
-    pub(super) fn slot(&mut self, key: Fingerprint) -> Option<&mut Slot> {
-        find_mut(&mut self.slots, key)
-    }
-
-    /// Checks a known key whose state is in its slot, before and after: the
-    /// common case, and the fast one. `None`, and nothing done, when it is
-    /// anything else.
-    #[inline(always)]
-    pub(super) fn admit_in_place<L: SmallLimit<State: Pack>>(
-        &mut self,
-        key: Fingerprint,
-        limit: &L,
-        ask: Ask,
-    ) -> Option<L::Usage> {
-        let slot = find_mut(&mut self.slots, key)?;
-        let usage = limit.usage(L::State::unpack(slot.bits())?, ask.now);
-        let (_, after) = limit.admit(usage, ask);
-        slot.set(after.pack()?);
-        Some(usage)
-    }
-
-    /// Says what [`Shard::admit_in_place`] would do, and does nothing.
-    #[inline(always)]
-    pub(super) fn judge_in_place<L: SmallLimit<State: Pack>>(
+    pub(super) fn judge<L: TwoStepCheck<State: Pack>>(
         &self,
         key: Fingerprint,
         limit: &L,
-        ask: Ask,
-    ) -> Option<(Change, L::Usage)> {
+        input: CheckInput,
+    ) -> Option<(StateChange, L::Usage)> {
         let (slot, found) = self.find_slot(key)?;
-        let usage = limit.usage(L::State::unpack(found.bits())?, ask.now);
-        let (admitted, after) = limit.admit(usage, ask);
-        Some((Change { slot, after: after.pack()?, admitted }, usage))
+        let usage = limit.usage(L::State::unpack(found.bits())?, input.now);
+        let (admitted, after) = limit.admit(usage, input);
+        Some((StateChange { slot, after: after.pack()?, admitted }, usage))
     }
 
-    /// The same for one unit of a token bucket, which is decided straight through; what is
-    /// unusual about it is left to [`Shard::judge_in_place`].
+    /// Like [`Shard::judge`], for one unit of a token bucket: fewer instructions. Returns `None`
+    /// also if the state needs the general arithmetic.
     #[inline(always)]
     pub(super) fn judge_unit(
         &self,
         key: Fingerprint,
         bucket: &TokenBucket,
         now: Timestamp,
-    ) -> Option<(Change, Decision)> {
-        let (slot, bits) = self.bits(key)?;
-        let before = BucketState::unpack(bits)?;
-        match bucket.take_unit(before, now)? {
-            Taken::Fits(after) => {
-                let change = Change { slot, after: after.pack()?, admitted: true };
-                Some((change, bucket.tell_taken(after, now)))
+    ) -> Option<UnitChange> {
+        let (slot, found) = self.find_slot(key)?;
+        let before = found.bits();
+        let state = BucketState::unpack(before)?;
+        Some(match bucket.take_unit(state, now)? {
+            UnitOutcome::Taken(state) => {
+                let change = StateChange { slot, after: state.pack()?, admitted: true };
+                UnitChange { change, state }
             }
-            Taken::Refused => {
-                let change = Change { slot, after: bits, admitted: false };
-                Some((change, bucket.tell_refused(before, now)))
+            UnitOutcome::Refused => {
+                let change = StateChange { slot, after: before, admitted: false };
+                UnitChange { change, state }
             }
-        }
+        })
     }
 
-    /// Does what [`Shard::judge_in_place`] said; the shard must not have changed since.
+    /// Makes a change; the shard must not have changed since it was judged.
     #[inline(always)]
-    pub(super) fn set_in_place(&mut self, change: &Change) {
-        self.slots[change.slot].set(change.after);
+    pub(super) fn write(&mut self, change: &StateChange) {
+        if let Some(slot) = self.slots.get_mut(change.slot) {
+            slot.write(change.after);
+        }
     }
 
-    /// A known key's place, and the bits of its state there.
+    /// Like [`Shard::write`], for a state that certainly differs from the present one.
     #[inline(always)]
-    pub(super) fn bits(&self, key: Fingerprint) -> Option<(usize, Bits)> {
-        self.find_slot(key).map(|(at, slot)| (at, slot.bits()))
-    }
-
-    /// The bits where [`Shard::bits`] found some.
-    pub(super) fn bits_at(&self, slot: usize) -> Option<Bits> {
-        self.slots.get(slot).map(Slot::bits)
-    }
-
-    /// Puts another state where [`Shard::bits`] found one; the shard must not have changed since.
-    #[inline(always)]
-    pub(super) fn put(&mut self, slot: usize, bits: Bits) {
-        if let Some(slot) = self.slots.get_mut(slot) {
-            slot.put(bits);
+    pub(super) fn overwrite(&mut self, change: &StateChange) {
+        if let Some(slot) = self.slots.get_mut(change.slot) {
+            slot.overwrite(change.after);
         }
     }
 
-    /// The state that [`Shard::judge_in_place`] found.
-    pub(super) fn state_before(&self, change: &Change) -> State {
-        match self.slots[change.slot].packed() {
-            Packed::Small(state) => state.into(),
-            Packed::Shelved(_) => State::Unused,
+    /// The state in a slot; unused if it is in the overflow area.
+    pub(super) fn state_at(&self, slot: usize) -> State {
+        match self.slots[slot].state() {
+            SlotState::Small(state) => state.into(),
+            SlotState::Overflow(_) => State::Unused,
         }
     }
 
-    /// A known key's state on the shelf, to be changed where it is. It must not come to take
-    /// more memory, which nobody would count.
-    pub(super) fn shelved(&mut self, key: Fingerprint) -> Option<&mut State> {
-        self.shelved_at(self.find(key)?)
+    /// A known key's state in the overflow area. It must not be made larger there: its bytes would
+    /// not be counted.
+    pub(super) fn overflow_state(&mut self, key: Fingerprint) -> Option<&mut State> {
+        self.overflow_state_at(self.find(key)?)
     }
 
-    /// The same of the key in a slot.
-    pub(super) fn shelved_at(&mut self, slot: usize) -> Option<&mut State> {
-        match self.slots.get(slot)?.packed() {
-            Packed::Small(_) => None,
-            Packed::Shelved(place) => self.shelf.as_mut()?.state(place),
+    /// Like [`Shard::overflow_state`], for the key in a slot.
+    pub(super) fn overflow_state_at(&mut self, slot: usize) -> Option<&mut State> {
+        match self.slots.get(slot)?.state() {
+            SlotState::Small(_) => None,
+            SlotState::Overflow(index) => self.overflow.as_mut()?.get_mut(index),
         }
     }
 
-    /// Takes a key's state to work on. [`Shard::keep`] gives it back.
+    /// Takes a key's state out of the shard. [`Shard::store`] puts it back.
     #[inline]
-    pub(super) fn load(&mut self, key: Fingerprint) -> Loaded {
+    pub(super) fn load(&mut self, key: Fingerprint) -> LoadedState {
         let Some(slot) = self.find(key) else {
-            return Loaded { state: State::Unused, slot: None };
+            return LoadedState { state: State::Unused, slot: None };
         };
-        let state = match self.slots[slot].packed() {
-            Packed::Small(small) => small.into(),
-            Packed::Shelved(place) => self.shelf().lend(place),
+        let state = match self.slots[slot].state() {
+            SlotState::Small(small) => small.into(),
+            SlotState::Overflow(index) => self.overflow().take(index),
         };
-        Loaded { state, slot: Some(slot) }
+        LoadedState { state, slot: Some(slot) }
     }
 
-    /// Gives a key's state back, inserting the key if it is new and not idle.
+    /// Puts a key's state back, inserting the key if it is new and not idle.
     #[inline]
-    pub(super) fn keep(
+    pub(super) fn store(
         &mut self,
         key: Fingerprint,
-        loaded: Loaded,
+        loaded: LoadedState,
         now: Timestamp,
         budget: usize,
-    ) -> Result<(), Full> {
-        let Loaded { state, slot } = loaded;
-        // An insert in between may have moved it.
+    ) -> Result<(), TableFull> {
+        let LoadedState { state, slot } = loaded;
+        // An insert in between may have moved the slot.
         let slot = match slot {
             Some(slot) if self.slots.get(slot).is_some_and(|slot| slot.holds(key)) => Some(slot),
             Some(_) => self.find(key),
             None => None,
         };
         let Some(slot) = slot else {
-            return self.keep_new(key, state, now, budget);
+            return self.insert(key, state, now, budget);
         };
-        let before = self.slots[slot].packed();
-        let after = match (state.as_small().and_then(Packed::of), before) {
-            (Some(packed), Packed::Shelved(place)) => {
-                self.shelf().free(place);
-                packed
+        let before = self.slots[slot].state();
+        let after = match (state.as_small().and_then(SlotState::of), before) {
+            (Some(small), SlotState::Overflow(index)) => {
+                self.overflow().free(index);
+                small
             }
-            (Some(packed), _) => packed,
-            (None, Packed::Shelved(place)) => {
-                self.shelf().put_back(place, state);
+            (Some(small), SlotState::Small(_)) => small,
+            (None, SlotState::Overflow(index)) => {
+                self.overflow().restore(index, state);
                 return Ok(());
             }
-            (None, _) => Packed::Shelved(self.shelf().put(state).ok_or(Full)?),
+            (None, SlotState::Small(_)) => {
+                SlotState::Overflow(self.overflow().insert(state).ok_or(TableFull)?)
+            }
         };
-        self.slots[slot].set(after.to_bits());
+        self.slots[slot].write(after.to_bits());
         Ok(())
     }
 
     #[cold]
-    fn keep_new(
+    fn insert(
         &mut self,
         key: Fingerprint,
         state: State,
         now: Timestamp,
         budget: usize,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         if state.idle_at() <= now {
             return Ok(());
         }
-        let shelved = usize::from(state.as_small().and_then(Packed::of).is_none());
-        self.make_room(Wanted { keys: 1, shelved }, now, budget)?;
-        let packed = match state.as_small().and_then(Packed::of) {
-            Some(packed) => packed,
-            None if self.bytes() + self.shelf().growth() + state.heap_bytes() > budget => {
-                return Err(Full);
+        let small = state.as_small().and_then(SlotState::of);
+        let overflows = usize::from(small.is_none());
+        self.make_room(RoomNeeded { keys: 1, overflows }, now, budget)?;
+        let state = match small {
+            Some(small) => small,
+            None if self.bytes() + self.overflow().growth() + state.heap_bytes() > budget => {
+                return Err(TableFull);
             }
-            None => Packed::Shelved(self.shelf().put(state).ok_or(Full)?),
+            None => SlotState::Overflow(self.overflow().insert(state).ok_or(TableFull)?),
         };
-        self.place(Slot::new(key, packed));
+        self.insert_slot(Slot::new(key, state));
         Ok(())
     }
 
-    /// Makes sure that new keys fit: sweeps a little, then grows if the budget allows.
+    /// Makes room for new keys: sweeps a few slots, then grows if the budget allows.
     pub(super) fn make_room(
         &mut self,
-        wanted: Wanted,
+        needed: RoomNeeded,
         now: Timestamp,
         budget: usize,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         self.sweep_some(now);
-        let slots_max = budget.saturating_sub(self.shelf_bytes()) / size_of::<Slot>();
-        // The table may be larger than this budget allows: the rest is reserved.
-        if self.keys() + wanted.keys > most_keys(self.slots.len().min(slots_max)) {
+        let slots_max = budget.saturating_sub(self.overflow_bytes()) / size_of::<Slot>();
+        // The table may be larger than this budget: the rest is reserved for shared counters.
+        if self.keys() + needed.keys > most_keys(self.slots.len().min(slots_max)) {
             if self.slots.len() >= slots_max {
-                return Err(Full);
+                return Err(TableFull);
             }
             let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
-            self.rebuild(self.slots_for(live + wanted.keys).min(slots_max), now);
+            self.rebuild(self.slots_for(live + needed.keys).min(slots_max), now);
         }
-        if self.keys() + wanted.keys > most_keys(self.slots.len()) {
-            return Err(Full);
+        if self.keys() + needed.keys > most_keys(self.slots.len()) {
+            return Err(TableFull);
         }
-        let shelved = wanted.shelved * LIST_BYTES;
-        if wanted.shelved > 0 && self.bytes() + self.shelf().growth() + shelved > budget {
-            return Err(Full);
+        let lists = needed.overflows * LIST_BYTES;
+        if needed.overflows > 0 && self.bytes() + self.overflow().growth() + lists > budget {
+            return Err(TableFull);
         }
         Ok(())
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(super) fn remove(&mut self, key: Fingerprint) {
         if let Some(slot) = self.find(key) {
             self.remove_at(slot);
         }
     }
 
-    /// Drops every idle key, and gives memory back when much is unused.
+    /// Drops every idle key, and frees memory if more than half is unused.
     pub(super) fn sweep_all(&mut self, now: Timestamp) {
         let live = self.slots.iter().filter(|slot| !self.is_idle(slot, now)).count();
         if live == 0 {
-            *self = Shard { turn: self.turn, ..Shard::default() };
+            *self = Shard { growth_step: self.growth_step, ..Shard::default() };
         } else if live < self.keys() || self.slots_for(live) < self.slots.len() / 2 {
             self.rebuild(self.slots_for(live).min(self.slots.len()), now);
         }
     }
 
-    /// Looks at a few slots and drops the idle ones.
+    /// Drops the idle keys of the next few slots.
     fn sweep_some(&mut self, now: Timestamp) {
         for _ in 0..SWEEP_STEP.min(self.slots.len()) {
             let hand = self.hand as usize;
             let hand = if hand < self.slots.len() { hand } else { 0 };
             if !self.slots[hand].is_empty() && self.is_idle(&self.slots[hand], now) {
-                // The next one may have been shifted here: look again.
+                // The next slot may have been shifted into this one.
                 self.remove_at(hand);
                 self.hand = narrow(hand);
             } else {
@@ -344,7 +346,7 @@ impl Shard {
     #[inline(always)]
     fn find_slot(&self, key: Fingerprint) -> Option<(usize, &Slot)> {
         let start = home(key.stored().0, self.slots.len());
-        // Never all full, so an empty slot ends the search before it comes around.
+        // The table is never full, so an empty slot ends the search before it wraps around twice.
         let (before, after) = self.slots.split_at_checked(start)?;
         for (at, slot) in after.iter().enumerate() {
             if slot.holds(key) {
@@ -354,12 +356,12 @@ impl Shard {
                 return None;
             }
         }
-        let around = find_around(before, key)?;
-        before.get(around).map(|slot| (around, slot))
+        let wrapped = find_wrapped(before, key)?;
+        before.get(wrapped).map(|slot| (wrapped, slot))
     }
 
-    /// Puts a slot that is not in the table into the first free place.
-    fn place(&mut self, slot: Slot) {
+    /// Inserts a slot whose key is not in the table.
+    fn insert_slot(&mut self, slot: Slot) {
         let capacity = self.slots.len();
         let mut at = slot.home(capacity);
         for _ in 0..capacity {
@@ -372,10 +374,10 @@ impl Shard {
         }
     }
 
-    /// Empties a slot and shifts back those that had to go past it.
+    /// Empties a slot and shifts back the slots that probed past it.
     fn remove_at(&mut self, at: usize) {
-        if let Packed::Shelved(place) = self.slots[at].packed() {
-            self.shelf().free(place);
+        if let SlotState::Overflow(index) = self.slots[at].state() {
+            self.overflow().free(index);
         }
         let capacity = self.slots.len();
         let mut hole = at;
@@ -386,7 +388,7 @@ impl Shard {
             if slot.is_empty() {
                 break;
             }
-            // How far each is from the slot's home, going around.
+            // Distances from the slot's home, wrapping around.
             let home = slot.home(capacity);
             let to_hole = (hole + capacity - home) % capacity;
             let to_next = (next + capacity - home) % capacity;
@@ -399,14 +401,14 @@ impl Shard {
         self.used -= 1;
     }
 
-    /// Slots for `live` keys and a fifth of them to come; once, when the shard
-    /// leaves the small sizes, up to a fifth more by its turn.
+    /// Slots for `live` keys and a fifth more; when the shard outgrows the small sizes, once up to
+    /// another fifth, by its growth step.
     const fn slots_for(&self, live: usize) -> usize {
         let slots = live + live / 2 + SLOTS_MIN;
         if self.slots.len() >= STAGGERED_FROM || slots < STAGGERED_FROM {
             return slots;
         }
-        slots + slots / 5 * self.turn as usize / TURNS
+        slots + slots / 5 * self.growth_step as usize / GROWTH_STEPS
     }
 
     /// Moves the live keys to a table of another size.
@@ -419,63 +421,46 @@ impl Shard {
                 continue;
             }
             if self.is_idle(&slot, now) {
-                if let Packed::Shelved(place) = slot.packed() {
-                    self.shelf().free(place);
+                if let SlotState::Overflow(index) = slot.state() {
+                    self.overflow().free(index);
                 }
                 continue;
             }
-            self.place(slot);
+            self.insert_slot(slot);
         }
     }
 
-    /// Whether a slot may be dropped; empty ones may.
+    /// Whether a slot is empty or its key may be dropped.
     fn is_idle(&self, slot: &Slot, now: Timestamp) -> bool {
         if slot.is_empty() {
             return true;
         }
-        match slot.packed() {
-            Packed::Small(SmallState::Bucket(bucket)) => bucket.idle_at() <= now,
-            Packed::Small(SmallState::Window(window)) => window.end <= now,
-            Packed::Shelved(place) => {
-                self.shelf.as_ref().is_none_or(|shelf| shelf.is_idle(place, now))
+        match slot.state() {
+            SlotState::Small(SmallState::Bucket(bucket)) => bucket.idle_at() <= now,
+            SlotState::Small(SmallState::Window(window)) => window.end <= now,
+            SlotState::Overflow(index) => {
+                self.overflow.as_ref().is_none_or(|overflow| overflow.is_idle(index, now))
             }
         }
     }
 
-    fn shelf(&mut self) -> &mut Shelf {
-        self.shelf.get_or_insert_default()
+    fn overflow(&mut self) -> &mut Overflow {
+        self.overflow.get_or_insert_default()
     }
 
-    fn shelf_bytes(&self) -> usize {
-        self.shelf.as_ref().map_or(0, |shelf| size_of::<Shelf>() + shelf.bytes())
+    fn overflow_bytes(&self) -> usize {
+        self.overflow.as_ref().map_or(0, |overflow| size_of::<Overflow>() + overflow.bytes())
     }
 }
 
-/// The same as [`Shard::find`] for a slot to be changed.
-#[inline(always)]
-fn find_mut(slots: &mut [Slot], key: Fingerprint) -> Option<&mut Slot> {
-    let start = home(key.stored().0, slots.len());
-    let (before, after) = slots.split_at_mut_checked(start)?;
-    for slot in after {
-        if slot.holds(key) {
-            return Some(slot);
-        }
-        if slot.is_empty() {
-            return None;
-        }
-    }
-    let around = find_around(before, key)?;
-    before.get_mut(around)
-}
-
-/// The search goes on from the beginning: seldom, and so apart.
+/// Continues a search at the beginning of the table, which is rare.
 #[cold]
-fn find_around(slots: &[Slot], key: Fingerprint) -> Option<usize> {
+fn find_wrapped(slots: &[Slot], key: Fingerprint) -> Option<usize> {
     let end = slots.iter().position(|slot| slot.holds(key) || slot.is_empty())?;
     slots[end].holds(key).then_some(end)
 }
 
-/// Four fifths full is where probing begins to cost.
+/// Beyond four fifths, probes get long.
 const fn most_keys(slots: usize) -> usize {
     slots.saturating_mul(4) / 5
 }

@@ -1,16 +1,15 @@
 //! One key in 24 bytes.
 //!
-//! 96 bits of fingerprint, and 96 bits of state: buckets and fixed windows are
-//! packed into them, every other state lies in the shard's [`Shelf`](super::shelf::Shelf)
-//! and the slot holds its place. A state too large for the packed form (a
-//! window that ends in the year 2109, a count above 4.5 × 10¹⁵) goes to the
-//! shelf too, so packing loses nothing.
+//! 96 bits of fingerprint, and 96 bits of state. Buckets and fixed windows are packed into them;
+//! every other state is in the shard's [`Overflow`](super::overflow::Overflow), and the slot holds
+//! its index. A state too large for the packed form (a window that ends after the year 2109, a
+//! count above 4.5 × 10¹⁵) goes there too, so packing loses nothing.
 
 use tidegate_algorithms::{BucketState, SmallState, Timestamp, WindowState};
 
 use crate::fingerprint::Fingerprint;
 
-/// One place of the table. A fingerprint's lower bits are never zero, so zero there means empty.
+/// One slot of the table. A fingerprint's lower bits are never zero, so zero there means empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     low: u64,
@@ -22,39 +21,39 @@ pub(super) struct Slot {
 /// The 96 bits of a slot's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits {
-    /// The upper part, its kind in the two topmost bits.
+    /// The upper part, with the kind of state in the two highest bits.
     word: u64,
     /// The lower part.
     aux: u32,
 }
 
 impl Bits {
-    /// Those of an empty slot.
+    /// The bits of an empty slot.
     pub(super) const NONE: Bits = Bits { word: 0, aux: 0 };
 }
 
-/// A state that fits into a slot, mostly.
+/// A state that fits into a slot unless its numbers are too large.
 pub(super) trait Pack: Sized {
-    /// The state in these bits, if it is of this kind.
+    /// Reads the state, if the bits are of this kind.
     fn unpack(bits: Bits) -> Option<Self>;
 
-    /// The state as bits, if it fits.
+    /// Writes the state as bits, if it fits.
     fn pack(self) -> Option<Bits>;
 }
 
-/// What a slot's 96 bits of state say.
+/// The meaning of a slot's 96 bits of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packed {
+pub(super) enum SlotState {
     /// The state itself.
     Small(SmallState),
-    /// Its place on the shelf.
-    Shelved(u32),
+    /// The index of the state in the overflow area.
+    Overflow(u32),
 }
 
 const KIND_SHIFT: u32 = 62;
 const PAYLOAD: u64 = (1 << KIND_SHIFT) - 1;
 const KIND_WINDOW: u64 = 2;
-const KIND_SHELVED: u64 = 3;
+const KIND_OVERFLOW: u64 = 3;
 
 const MILLISECOND: u64 = 1_000_000;
 /// A window's end in milliseconds takes 42 bits, its count 52.
@@ -66,9 +65,9 @@ impl Slot {
     pub(super) const EMPTY: Slot = Slot { low: 0, high: 0, aux: 0, word: 0 };
 
     #[inline]
-    pub(super) fn new(key: Fingerprint, packed: Packed) -> Self {
+    pub(super) fn new(key: Fingerprint, state: SlotState) -> Self {
         let (low, high) = key.stored();
-        let Bits { word, aux } = packed.to_bits();
+        let Bits { word, aux } = state.to_bits();
         Slot { low, high, aux, word }
     }
 
@@ -83,45 +82,44 @@ impl Slot {
         self.low == low && self.high == high
     }
 
-    /// Where in a table of `capacity` slots the key belongs.
+    /// The key's first slot in a table of `capacity` slots.
     #[inline]
     pub(super) const fn home(&self, capacity: usize) -> usize {
         home(self.low, capacity)
     }
 
-    /// The state.
+    /// The state as bits.
     #[inline]
     pub(super) const fn bits(&self) -> Bits {
         Bits { word: self.word, aux: self.aux }
     }
 
-    /// Puts a state that is another one.
+    /// Replaces the state by another one.
     #[inline]
-    pub(super) fn put(&mut self, bits: Bits) {
+    pub(super) fn overwrite(&mut self, bits: Bits) {
         (self.word, self.aux) = (bits.word, bits.aux);
     }
 
-    /// Puts a state.
+    /// Replaces the state, if it differs.
     #[inline]
-    pub(super) fn set(&mut self, bits: Bits) {
-        // A refusal mostly changes nothing. Not writing then leaves the cache
-        // line with all who read it.
+    pub(super) fn write(&mut self, bits: Bits) {
+        // Most refusals change nothing. Without a write the cache line stays shared.
         if self.bits() != bits {
             (self.word, self.aux) = (bits.word, bits.aux);
         }
     }
 
-    /// What the slot holds; [`Packed::Shelved`] of nothing for an empty one.
+    /// The state; a meaningless [`SlotState::Overflow`] for an empty slot.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the packed form apart")]
-    pub(super) fn packed(&self) -> Packed {
+    pub(super) fn state(&self) -> SlotState {
         let bits = self.bits();
         if let Some(bucket) = BucketState::unpack(bits) {
-            Packed::Small(SmallState::Bucket(bucket))
+            SlotState::Small(SmallState::Bucket(bucket))
         } else if let Some(window) = WindowState::unpack(bits) {
-            Packed::Small(SmallState::Window(window))
+            SlotState::Small(SmallState::Window(window))
         } else {
-            Packed::Shelved((self.word & PAYLOAD) as u32)
+            SlotState::Overflow((self.word & PAYLOAD) as u32)
         }
     }
 }
@@ -162,32 +160,32 @@ impl Pack for WindowState {
     }
 }
 
-/// Where in a table of `capacity` slots a key belongs: the upper half of its
-/// lower bits, scaled to the capacity, which need not be a power of two.
+/// A key's first slot in a table of `capacity` slots: the upper half of its lower bits, scaled to
+/// the capacity, which need not be a power of two.
 #[inline]
 pub(super) const fn home(low: u64, capacity: usize) -> usize {
     (((low >> 32) * capacity as u64) >> 32) as usize
 }
 
-impl Packed {
+impl SlotState {
     /// The packed form of a state, if it has one.
     #[inline]
-    pub(super) fn of(state: SmallState) -> Option<Packed> {
+    pub(super) fn of(state: SmallState) -> Option<SlotState> {
         let bits = match state {
             SmallState::Bucket(bucket) => bucket.pack(),
             SmallState::Window(window) => window.pack(),
         };
-        bits.map(|_| Packed::Small(state))
+        bits.map(|_| SlotState::Small(state))
     }
 
-    /// The bits of a state that [`Packed::of`] said has some.
+    /// The bits of a state that [`SlotState::of`] returned.
     #[inline]
     pub(super) fn to_bits(self) -> Bits {
         let bits = match self {
-            Packed::Small(SmallState::Bucket(bucket)) => bucket.pack(),
-            Packed::Small(SmallState::Window(window)) => window.pack(),
-            Packed::Shelved(place) => {
-                Some(Bits { word: (KIND_SHELVED << KIND_SHIFT) | u64::from(place), aux: 0 })
+            SlotState::Small(SmallState::Bucket(bucket)) => bucket.pack(),
+            SlotState::Small(SmallState::Window(window)) => window.pack(),
+            SlotState::Overflow(index) => {
+                Some(Bits { word: (KIND_OVERFLOW << KIND_SHIFT) | u64::from(index), aux: 0 })
             }
         };
         bits.unwrap_or_default()
@@ -197,20 +195,20 @@ impl Packed {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tidegate_algorithms::{Ask, FixedWindow, Limit, Period, State, TokenBucket, Window};
+    use tidegate_algorithms::{CheckInput, FixedWindow, Limit, Period, State, TokenBucket, Window};
 
     use super::*;
     use crate::fingerprint::Fingerprinter;
 
     /// The state after one check, and what comes back from a slot.
-    fn roundtrip(limit: &Limit, cost: u64, now: u64) -> (SmallState, Packed) {
+    fn roundtrip(limit: &Limit, cost: u64, now: u64) -> (SmallState, SlotState) {
         let mut state = State::Unused;
-        limit.check(&mut state, Ask::new(cost, Timestamp::from_nanos(now)));
+        limit.check(&mut state, CheckInput::new(cost, Timestamp::from_nanos(now)));
         let small = state.as_small().expect("buckets and windows are small");
         let key = Fingerprinter::seeded(1).of(2, b"key");
-        let slot = Slot::new(key, Packed::of(small).expect("fits"));
+        let slot = Slot::new(key, SlotState::of(small).expect("fits"));
         assert!(slot.holds(key) && !slot.is_empty());
-        (small, slot.packed())
+        (small, slot.state())
     }
 
     proptest! {
@@ -220,7 +218,7 @@ mod tests {
         ) {
             let limit = Limit::new(TokenBucket::new(amount, Period::HOUR, 1000));
             let (before, after) = roundtrip(&limit, cost, now);
-            prop_assert_eq!(Packed::Small(before), after);
+            prop_assert_eq!(SlotState::Small(before), after);
         }
 
         #[test]
@@ -230,18 +228,18 @@ mod tests {
             let period = Period::new(std::time::Duration::from_millis(millis)).unwrap();
             let limit = Limit::new(FixedWindow::new(u64::MAX, Window::Every(period)));
             let (before, after) = roundtrip(&limit, count, now);
-            prop_assert_eq!(Packed::Small(before), after);
+            prop_assert_eq!(SlotState::Small(before), after);
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_not_packed() {
-        let window = |end, count| Packed::of(SmallState::Window(WindowState { end, count }));
+    fn states_that_do_not_fit_are_not_packed() {
+        let window = |end, count| SlotState::of(SmallState::Window(WindowState { end, count }));
         let far = Timestamp::from_nanos(u64::MAX - u64::MAX % MILLISECOND);
         assert_eq!(window(far, 1), None);
         assert_eq!(window(Timestamp::from_secs(1), 1 << COUNT_BITS), None);
         assert_eq!(window(Timestamp::from_nanos(1_000_001), 1), None);
         let far = BucketState::from_parts(Timestamp::MAX, 0);
-        assert_eq!(Packed::of(SmallState::Bucket(far)), None);
+        assert_eq!(SlotState::of(SmallState::Bucket(far)), None);
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Limit, State, Timestamp};
+use tidegate_algorithms::{Limit, State, Timestamp};
 use tokio::time::Instant;
 
 use super::RedisStore;
@@ -70,7 +70,7 @@ impl<'a> Exchange<'a> {
 
     /// Lets slots live on; whether they were there.
     pub(super) async fn renew(&self) -> Result<bool, StoreError> {
-        if !self.limits.iter().all(|limit| matches!(limit.algorithm(), Algorithm::Concurrency(_))) {
+        if !self.limits.iter().all(|limit| limit.algorithm().holds_slots()) {
             return Ok(false);
         }
         let receipt = self.send(Order::Renew, self.store.expected(self.now), &[]).await?;
@@ -209,8 +209,7 @@ fn lives(state: &State, now: Timestamp) -> u64 {
 }
 
 fn is_hard_bucket(limit: &Limit) -> bool {
-    let bucket = matches!(limit.algorithm(), Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_));
-    bucket && limit.soft().is_none()
+    limit.algorithm().has_bucket_state() && limit.soft().is_none()
 }
 
 fn nonsense(receipt: &Receipt) -> StoreError {

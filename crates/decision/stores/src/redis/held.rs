@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_algorithms::{Algorithm, Holder, Limit, Nanos, Period, Timestamp};
+use tidegate_algorithms::{Holder, Limit, Nanos, Period, Timestamp};
 
 use crate::batch::{Batch, Check, Key};
 use crate::fingerprint::Fingerprint;
@@ -177,7 +177,7 @@ impl HeldSlots {
     pub(super) fn hold(&self, batch: &Batch<'_>) {
         let mut table = self.table.lock();
         for check in batch.checks {
-            let is_slot = matches!(check.limit.algorithm(), Algorithm::Concurrency(_));
+            let is_slot = check.limit.algorithm().holds_slots();
             if is_slot && table.slots.len() < HELD_MAX {
                 table.insert(Held::new(check, batch.now));
             }

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
 use super::codec::{Order, told_state};
 use super::kept::{COUNT_MAX, kept_lease};
@@ -184,10 +184,10 @@ impl<'a> Replay<'a> {
         self.limits[at].peek(&mut state, self.ask(at).with_cost(0))
     }
 
-    fn ask(&self, at: usize) -> Ask {
+    fn ask(&self, at: usize) -> CheckInput {
         let check = &self.checks[at];
         let (cost, lease) = (check.cost.min(COUNT_MAX), check.tenure.lease().map(kept_lease));
-        Ask { cost, now: self.now, holder: check.holder, tenure: lease.into() }
+        CheckInput { cost, now: self.now, holder: check.holder, tenure: lease.into() }
     }
 
     fn each(&self, mut decide: impl FnMut(&Self, usize) -> Decision) -> Decisions {
@@ -197,5 +197,5 @@ impl<'a> Replay<'a> {
 
 /// Whether the limit's state is a sorted set.
 pub(super) fn is_list(limit: &Limit) -> bool {
-    matches!(limit.algorithm(), Algorithm::SlidingLog(_) | Algorithm::Concurrency(_))
+    limit.algorithm().is_list()
 }

@@ -5,24 +5,23 @@
 //! no later.
 
 use tidegate_algorithms::{
-    Algorithm, Ask, BucketState, Concurrency, Decision, FixedWindow, LeakyBucket, Limit, Outcome,
-    Period, Retry, SlidingLog, SlidingWindow, State, Timestamp, TokenBucket,
+    BucketState, CheckInput, Decision, Limit, Outcome, Retry, State, Timestamp,
 };
 
 /// A state that answers as the one that this decision left behind.
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
     let mut state = State::Unused;
     limit.settle(&mut state, now);
-    match (limit.algorithm(), &mut state) {
-        (Algorithm::Concurrency(_), _) => return State::Unused,
+    match &mut state {
+        _ if limit.algorithm().holds_slots() => return State::Unused,
         // Says also what is owed beyond the burst, which `remaining` cannot.
-        (Algorithm::TokenBucket(_), State::Bucket(bucket)) => {
+        State::Bucket(bucket) if limit.algorithm().refill().is_some() => {
             let (_, scale) = bucket.to_parts();
             *bucket = BucketState::from_parts(now.after(decision.reset_after), scale);
         }
         _ => {
             let used = decision.limit.saturating_sub(decision.remaining);
-            limit.overcharge(&mut state, Ask::new(used, now));
+            limit.overcharge(&mut state, CheckInput::new(used, now));
         }
     }
     state
@@ -30,46 +29,14 @@ pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) ->
 
 /// What a state holds of its limit at `now`.
 pub(crate) fn used(limit: &Limit, state: &mut State, now: Timestamp) -> u64 {
-    let left = limit.peek(state, Ask::new(0, now));
+    let left = limit.peek(state, CheckInput::new(0, now));
     left.limit.saturating_sub(left.remaining)
 }
 
 /// One node's part of a limit: at least one unit, unless the limit has none.
 pub(crate) fn share(limit: &Limit, nodes: usize) -> Limit {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let part = |whole: u64| if whole == 0 { 0 } else { (whole / nodes).max(1) };
-    let algorithm: Algorithm = match limit.algorithm() {
-        Algorithm::TokenBucket(bucket) => {
-            let (amount, period) = slower(bucket.amount(), bucket.period(), nodes);
-            TokenBucket::new(amount, period, part(bucket.burst())).into()
-        }
-        Algorithm::LeakyBucket(bucket) => {
-            let (amount, period) = slower(bucket.amount(), bucket.period(), nodes);
-            LeakyBucket::new(amount, period, bucket.queue() / nodes).into()
-        }
-        Algorithm::FixedWindow(window) => {
-            FixedWindow::new(part(window.limit()), window.window().clone())
-                .counting_refused(window.counts_refused())
-                .into()
-        }
-        Algorithm::SlidingLog(log) => match SlidingLog::new(part(log.limit()), log.period()) {
-            Ok(share) => share.counting_refused(log.counts_refused()).into(),
-            Err(_) => log.clone().into(),
-        },
-        Algorithm::SlidingWindow(window) => {
-            match SlidingWindow::new(part(window.limit()), window.period(), window.slices()) {
-                Ok(share) => share.counting_refused(window.counts_refused()).into(),
-                Err(_) => window.clone().into(),
-            }
-        }
-        Algorithm::Concurrency(slots) => {
-            match Concurrency::new(part(slots.limit()), slots.time_to_live()) {
-                Ok(share) => share.into(),
-                Err(_) => slots.clone().into(),
-            }
-        }
-    };
-    let share = Limit::new(algorithm);
+    let share = Limit::new(limit.algorithm().part(nodes));
     match limit.soft() {
         Some(soft) => share.with_soft(soft),
         None => share,
@@ -87,14 +54,14 @@ pub(crate) fn share_of_state(
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
     let part = used(limit, state, now).div_ceil(nodes);
     let mut state = State::Unused;
-    if part > 0 && !matches!(limit.algorithm(), Algorithm::Concurrency(_)) {
-        share.overcharge(&mut state, Ask::new(part, now));
+    if part > 0 && !limit.algorithm().holds_slots() {
+        share.overcharge(&mut state, CheckInput::new(part, now));
     }
     state
 }
 
 /// An admission that rests on nothing.
-pub(crate) fn unasked(limit: &Limit, ask: Ask) -> Decision {
+pub(crate) fn unasked(limit: &Limit, ask: CheckInput) -> Decision {
     let decision = limit.peek(&mut State::Unused, ask);
     Decision {
         outcome: Outcome::Admitted,
@@ -105,18 +72,11 @@ pub(crate) fn unasked(limit: &Limit, ask: Ask) -> Decision {
     }
 }
 
-/// The rate of one of `nodes`: exact where the period can be made longer.
-fn slower(amount: u64, period: Period, nodes: u64) -> (u64, Period) {
-    let nanos = period.as_nanos().saturating_mul(nodes);
-    match Period::new(std::time::Duration::from_nanos(nanos)) {
-        Ok(period) => (amount, period),
-        Err(_) => ((amount / nodes).max(amount.min(1)), period),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tidegate_algorithms::{Nanos, Window};
+    use tidegate_algorithms::{
+        FixedWindow, Nanos, Period, SlidingLog, SlidingWindow, TokenBucket, Window,
+    };
 
     use super::*;
 
@@ -135,9 +95,9 @@ mod tests {
     fn a_state_made_of_a_decision_leaves_as_much() {
         for limit in limits() {
             let mut state = State::Unused;
-            let told = limit.check(&mut state, Ask::new(13, NOW));
+            let told = limit.check(&mut state, CheckInput::new(13, NOW));
             let mut made = state_after(&limit, &told, NOW);
-            assert_eq!(limit.peek(&mut made, Ask::new(0, NOW)).remaining, 7, "{limit:?}");
+            assert_eq!(limit.peek(&mut made, CheckInput::new(0, NOW)).remaining, 7, "{limit:?}");
         }
     }
 
@@ -145,11 +105,11 @@ mod tests {
     fn a_bucket_that_owes_more_than_its_burst_still_does() {
         let limit = &limits()[0];
         let mut state = State::Unused;
-        let told = limit.overcharge(&mut state, Ask::new(25, NOW));
+        let told = limit.overcharge(&mut state, CheckInput::new(25, NOW));
         let mut made = state_after(limit, &told, NOW);
         let half_second = NOW.after(Nanos::from_millis(500));
-        assert_eq!(limit.peek(&mut made, Ask::new(1, half_second)).remaining, 0);
-        assert!(!limit.peek(&mut made, Ask::new(1, half_second)).is_admitted());
+        assert_eq!(limit.peek(&mut made, CheckInput::new(1, half_second)).remaining, 0);
+        assert!(!limit.peek(&mut made, CheckInput::new(1, half_second)).is_admitted());
     }
 
     #[test]
@@ -166,10 +126,10 @@ mod tests {
     fn a_share_goes_on_from_a_share_of_what_was_used() {
         for limit in limits() {
             let mut state = State::Unused;
-            limit.check(&mut state, Ask::new(10, NOW));
+            limit.check(&mut state, CheckInput::new(10, NOW));
             let share = share(&limit, 4);
             let mut part = share_of_state(&limit, &mut state, &share, 4, NOW);
-            assert_eq!(share.peek(&mut part, Ask::new(0, NOW)).remaining, 2, "{limit:?}");
+            assert_eq!(share.peek(&mut part, CheckInput::new(0, NOW)).remaining, 2, "{limit:?}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! Places are bounded. Keys beyond them are limited by a share that knows
 //! nothing of before, and are not charged afterwards.
 
-use tidegate_algorithms::{Algorithm, Ask, Decision, Limit, State, Tenure, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Limit, State, Tenure, Timestamp};
 
 use super::keyed::Keyed;
 use super::known::{share, share_of_state, state_after, used};
@@ -83,7 +83,7 @@ impl Outage {
 
     /// The remote's answer, to go on from when it cannot be asked any more.
     pub(crate) fn learn(&self, check: &Check<'_>, told: &Decision, now: Timestamp) {
-        if matches!(check.limit.algorithm(), Algorithm::Concurrency(_)) {
+        if check.limit.algorithm().holds_slots() {
             return;
         }
         let state = state_after(check.limit, told, now);
@@ -135,7 +135,7 @@ impl Outage {
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
             share.owed = share.owed.saturating_sub(check.cost);
         }
@@ -145,7 +145,7 @@ impl Outage {
     pub(crate) fn give_back(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.shares.lock(check.key.fingerprint);
         if let Some(share) = part.values.get_mut(&check.key.fingerprint) {
-            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             share.share.refund(&mut share.state, ask);
         }
     }
@@ -238,7 +238,7 @@ impl Share {
         now: Timestamp,
         afterwards: Afterwards,
     ) -> Decision {
-        let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+        let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
         let (share, state) = (&self.share, &mut self.state);
         let decision = match verb {
             Verb::Check => share.check(state, ask),
@@ -262,7 +262,7 @@ impl Share {
 
     /// What the remote has to be charged: no more than still counts here.
     fn debt(&mut self, now: Timestamp) -> Option<Debt> {
-        let slots = matches!(self.limit.algorithm(), Algorithm::Concurrency(_));
+        let slots = self.limit.algorithm().holds_slots();
         let units = std::mem::take(&mut self.owed).min(used(&self.share, &mut self.state, now));
         if units == 0 || slots {
             return None;

@@ -10,7 +10,7 @@
 //! therefore remembered for a short time at the most, which is how late such a
 //! key is admitted again; what this node gives back takes effect at once.
 
-use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Retry, Timestamp};
+use tidegate_algorithms::{Decision, Limit, Nanos, Retry, Timestamp};
 
 use super::keyed::Keyed;
 use crate::batch::Check;
@@ -116,14 +116,14 @@ impl Refusal {
 
 /// Whether time alone ends a refusal, and a refusal changes nothing.
 fn lasts(limit: &Limit) -> bool {
-    let slots = matches!(limit.algorithm(), Algorithm::Concurrency(_));
+    let slots = limit.algorithm().holds_slots();
     !slots && limit.soft().is_none() && !limit.algorithm().counts_refused()
 }
 
 #[cfg(test)]
 mod tests {
     use tidegate_algorithms::{
-        Ask, Concurrency, FixedWindow, Period, Soft, State, TokenBucket, Window,
+        CheckInput, Concurrency, FixedWindow, Period, Soft, State, TokenBucket, Window,
     };
 
     use super::*;
@@ -143,8 +143,8 @@ mod tests {
     /// A limit that has just refused `cost`, and what it said.
     fn refused(limit: &Limit, cost: u64) -> Decision {
         let mut state = State::Unused;
-        limit.overcharge(&mut state, Ask::new(limit.algorithm().capacity(), NOW));
-        let decision = limit.check(&mut state, Ask::new(cost, NOW));
+        limit.overcharge(&mut state, CheckInput::new(limit.algorithm().capacity(), NOW));
+        let decision = limit.check(&mut state, CheckInput::new(cost, NOW));
         assert!(!decision.is_admitted());
         decision
     }

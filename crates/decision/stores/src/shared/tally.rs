@@ -9,7 +9,7 @@
 //! What is told is never more than still counts: a charge whose window is over
 //! while the remote was away is forgotten, not delivered late.
 
-use tidegate_algorithms::{Ask, Decision, Limit, State, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
 use super::keyed::Keyed;
 use super::known::{state_after, used};
@@ -57,7 +57,7 @@ impl Tallies {
     #[inline]
     pub(crate) fn check(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
         self.with(check, |tally| {
-            let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+            let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
             let decision = check.limit.check(&mut tally.state, ask);
             tally.charged(decision.taken);
             decision
@@ -68,14 +68,14 @@ impl Tallies {
     pub(crate) fn peek(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
         let mut part = self.counts.lock(check.key.fingerprint);
         let tally = part.values.get_mut(&check.key.fingerprint)?;
-        Some(check.limit.peek(&mut tally.state, Ask::new(check.cost, now)))
+        Some(check.limit.peek(&mut tally.state, CheckInput::new(check.cost, now)))
     }
 
     /// Takes a charge back: its request was refused after all.
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         let mut part = self.counts.lock(check.key.fingerprint);
         if let Some(tally) = part.values.get_mut(&check.key.fingerprint) {
-            check.limit.refund(&mut tally.state, Ask::new(check.cost, now));
+            check.limit.refund(&mut tally.state, CheckInput::new(check.cost, now));
             tally.untold = tally.untold.saturating_sub(check.cost);
             tally.outward = tally.outward.saturating_sub(check.cost);
         }
@@ -110,7 +110,7 @@ impl Tallies {
         if let Some(tally) = part.values.get_mut(&key) {
             tally.state = state_after(&tally.limit, told, now);
             if tally.untold > 0 {
-                tally.limit.overcharge(&mut tally.state, Ask::new(tally.untold, now));
+                tally.limit.overcharge(&mut tally.state, CheckInput::new(tally.untold, now));
             }
         }
     }

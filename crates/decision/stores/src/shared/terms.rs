@@ -105,9 +105,7 @@ pub(crate) fn refilled(amount: u64, period: Period, span: Nanos) -> u64 {
 
 /// Whether admitted costs are all that a limit counts.
 fn counts_plainly(limit: &Limit) -> bool {
-    let counter =
-        !matches!(limit.algorithm(), Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_));
-    counter && limit.soft().is_none() && !limit.algorithm().counts_refused()
+    limit.algorithm().is_counter() && limit.soft().is_none() && !limit.algorithm().counts_refused()
 }
 
 /// How long a slice of this limit may live, if it can be leased.

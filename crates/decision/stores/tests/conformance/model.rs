@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_algorithms::{Ask, Decision, State};
+use tidegate_algorithms::{CheckInput, Decision, State};
 use tidegate_stores::{Batch, Charge, Check, Fingerprint, Verb, passes};
 
 #[derive(Default)]
@@ -76,6 +76,6 @@ impl Model {
     }
 }
 
-fn ask(check: &Check<'_>, batch: &Batch<'_>) -> Ask {
-    Ask { cost: check.cost, now: batch.now, holder: check.holder, tenure: check.tenure }
+fn ask(check: &Check<'_>, batch: &Batch<'_>) -> CheckInput {
+    CheckInput { cost: check.cost, now: batch.now, holder: check.holder, tenure: check.tenure }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate_algorithms::{
-    CalendarUnit, Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period, SlidingLog,
-    SlidingWindow, Soft, Timestamp, TokenBucket, Window,
+    Algorithm, CalendarUnit, Concurrency, FixedWindow, Holder, LeakyBucket, Limit, Period,
+    SlidingLog, SlidingWindow, Soft, Timestamp, TokenBucket, Window,
 };
 use tidegate_stores::{
     Answers, Basis, Batch, Charge, Check, CounterStore, Fingerprinter, Key, Role, Verb,
@@ -70,6 +70,15 @@ fn long_lists() -> Vec<Limit> {
         Limit::new(slots(150)),
         Limit::new(slots(40)).with_soft(soft),
     ]
+}
+
+/// A new algorithm has to be added to the limits above.
+#[test]
+fn sequences_have_limits_of_every_algorithm() {
+    let limits = limits();
+    for name in Algorithm::NAMES {
+        assert!(limits.iter().any(|limit| limit.algorithm().name() == *name), "{name}");
+    }
 }
 
 fn jiff_utc() -> jiff::tz::TimeZone {

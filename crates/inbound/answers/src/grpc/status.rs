@@ -4,6 +4,8 @@
 //! clients with a retry policy wait (gRFC A6); the details are for clients that read the rich error model. Both
 //! messages of the details are a handful of bytes, so they are written by hand.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_engine::Retry;
@@ -67,7 +69,9 @@ fn details(code: u8, message: &HeaderValue, retry_seconds: u64) -> HeaderValue {
     let mut status = vec![8, code];
     field(&mut status, 2, message.as_bytes());
     field(&mut status, 3, &any);
-    HeaderValue::from_bytes(&base64(&status)).unwrap_or(HeaderValue::from_static(""))
+    // gRPC asks for base64 without padding in fields whose names end in `-bin`.
+    let details = HeaderValue::try_from(STANDARD_NO_PAD.encode(&status));
+    details.unwrap_or(HeaderValue::from_static(""))
 }
 
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
@@ -85,32 +89,18 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Base64 without padding, the encoding of fields whose names end in `-bin`.
-fn base64(bytes: &[u8]) -> Vec<u8> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = Vec::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for index in 0..=chunk.len() {
-            let six = (bits >> (18_usize.saturating_sub(6 * index))) & 63;
-            let digit = usize::try_from(six).ok().and_then(|six| ALPHABET.get(six));
-            out.extend(digit);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn base64_of_each_length_is_written() {
-        for (bytes, expected) in
-            [(&b""[..], ""), (b"f", "Zg"), (b"fo", "Zm8"), (b"foo", "Zm9v"), (&[251, 255], "+/8")]
-        {
-            assert_eq!(base64(bytes), expected.as_bytes());
+    fn details_of_each_length_are_encoded_without_padding() {
+        for (message, end) in [("", ""), ("f", "f"), ("fo", "fo"), ("foo", "foo")] {
+            let details = details(8, &HeaderValue::from_static(message), 1);
+            assert!(!details.as_bytes().contains(&b'='), "{details:?}");
+            let status = STANDARD_NO_PAD.decode(details.as_bytes()).unwrap();
+            assert_eq!(status.get(4..4 + end.len()), Some(end.as_bytes()));
+            assert!(status.windows(RETRY_INFO.len()).any(|part| part == RETRY_INFO));
         }
     }
 

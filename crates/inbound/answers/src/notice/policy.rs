@@ -53,7 +53,7 @@ impl<'v> Policy<'v> {
 
     /// Whether it limits requests in flight.
     pub fn is_concurrency(&self) -> bool {
-        matches!(self.algorithm(), Algorithm::Concurrency(_))
+        self.algorithm().holds_slots()
     }
 
     /// The amount in its rule: per window, or in flight.

@@ -1,7 +1,7 @@
-//! API keys: from what a caller presents to its name and plan.
+//! API keys: maps a caller's key to the owner's name and plan.
 //!
-//! Only hashes are kept, so a table that leaks gives no key away. Keys are long and random,
-//! which is why one round of SHA-256 is enough; passwords would need more.
+//! Only hashes are stored, so a leaked table reveals no key. One round of SHA-256 is enough because keys are long and
+//! random; passwords would need a slow hash.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,33 +10,35 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::request::Parts;
 
-use super::presented::presented;
+use super::credential::credential;
 use crate::settings::{ApiKeySettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 
-/// 16 MiB hold 150,000 keys.
+/// The maximum size of a file: 16 MiB hold 150,000 keys.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-type Hash = [u8; 32];
+type KeyHash = [u8; 32];
 
-/// Who a key belongs to.
+/// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyOwner {
     pub(crate) name: Box<str>,
     pub(crate) plan: Box<str>,
 }
 
-/// The keys there are.
+/// All API keys, by their hashes.
 #[derive(Debug)]
 pub(crate) struct ApiKeys {
     presented_in: PresentedIn,
-    inline: HashMap<Hash, Arc<KeyOwner>>,
+    /// The keys in the settings.
+    inline: HashMap<KeyHash, Arc<KeyOwner>>,
     file: Option<WatchedFile>,
-    all: ArcSwap<HashMap<Hash, Arc<KeyOwner>>>,
+    /// The keys in the settings and in the file.
+    all: ArcSwap<HashMap<KeyHash, Arc<KeyOwner>>>,
 }
 
 impl ApiKeys {
-    /// Reads the file too, if there is one. Blocks.
+    /// Loads the keys, also from the file if there is one. Blocks.
     pub(crate) fn load(settings: &ApiKeySettings) -> Result<Self, String> {
         let mut inline = HashMap::new();
         for (hash, name, plan) in &settings.keys {
@@ -51,24 +53,25 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Reads the file again if it has changed; the old keys stay when it is wrong. Blocks.
+    /// Reloads the file if it has changed, and returns whether it has. An invalid file leaves the old keys in use.
+    /// Blocks.
     pub(crate) fn refresh(&self) -> Result<bool, String> {
         let Some(file) = &self.file else { return Ok(false) };
         file.refresh(|text| {
             let mut all = self.inline.clone();
             for (number, line) in text.lines().enumerate() {
                 let number = number.saturating_add(1);
-                all.extend(key_of_line(line).map_err(|error| format!("line {number} {error}"))?);
+                all.extend(parse_line(line).map_err(|error| format!("line {number} {error}"))?);
             }
             self.all.store(Arc::new(all));
             Ok(())
         })
     }
 
-    /// Who the request's key belongs to, if it has one that is known.
+    /// The owner of the request's key, if it has a valid one.
     pub(crate) fn owner(&self, head: &Parts) -> Option<Arc<KeyOwner>> {
-        let key = presented(head, &self.presented_in)?;
-        let hash: Hash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
+        let key = credential(head, &self.presented_in)?;
+        let hash: KeyHash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
         self.all.load().get(&hash).cloned()
     }
 }
@@ -83,8 +86,8 @@ pub fn api_key_plans(settings: &ApiKeySettings) -> Result<BTreeSet<String>, Stri
     Ok(plans)
 }
 
-/// The key of one line, if there is one on it.
-fn key_of_line(line: &str) -> Result<Option<(Hash, Arc<KeyOwner>)>, String> {
+/// Parses a line: a hash, a name and a plan. `None` for an empty line or a comment.
+fn parse_line(line: &str) -> Result<Option<(KeyHash, Arc<KeyOwner>)>, String> {
     let line = line.split('#').next().unwrap_or_default().trim();
     if line.is_empty() {
         return Ok(None);
@@ -93,20 +96,20 @@ fn key_of_line(line: &str) -> Result<Option<(Hash, Arc<KeyOwner>)>, String> {
     let (Some(hash), Some(name), Some(plan), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err("is no hash, name and plan".to_owned());
+        return Err("does not have the form `hash name plan`".to_owned());
     };
-    let hash = parse_hash(hash).map_err(|error| format!("has no key: {error}"))?;
+    let hash = parse_hash(hash).map_err(|error| format!("has an invalid hash: {error}"))?;
     Ok(Some((hash, Arc::new(KeyOwner { name: name.into(), plan: plan.into() }))))
 }
 
-fn parse_hash(text: &str) -> Result<Hash, String> {
-    let wrong = || "a key is kept as its SHA-256, in 64 hexadecimal digits".to_owned();
+fn parse_hash(text: &str) -> Result<KeyHash, String> {
+    let wrong = || "a key is stored as its SHA-256, in 64 hexadecimal digits".to_owned();
     let mut hash = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());
     }
-    for (place, byte) in hash.iter_mut().enumerate() {
-        let digits = text.get(place * 2..place * 2 + 2).ok_or_else(wrong)?;
+    for (index, byte) in hash.iter_mut().enumerate() {
+        let digits = text.get(index * 2..index * 2 + 2).ok_or_else(wrong)?;
         *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
     }
     Ok(hash)
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_known_by_its_hash() {
+    fn a_key_is_identified_by_its_hash() {
         let key = (LETMEIN.to_owned(), "acme".to_owned(), "gold".to_owned());
         let settings = ApiKeySettings { keys: vec![key], ..ApiKeySettings::default() };
         let keys = ApiKeys::load(&settings).unwrap();
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_read_again_and_a_wrong_one_is_not_used() {
+    fn a_changed_file_is_reloaded_and_an_invalid_one_is_not_used() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
         fs::write(&path, format!("# ours\n{LETMEIN} acme free # for now\n")).unwrap();

@@ -1,4 +1,4 @@
-//! What a request costs, before it goes on and afterwards.
+//! The cost of a request: charged upfront, and corrected when it has ended.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::settings::CostSettings;
 
-/// What a request costs.
+/// How the cost of a request is determined.
 #[derive(Clone, Debug)]
 pub(crate) enum Cost {
     Fixed(u64),
@@ -16,22 +16,22 @@ pub(crate) enum Cost {
     Reported { name: HeaderName, max: u64 },
 }
 
-/// What is charged of one descriptor when more is known.
+/// A charge to one descriptor that is due when the cost is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Deferred {
-    /// The descriptor's place.
+pub(crate) struct DeferredCharge {
+    /// The index of the descriptor.
     pub(crate) descriptor: usize,
-    /// What has been charged already.
+    /// The units charged upfront.
     charged: u64,
-    from: From,
+    source: CostSource,
 }
 
-pub(crate) type Deferrals = SmallVec<[Deferred; 1]>;
+pub(crate) type DeferredCharges = SmallVec<[DeferredCharge; 1]>;
 
 #[derive(Clone, Debug)]
-enum From {
+enum CostSource {
     Body,
-    Answer { name: HeaderName, max: u64 },
+    Response { name: HeaderName, max: u64 },
 }
 
 impl Cost {
@@ -46,9 +46,9 @@ impl Cost {
         }
     }
 
-    /// What is charged before the request goes on. One where the cost is not known yet, so that
-    /// a spent limit refuses.
-    pub(super) fn before(&self, head: &Parts, body_bytes: Option<u64>) -> u64 {
+    /// The units charged before the request is forwarded: one if the cost is not known yet, so that a limit without
+    /// units left refuses.
+    pub(super) fn upfront(&self, head: &Parts, body_bytes: Option<u64>) -> u64 {
         match self {
             Cost::Fixed(cost) => *cost,
             Cost::Header { name, max } => {
@@ -59,47 +59,47 @@ impl Cost {
         }
     }
 
-    /// What is left to charge afterwards.
+    /// The charge that is due later, if the cost is not known yet.
     pub(super) fn deferred(
         &self,
         body_bytes: Option<u64>,
         descriptor: usize,
         charged: u64,
-    ) -> Option<Deferred> {
-        let from = match self {
-            Cost::BodyBytes if body_bytes.is_none() => From::Body,
-            Cost::Reported { name, max } => From::Answer { name: name.clone(), max: *max },
+    ) -> Option<DeferredCharge> {
+        let source = match self {
+            Cost::BodyBytes if body_bytes.is_none() => CostSource::Body,
+            Cost::Reported { name, max } => CostSource::Response { name: name.clone(), max: *max },
             Cost::Fixed(_) | Cost::Header { .. } | Cost::BodyBytes => return None,
         };
-        Some(Deferred { descriptor, charged, from })
+        Some(DeferredCharge { descriptor, charged, source })
     }
 }
 
-impl Deferred {
-    /// The rest, when so many bytes of the body have come.
-    pub(crate) fn of_body(&self, bytes: u64) -> u64 {
-        match self.from {
-            From::Body => bytes.saturating_sub(self.charged),
-            From::Answer { .. } => 0,
+impl DeferredCharge {
+    /// The units due for a body of this length.
+    pub(crate) fn due_for_body(&self, bytes: u64) -> u64 {
+        match self.source {
+            CostSource::Body => bytes.saturating_sub(self.charged),
+            CostSource::Response { .. } => 0,
         }
     }
 
-    /// The rest, as the answer tells it; the field is taken from the answer.
-    pub(crate) fn of_answer(&self, headers: &HeaderMap) -> u64 {
-        match &self.from {
-            From::Body => 0,
-            From::Answer { name, max } => {
-                let told = number(headers.get(name)).map_or(self.charged, |cost| cost.min(*max));
-                told.saturating_sub(self.charged)
+    /// The units due by the cost that the response reports.
+    pub(crate) fn due_by_response(&self, headers: &HeaderMap) -> u64 {
+        match &self.source {
+            CostSource::Body => 0,
+            CostSource::Response { name, max } => {
+                let cost = number(headers.get(name)).map_or(self.charged, |cost| cost.min(*max));
+                cost.saturating_sub(self.charged)
             }
         }
     }
 
-    /// The field of the answer that is for us alone.
+    /// The field of the response that reports the cost, which the client must not see.
     pub(crate) fn field(&self) -> Option<&HeaderName> {
-        match &self.from {
-            From::Body => None,
-            From::Answer { name, .. } => Some(name),
+        match &self.source {
+            CostSource::Body => None,
+            CostSource::Response { name, .. } => Some(name),
         }
     }
 }

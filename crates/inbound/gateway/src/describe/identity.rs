@@ -1,4 +1,4 @@
-//! What is known of the caller: verified claims, and whose key it has.
+//! The identity of a caller: verified claims, and the owner of its API key.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::api_keys::{ApiKeys, KeyOwner};
 use super::jwt::{Claims, Tokens};
 use crate::settings::ValueFrom;
 
-/// What of the caller has to be known.
+/// What must be known about the caller.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs {
+pub(crate) struct IdentityNeeds {
     pub(crate) claims: bool,
     pub(crate) key: bool,
 }
 
-impl Needs {
-    pub(crate) fn note(&mut self, value: &ValueFrom) {
+impl IdentityNeeds {
+    pub(crate) fn add(&mut self, value: &ValueFrom) {
         match value {
             ValueFrom::Claim(_) => self.claims = true,
             ValueFrom::Plan | ValueFrom::ApiKeyName => self.key = true,
@@ -28,23 +28,23 @@ impl Needs {
     }
 }
 
-impl std::ops::BitOr for Needs {
-    type Output = Needs;
+impl std::ops::BitOr for IdentityNeeds {
+    type Output = IdentityNeeds;
 
-    fn bitor(self, other: Needs) -> Needs {
-        Needs { claims: self.claims || other.claims, key: self.key || other.key }
+    fn bitor(self, other: IdentityNeeds) -> IdentityNeeds {
+        IdentityNeeds { claims: self.claims || other.claims, key: self.key || other.key }
     }
 }
 
-/// Who can be known, and how.
+/// Verifies the credentials of callers.
 #[derive(Debug, Default)]
-pub(crate) struct Identities {
+pub(crate) struct IdentitySources {
     pub(crate) tokens: Option<Arc<Tokens>>,
     pub(crate) keys: Option<Arc<ApiKeys>>,
 }
 
-impl Identities {
-    pub(crate) fn identify(&self, needs: Needs, head: &Parts, now: Timestamp) -> Identity {
+impl IdentitySources {
+    pub(crate) fn identify(&self, needs: IdentityNeeds, head: &Parts, now: Timestamp) -> Identity {
         let claims = self.tokens.as_ref().filter(|_| needs.claims);
         let key = self.keys.as_ref().filter(|_| needs.key);
         Identity {
@@ -54,7 +54,7 @@ impl Identities {
     }
 }
 
-/// What is known of one caller.
+/// The identity of one caller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
     claims: Option<Arc<Claims>>,
@@ -62,10 +62,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A claim that is a text, a number or a truth value.
+    /// A claim that is a string, a number or a boolean.
     pub(super) fn claim(&self, name: &str) -> Option<CompactString> {
         let claims = self.claims.as_ref()?;
-        // A name may have dots itself; it counts before what is nested.
+        // A name may contain dots: the claim of that name takes precedence over a nested one.
         let found = claims.get(name).or_else(|| {
             let mut parts = name.split('.');
             let first = claims.get(parts.next()?)?;
@@ -74,7 +74,7 @@ impl Identity {
         match found? {
             Value::String(text) => Some(text.into()),
             Value::Number(number) => Some(number.to_compact_string()),
-            Value::Bool(truth) => Some(truth.to_compact_string()),
+            Value::Bool(boolean) => Some(boolean.to_compact_string()),
             Value::Null | Value::Array(_) | Value::Object(_) => None,
         }
     }

@@ -1,11 +1,13 @@
-//! Tokens of callers: verified, then remembered.
+//! JSON Web Tokens of callers: verified, then cached.
 //!
-//! A token whose signature does not fit, that has expired or is for somebody else has no claims:
-//! the request is then described as one without a token. Whether such a request may pass is the
-//! upstream's matter; here it only decides which limits it meets.
+//! A token with a wrong signature, one that has expired and one for another audience yield no claims: the request is
+//! then described as one without a token, which decides only which limits apply. Rejecting it is up to the upstream.
 //!
-//! Verifying takes tens of microseconds, so what was found is remembered by the token's hash,
-//! also of tokens that are wrong: a flood of one bad token costs no more than one of a good one.
+//! Verification takes tens of microseconds, so its result is cached by the token's hash, also for invalid tokens: a
+//! flood of one bad token costs no more than one of a good token. `exp` and `nbf` are checked on every request against
+//! the engine's clock, which `jsonwebtoken` cannot do: it reads the system clock, once, when it decodes.
+
+mod key_set;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,60 +15,54 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::request::Parts;
+use jsonwebtoken::decode_header;
 use quick_cache::sync::Cache;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use tidegate_engine::{Nanos, Timestamp};
 
-use super::base64::decoded;
-use super::key_set::{Algorithm, KeySet};
-use super::presented::presented;
+use super::credential::credential;
 use crate::settings::{JwtKey, JwtSettings, PresentedIn};
 use crate::watched_file::WatchedFile;
+use key_set::KeySet;
 
-/// Tokens are some hundred bytes; heads are bounded anyway.
+/// The maximum length of a token; usual ones have some hundred bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// A set of keys is some kilobytes.
+/// The maximum size of a file with a secret or a set of keys; usual ones have some kilobytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a verified token says.
+/// The claims of a verified token.
 pub(super) type Claims = Map<String, Value>;
 
-/// What was found out about a token.
+/// The cached result of a verification.
 #[derive(Clone, Debug)]
-struct Found {
-    /// Under which keys.
+struct CachedToken {
+    /// The version of the keys that verified it.
     version: u64,
+    /// `None` for an invalid token.
     claims: Option<Arc<Claims>>,
 }
 
-/// How tokens are verified.
+/// Verifies tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     presented_in: PresentedIn,
     keys: ArcSwap<KeySet>,
     file: Option<WatchedFile>,
-    /// Whether the file has a secret in it; otherwise a set of keys.
+    /// Whether the file holds a secret rather than a set of keys.
     holds_secret: bool,
-    /// Counts changes of the keys: what was found before does not hold any more.
+    /// Incremented when the keys change, which invalidates the cache.
     version: AtomicU64,
     issuer: Option<Box<str>>,
     audience: Option<Box<str>>,
     leeway_secs: u64,
-    remembered: Cache<[u8; 32], Found>,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    alg: String,
-    kid: Option<String>,
-    /// Extensions that have to be understood. None is.
-    crit: Option<Value>,
+    cache: Cache<[u8; 32], CachedToken>,
 }
 
 impl Tokens {
-    /// Reads the keys. Blocks.
+    /// Loads the keys. Blocks.
     pub(crate) fn load(settings: &JwtSettings) -> Result<Self, String> {
         let (keys, file) = match &settings.key {
             JwtKey::Secret(secret) if secret.is_empty() => return Err("the secret is empty".into()),
@@ -84,14 +80,14 @@ impl Tokens {
             issuer: settings.issuer.as_deref().map(Into::into),
             audience: settings.audience.as_deref().map(Into::into),
             leeway_secs: settings.leeway_secs,
-            remembered: Cache::new(settings.remembered_max),
+            cache: Cache::new(settings.remembered_max),
         };
         tokens.refresh()?;
         Ok(tokens)
     }
 
-    /// Reads the keys again if their file has changed; the old ones stay when it is wrong.
-    /// Blocks.
+    /// Reloads the keys if their file has changed, and returns whether it has. An invalid file leaves the old keys in
+    /// use. Blocks.
     pub(crate) fn refresh(&self) -> Result<bool, String> {
         let Some(file) = &self.file else { return Ok(false) };
         file.refresh(|text| {
@@ -106,58 +102,58 @@ impl Tokens {
         })
     }
 
-    /// The claims of the request's token, if it is good.
+    /// The claims of the request's token, if it has a valid one.
     pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Option<Arc<Claims>> {
-        let token = presented(head, &self.presented_in)?;
+        let token = credential(head, &self.presented_in)?;
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         let hash: [u8; 32] = digest(&SHA256, token.as_bytes()).as_ref().try_into().ok()?;
         let version = self.version.load(Ordering::Acquire);
-        let found = self.remembered.get(&hash).filter(|found| found.version == version);
-        let found = found.unwrap_or_else(|| {
-            let found = Found { version, claims: self.verified(&token).map(Arc::new) };
-            self.remembered.insert(hash, found.clone());
-            found
+        let cached = self.cache.get(&hash).filter(|cached| cached.version == version);
+        let cached = cached.unwrap_or_else(|| {
+            let cached = CachedToken { version, claims: self.verify(&token).map(Arc::new) };
+            self.cache.insert(hash, cached.clone());
+            cached
         });
-        found.claims.filter(|claims| self.is_current(claims, now))
+        cached.claims.filter(|claims| self.is_current(claims, now))
     }
 
-    /// The claims of a token that somebody with a key made for us.
-    fn verified(&self, token: &str) -> Option<Claims> {
-        let (message, signature) = token.rsplit_once('.')?;
-        let (header, payload) = message.split_once('.')?;
-        let header: Header = serde_json::from_slice(&decoded(header)?).ok()?;
+    /// The claims of a token with a valid signature and the configured issuer and audience.
+    fn verify(&self, token: &str) -> Option<Claims> {
+        let header = decode_header(token).ok()?;
+        // `crit` lists extensions that the verifier must understand. We support none.
         if header.crit.is_some() {
             return None;
         }
-        let algorithm = Algorithm::named(&header.alg)?;
-        let keys = self.keys.load();
-        let signature = decoded(signature)?;
-        if !keys.verify(algorithm, header.kid.as_deref(), message.as_bytes(), &signature) {
+        let (message, signature) = token.rsplit_once('.')?;
+        if !self.keys.load().verify(&header, message, signature) {
             return None;
         }
-        let claims: Claims = serde_json::from_slice(&decoded(payload)?).ok()?;
-        let is_ours = self.issuer.as_deref().is_none_or(|issuer| says(claims.get("iss"), issuer))
-            && self.audience.as_deref().is_none_or(|audience| says(claims.get("aud"), audience));
-        is_ours.then_some(claims)
+        let (_, payload) = message.split_once('.')?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+        let claims: Claims = serde_json::from_slice(&payload).ok()?;
+        let matches = |wanted: &Option<Box<str>>, name: &str| {
+            wanted.as_deref().is_none_or(|wanted| contains(claims.get(name), wanted))
+        };
+        (matches(&self.issuer, "iss") && matches(&self.audience, "aud")).then_some(claims)
     }
 
-    /// Whether the token has begun and not ended. A time that is no number is never now.
+    /// Whether `now` lies between `nbf` and `exp`. A time that is not a number rejects the token.
     fn is_current(&self, claims: &Claims, now: Timestamp) -> bool {
         let now = Nanos::new(now.as_nanos()).as_secs_ceil();
-        let ended = claims.get("exp").is_some_and(|end| {
+        let expired = claims.get("exp").is_some_and(|end| {
             seconds(end).is_none_or(|end| now > end.saturating_add(self.leeway_secs))
         });
         let begun = claims.get("nbf").is_none_or(|begin| {
             seconds(begin).is_some_and(|begin| now.saturating_add(self.leeway_secs) >= begin)
         });
-        begun && !ended
+        begun && !expired
     }
 }
 
-/// Whether a claim is this text, or a list with it.
-fn says(claim: Option<&Value>, text: &str) -> bool {
+/// Whether a claim is this text, or a list that contains it.
+fn contains(claim: Option<&Value>, text: &str) -> bool {
     match claim {
         Some(Value::String(claim)) => claim == text,
         Some(Value::Array(claims)) => claims.iter().any(|claim| claim == text),
@@ -165,7 +161,7 @@ fn says(claim: Option<&Value>, text: &str) -> bool {
     }
 }
 
-/// Whole seconds since the epoch; numbers may have fractions.
+/// Whole seconds since the epoch, rounded down.
 fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let text = value.as_number()?.to_string();

@@ -1,7 +1,7 @@
 use http::Request;
 
 use super::*;
-use crate::head::{Examined, examine};
+use crate::head::{HeadCheck, examine};
 use crate::settings::{CostSettings, DescriptorSettings, EntrySettings, HeadSettings};
 use tidegate_server::Peer;
 
@@ -23,11 +23,11 @@ fn describer(settings: &RouteSettings) -> Describer {
 fn described_by(describer: &Describer, hop: &Hop, uri: &str, client: &str) -> String {
     let request = Request::get(uri).header("host", "a").body(()).unwrap();
     let (mut head, ()) = request.into_parts();
-    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
-        panic!("{uri} is sound")
+    let Ok(HeadCheck::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
+        panic!("{uri} is valid")
     };
     let identity = Identity::default();
-    let seen = Seen {
+    let request = RequestView {
         head: &head,
         target: &target,
         client: client.parse().ok(),
@@ -36,7 +36,7 @@ fn described_by(describer: &Describer, hop: &Hop, uri: &str, client: &str) -> St
         identity: &identity,
         body_bytes: Some(0),
     };
-    let description = describer.describe(&seen);
+    let description = describer.describe(&request);
     let entries = description.described.entries();
     let descriptors = description.described.descriptors(&entries);
     let entry = |entry: &tidegate_engine::Entry<'_>| format!("{}={}", entry.key, entry.value);
@@ -48,7 +48,7 @@ fn described_by(describer: &Describer, hop: &Hop, uri: &str, client: &str) -> St
 }
 
 #[test]
-fn an_incomplete_descriptor_leaves_the_others_as_they_are() {
+fn an_incomplete_descriptor_is_left_out_and_the_others_stay() {
     let mut settings = RouteSettings::new("route", "api");
     let entry = |key: &str, value| EntrySettings::new(key, value);
     settings.templates = vec!["/users/{id}".to_owned()];
@@ -90,7 +90,7 @@ fn an_address_is_cut_to_its_network() {
 }
 
 #[test]
-fn a_client_at_the_other_end_of_the_connection_is_described_as_one_behind_a_hop_is() {
+fn a_direct_client_is_described_like_one_behind_a_proxy() {
     for (client, v6_bits) in [("192.0.2.77", 64), ("2001:db8::77", 64), ("2001:db8::77", 128)] {
         let mut settings = RouteSettings::new("route", "api");
         let value = ValueFrom::Address { v4_bits: 32, v6_bits };
@@ -103,7 +103,7 @@ fn a_client_at_the_other_end_of_the_connection_is_described_as_one_behind_a_hop_
 }
 
 #[test]
-fn what_a_connection_knows_is_said_of_its_own_client_and_by_the_route_that_said_it() {
+fn a_cached_description_applies_only_to_its_client_and_route() {
     let route = |key: &str| {
         let mut settings = RouteSettings::new("route", "api");
         let value = ValueFrom::Address { v4_bits: 32, v6_bits: 64 };
@@ -121,7 +121,7 @@ fn what_a_connection_knows_is_said_of_its_own_client_and_by_the_route_that_said_
 }
 
 #[test]
-fn what_differs_from_request_to_request_is_described_each_time() {
+fn values_that_differ_between_requests_are_not_cached() {
     let mut settings = RouteSettings::new("route", "api");
     settings.descriptors = vec![DescriptorSettings::new([
         EntrySettings::new("at", ValueFrom::Address { v4_bits: 32, v6_bits: 64 }),
@@ -138,8 +138,8 @@ fn what_differs_from_request_to_request_is_described_each_time() {
 
 proptest::proptest! {
     #[test]
-    fn an_address_is_written_as_formatting_would(bits: u32) {
+    fn an_address_is_formatted_as_by_the_standard_library(bits: u32) {
         let address = Ipv4Addr::from_bits(bits);
-        proptest::prop_assert_eq!(dotted(address), address.to_string());
+        proptest::prop_assert_eq!(format_ipv4(address), address.to_string());
     }
 }

@@ -1,7 +1,6 @@
-//! What an upstream is told of where a request came from.
+//! The fields that tell an upstream where a request came from: `X-Forwarded-*`, `Forwarded` and `Via`.
 //!
-//! What a trusted hop said is kept and added to. What anybody else said is dropped: an upstream
-//! that believes these fields would believe it.
+//! Values from a trusted hop are extended. Values from any other client are removed, because the upstream trusts them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -13,7 +12,7 @@ use http::header::{Entry, FORWARDED, HeaderMap, HeaderName, HeaderValue, VIA};
 use http::{Version, uri::Authority};
 
 use crate::client_address::X_FORWARDED_FOR;
-use crate::describe::OfConnection;
+use crate::describe::ConnectionDescription;
 use crate::settings::ProvenanceSettings;
 use tidegate_server::Peer;
 
@@ -22,33 +21,33 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// Fields that tell where a request came from.
-const CLAIMS: [HeaderName; 6] =
+/// The fields that are removed from requests of untrusted clients.
+const FORWARDING_FIELDS: [HeaderName; 6] =
     [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, X_REAL_IP, FORWARDED];
 
-/// The hop that a connection comes from.
+/// The other end of a connection, with its values for these fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Hop {
     pub(crate) address: Option<IpAddr>,
     proto: &'static str,
-    /// Its address as people write it.
+    /// Its address as text.
     pub(crate) name: CompactString,
-    /// The same as `X-Forwarded-For` has it.
+    /// The same for `X-Forwarded-For`.
     text: HeaderValue,
-    /// Its address as `Forwarded` has it, with the scheme.
+    /// The parameters `for` and `proto` of `Forwarded`.
     element: Box<str>,
-    /// What is told of the first host that it asked for. A connection seldom asks for another.
-    told: OnceLock<Told>,
-    /// What its requests are limited by.
-    pub(crate) described: OfConnection,
+    /// The fields for the first host that it requested. Most connections request only one.
+    host_fields: OnceLock<HostFields>,
+    /// The cached description of its requests.
+    pub(crate) description: ConnectionDescription,
 }
 
-/// What is told of a host that is asked for.
+/// The field values for one requested host.
 #[derive(Clone, Debug)]
-struct Told {
+struct HostFields {
     authority: Authority,
     host: HeaderValue,
-    /// The element of `Forwarded`.
+    /// The element for `Forwarded`.
     element: HeaderValue,
 }
 
@@ -67,28 +66,32 @@ impl Hop {
             name: text.as_str().into(),
             text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("unknown")),
             element: format!("for={node};proto={proto}").into(),
-            told: OnceLock::new(),
-            described: OfConnection::default(),
+            host_fields: OnceLock::new(),
+            description: ConnectionDescription::default(),
         }
     }
 
-    /// The first host that was asked for over the connection.
+    /// The first host that was requested over the connection.
     pub(crate) fn host(&self) -> Option<&Authority> {
-        self.told.get().map(|told| &told.authority)
+        self.host_fields.get().map(|fields| &fields.authority)
     }
 
-    /// What is told of a host, written at most once for the first one.
-    fn told<'h>(&'h self, authority: &Authority, other: &'h mut Option<Told>) -> &'h Told {
-        let told = self.told.get_or_init(|| self.write(authority));
-        if told.authority.as_str() == authority.as_str() {
-            return told;
+    /// The field values for a host, cached for the first one and rendered into `other` for others.
+    fn host_fields<'h>(
+        &'h self,
+        authority: &Authority,
+        other: &'h mut Option<HostFields>,
+    ) -> &'h HostFields {
+        let first = self.host_fields.get_or_init(|| self.render_host_fields(authority));
+        if first.authority.as_str() == authority.as_str() {
+            return first;
         }
-        other.insert(self.write(authority))
+        other.insert(self.render_host_fields(authority))
     }
 
-    fn write(&self, authority: &Authority) -> Told {
+    fn render_host_fields(&self, authority: &Authority) -> HostFields {
         let host = HeaderValue::from_str(authority.as_str());
-        Told {
+        HostFields {
             authority: authority.clone(),
             host: host.unwrap_or(HeaderValue::from_static("unknown")),
             element: element(self, Some(authority)),
@@ -96,10 +99,10 @@ impl Hop {
     }
 }
 
-/// What is told.
+/// Which of the fields are added.
 #[derive(Clone, Debug)]
 pub(crate) struct Provenance {
-    /// `Via` for each version of HTTP that a request can have come in.
+    /// `Via` for requests in HTTP/1.0, 1.1 and 2.
     via: Option<[HeaderValue; 3]>,
     x_forwarded: bool,
     forwarded: bool,
@@ -109,11 +112,11 @@ impl Provenance {
     pub(crate) fn of(settings: &ProvenanceSettings) -> Result<Self, String> {
         let via = settings.via.as_ref().map(|name| {
             let token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-            let sound = !name.is_empty() && name.bytes().all(token);
+            let valid = !name.is_empty() && name.bytes().all(token);
             let value = |version: &str| HeaderValue::try_from(format!("{version} {name}"));
-            match (sound, value("1.0"), value("1.1"), value("2.0")) {
+            match (valid, value("1.0"), value("1.1"), value("2.0")) {
                 (true, Ok(zero), Ok(one), Ok(two)) => Ok([zero, one, two]),
-                _ => Err(format!("`{name}` is no name of a host")),
+                _ => Err(format!("`{name}` is not a host name")),
             }
         });
         Ok(Provenance {
@@ -123,33 +126,35 @@ impl Provenance {
         })
     }
 
-    /// Tells where a request came from, and whether that hop is trusted.
-    pub(crate) fn tell(
+    /// Adds the fields to a request.
+    pub(crate) fn add_fields(
         &self,
         headers: &mut HeaderMap,
-        (hop, trusted): (&Hop, bool),
+        hop: &Hop,
+        trusted: bool,
         version: Version,
         authority: Option<&Authority>,
     ) {
-        // Most requests say nothing of it, and looking at the names that are there costs less than
-        // looking for those that are not.
-        let mut account = Account { begun: headers.keys().any(tells_origin), headers };
-        if account.begun && !trusted {
-            account.retract();
+        // Most requests have none of the fields. One pass over the names that are present costs less than a lookup of
+        // each of the others.
+        let mut fields =
+            ForwardingFields { present: headers.keys().any(is_forwarding_field), headers };
+        if fields.present && !trusted {
+            fields.remove_all();
         }
         let mut other = None;
-        let told = authority.map(|authority| hop.told(authority, &mut other));
+        let host_fields = authority.map(|authority| hop.host_fields(authority, &mut other));
         if self.x_forwarded {
-            account.append(X_FORWARDED_FOR, &hop.text);
-            account.add_missing(X_FORWARDED_PROTO, &HeaderValue::from_static(hop.proto));
-            if let Some(told) = told {
-                account.add_missing(X_FORWARDED_HOST, &told.host);
+            fields.append(X_FORWARDED_FOR, &hop.text);
+            fields.add_missing(X_FORWARDED_PROTO, &HeaderValue::from_static(hop.proto));
+            if let Some(host_fields) = host_fields {
+                fields.add_missing(X_FORWARDED_HOST, &host_fields.host);
             }
         }
         if self.forwarded {
-            match told {
-                Some(told) => account.append(FORWARDED, &told.element),
-                None => account.append(FORWARDED, &element(hop, None)),
+            match host_fields {
+                Some(host_fields) => fields.append(FORWARDED, &host_fields.element),
+                None => fields.append(FORWARDED, &element(hop, None)),
             }
         }
         if let Some([zero, one, two]) = &self.via {
@@ -158,25 +163,34 @@ impl Provenance {
                 Version::HTTP_10 | Version::HTTP_09 => zero,
                 _ => one,
             };
-            account.append(VIA, via);
+            fields.append(VIA, via);
         }
     }
 }
 
-/// One element of `Forwarded`.
+/// Where a request came from, and how the upstream learns it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProvenanceContext<'r> {
+    pub(crate) provenance: &'r Provenance,
+    pub(crate) hop: &'r Hop,
+    /// Whether the hop is trusted.
+    pub(crate) trusted: bool,
+}
+
+/// Renders one element of `Forwarded`.
 fn element(hop: &Hop, authority: Option<&Authority>) -> HeaderValue {
     let mut element = String::with_capacity(96);
     element.push_str(&hop.element);
     if let Some(authority) = authority {
-        // Quoted, because a port has a colon. A host has nothing to escape.
+        // Quoted because of the colon before a port. A host contains no character to escape.
         let _ = write!(element, ";host=\"{authority}\"");
     }
     let value = HeaderValue::from_maybe_shared(Bytes::from(element));
     value.unwrap_or(HeaderValue::from_static("for=unknown"))
 }
 
-/// Whether a field tells where a request came from.
-fn tells_origin(name: &HeaderName) -> bool {
+/// Whether a field is one of those that this module adds or removes.
+fn is_forwarding_field(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "x-forwarded-for"
@@ -189,24 +203,24 @@ fn tells_origin(name: &HeaderName) -> bool {
     )
 }
 
-/// The account of where a request came from, as it is being written.
-struct Account<'h> {
+/// The headers of a request, while the fields are added.
+struct ForwardingFields<'h> {
     headers: &'h mut HeaderMap,
-    /// Whether anybody has written in it before us.
-    begun: bool,
+    /// Whether the request had any of the fields.
+    present: bool,
 }
 
-impl Account<'_> {
-    /// Takes back what a stranger claimed.
-    fn retract(&mut self) {
-        for name in &CLAIMS {
+impl ForwardingFields<'_> {
+    /// Removes the values of an untrusted client.
+    fn remove_all(&mut self) {
+        for name in &FORWARDING_FIELDS {
             self.headers.remove(name);
         }
     }
 
-    /// Adds to a list, in one line with what is there.
+    /// Appends to a list, merging its lines into one.
     fn append(&mut self, name: HeaderName, value: &HeaderValue) {
-        if !self.begun {
+        if !self.present {
             return self.put(name, value);
         }
         let Ok(entry) = self.headers.try_entry(name) else { return };
@@ -227,16 +241,16 @@ impl Account<'_> {
         }
     }
 
-    /// Adds a field unless it is there.
+    /// Adds a field unless it is present.
     fn add_missing(&mut self, name: HeaderName, value: &HeaderValue) {
-        if !self.begun || !self.headers.contains_key(&name) {
+        if !self.present || !self.headers.contains_key(&name) {
             self.put(name, value);
         }
     }
 
-    /// Adds a field that is not there.
+    /// Adds a field that is not present.
     fn put(&mut self, name: HeaderName, value: &HeaderValue) {
-        // A request with tens of thousands of fields has no room for more.
+        // Fails only at the maximum number of fields, which is in the tens of thousands.
         let _ = self.headers.try_append(name, value.clone());
     }
 }
@@ -246,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_claim_is_overlooked() {
-        assert!(CLAIMS.iter().chain([&VIA]).all(tells_origin));
+    fn every_removed_field_is_recognized() {
+        assert!(FORWARDING_FIELDS.iter().chain([&VIA]).all(is_forwarding_field));
     }
 }

@@ -1,4 +1,4 @@
-//! What an upstream sees of a path.
+//! Rewrites the path of a request for its upstream.
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -6,24 +6,24 @@ use http::uri::PathAndQuery;
 use crate::head::Target;
 use crate::settings::{PathMatch, PathRewrite};
 
-/// A change of paths.
+/// A compiled path rewrite.
 #[derive(Clone, Debug)]
 pub(crate) enum Rewrite {
     Keep,
-    /// One prefix for another; neither ends with a slash.
+    /// Replaces a prefix by another; neither has a trailing slash.
     Prefix {
         from: Box<str>,
         to: Box<str>,
     },
 }
 
-/// Why a path cannot be changed so.
+/// Why a rewrite is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RewriteError {
     #[error("a route with a template has no prefix to strip or replace")]
     NoPrefix,
-    #[error("`{0}` is no path")]
-    NoPath(String),
+    #[error("`{0}` is not a path")]
+    NotAPath(String),
 }
 
 impl Rewrite {
@@ -34,9 +34,9 @@ impl Rewrite {
             PathRewrite::ReplacePrefix(to) => to,
         };
         let PathMatch::Prefix(from) = path else { return Err(RewriteError::NoPrefix) };
-        let sound = to.is_empty() || (to.starts_with('/') && PathAndQuery::try_from(to).is_ok());
-        if !sound || to.contains('?') {
-            return Err(RewriteError::NoPath(to.to_owned()));
+        let valid = to.is_empty() || (to.starts_with('/') && PathAndQuery::try_from(to).is_ok());
+        if !valid || to.contains('?') {
+            return Err(RewriteError::NotAPath(to.to_owned()));
         }
         let bare = |path: &str| path.trim_end_matches('/').into();
         Ok(Rewrite::Prefix { from: bare(from), to: bare(to) })

@@ -2,7 +2,7 @@ use http::Request;
 use http::header::HeaderValue;
 
 use super::*;
-use crate::head::{Examined, examine};
+use crate::head::{HeadCheck, examine};
 use crate::settings::{HeadSettings, PathMatch, PathRewrite};
 
 fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
@@ -17,7 +17,7 @@ fn left(fields: &[(&'static str, &'static str)]) -> Vec<String> {
 }
 
 #[test]
-fn every_line_of_connection_names_fields_that_go() {
+fn fields_named_by_any_connection_field_are_removed() {
     let fields = [
         ("connection", "close, X-One"),
         ("connection", "x-two,, not a name"),
@@ -30,7 +30,7 @@ fn every_line_of_connection_names_fields_that_go() {
 }
 
 #[test]
-fn some_fields_go_whether_they_are_named_or_not() {
+fn hop_by_hop_fields_are_removed_even_if_connection_does_not_name_them() {
     let fields = [
         ("te", "trailers"),
         ("upgrade", "h2c"),
@@ -47,14 +47,14 @@ fn rewritten(rewrite: &PathRewrite, prefix: &str, uri: &str) -> String {
     let rewrite = Rewrite::of(rewrite, &PathMatch::Prefix(prefix.to_owned())).unwrap();
     let request = Request::get(uri).header("host", "a").body(()).unwrap();
     let (mut head, ()) = request.into_parts();
-    let Ok(Examined::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
-        panic!("{uri} is sound")
+    let Ok(HeadCheck::Sound(target)) = examine(&mut head, &HeadSettings::default(), None) else {
+        panic!("{uri} is valid")
     };
     rewrite.apply(&head, &target).to_string()
 }
 
 #[test]
-fn a_prefix_is_replaced_and_a_path_stays_a_path() {
+fn a_replaced_prefix_leaves_a_valid_path() {
     let strip = &PathRewrite::StripPrefix;
     assert_eq!(rewritten(strip, "/api", "/api"), "/");
     assert_eq!(rewritten(strip, "/api", "/api/"), "/");
@@ -66,7 +66,7 @@ fn a_prefix_is_replaced_and_a_path_stays_a_path() {
 }
 
 #[test]
-fn a_prefix_that_is_no_path_is_told() {
+fn a_replacement_that_is_not_a_path_is_rejected() {
     let any = PathMatch::default();
     for to in ["v2", "/v2?x", "/v 2"] {
         assert!(Rewrite::of(&PathRewrite::ReplacePrefix(to.to_owned()), &any).is_err(), "{to}");

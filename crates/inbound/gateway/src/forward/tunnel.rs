@@ -1,4 +1,4 @@
-//! A connection that has become something else: bytes both ways until one side ends.
+//! A tunnel: copies bytes both ways over upgraded connections until one side closes.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use tidegate_admission::{BodyEnd, OnBodyEnd};
 
-/// Carries bytes between both sides, on a task of its own. `on_end` is told when it is over.
+/// Copies bytes between both sides on its own task, and calls `on_end` at the end.
 pub(crate) fn tunnel(
     client: OnUpgrade,
     upstream: OnUpgrade,
@@ -23,28 +23,28 @@ pub(crate) fn tunnel(
 ) {
     tokio::spawn(async move {
         let bytes = match tokio::try_join!(client, upstream) {
-            Ok((client, upstream)) => carry(client, upstream, idle).await,
+            Ok((client, upstream)) => copy(client, upstream, idle).await,
             Err(error) => {
-                tracing::debug!(%error, "a tunnel did not begin");
+                tracing::debug!(%error, "upgrade failed");
                 0
             }
         };
-        // A tunnel has no end of its own, and its connection is used up.
+        // Its connection to the upstream cannot be reused.
         on_end.ended(BodyEnd::Dropped, bytes);
     });
 }
 
-/// Says how many bytes went to the client.
-async fn carry(client: Upgraded, upstream: Upgraded, idle: Duration) -> u64 {
+/// Copies until a side closes or both are idle. Returns the number of bytes sent to the client.
+async fn copy(client: Upgraded, upstream: Upgraded, timeout: Duration) -> u64 {
     let (up, down) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let mut client = Noted { io: TokioIo::new(client), read: Arc::clone(&up) };
-    let mut upstream = Noted { io: TokioIo::new(upstream), read: Arc::clone(&down) };
-    let seen = || (up.load(Ordering::Relaxed), down.load(Ordering::Relaxed));
-    let silence = async {
-        let mut before = seen();
+    let mut client = CountedIo { io: TokioIo::new(client), read: Arc::clone(&up) };
+    let mut upstream = CountedIo { io: TokioIo::new(upstream), read: Arc::clone(&down) };
+    let counts = || (up.load(Ordering::Relaxed), down.load(Ordering::Relaxed));
+    let idle = async {
+        let mut before = counts();
         loop {
-            sleep(idle).await;
-            let now = seen();
+            sleep(timeout).await;
+            let now = counts();
             if now == before {
                 return;
             }
@@ -52,20 +52,20 @@ async fn carry(client: Upgraded, upstream: Upgraded, idle: Duration) -> u64 {
         }
     };
     tokio::select! {
-        // How it ended is the two sides' matter.
-        carried = copy_bidirectional(&mut client, &mut upstream) => drop(carried),
-        () = silence => {}
+        // An error of either side ends the tunnel like a close.
+        copied = copy_bidirectional(&mut client, &mut upstream) => drop(copied),
+        () = idle => {}
     }
     down.load(Ordering::Relaxed)
 }
 
-/// One side, with the bytes that were read from it.
-struct Noted {
+/// One side, with a count of the bytes read from it.
+struct CountedIo {
     io: TokioIo<Upgraded>,
     read: Arc<AtomicU64>,
 }
 
-impl AsyncRead for Noted {
+impl AsyncRead for CountedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -79,7 +79,7 @@ impl AsyncRead for Noted {
     }
 }
 
-impl AsyncWrite for Noted {
+impl AsyncWrite for CountedIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -6,8 +6,8 @@ use super::*;
 fn examined(request: http::request::Builder) -> Result<(Target, Parts), Fault> {
     let (mut head, ()) = request.body(()).unwrap().into_parts();
     match examine(&mut head, &HeadSettings::default(), None)? {
-        Examined::Sound(target) => Ok((target, head)),
-        Examined::Capabilities => panic!("no resource is asked for"),
+        HeadCheck::Sound(target) => Ok((target, head)),
+        HeadCheck::Capabilities => panic!("it is not for a resource"),
     }
 }
 
@@ -27,7 +27,7 @@ fn a_plain_path_stays_as_it_is() {
 }
 
 #[test]
-fn needless_escapes_are_undone_for_matching_and_for_the_upstream() {
+fn needless_escapes_are_decoded_for_matching_and_for_the_upstream() {
     assert_eq!(path_of("/%61dmin?x=1"), both("/admin", "/admin?x=1"));
     assert_eq!(path_of("/a%2fb%3f"), both("/a%2Fb%3F", "/a%2Fb%3F"));
 }
@@ -38,7 +38,7 @@ fn doubled_slashes_are_matched_as_one() {
 }
 
 #[test]
-fn paths_that_servers_read_differently_are_refused() {
+fn paths_that_servers_interpret_differently_are_rejected() {
     for path in ["/a/../b", "/a/%2e%2E/b", "/.", "/a%00b", "/a%zz", "/a%", "/a%5Cb", "/a%+1b"] {
         assert_eq!(path_of(path), Err(Fault::BadTarget), "{path}");
     }
@@ -47,7 +47,7 @@ fn paths_that_servers_read_differently_are_refused() {
 }
 
 #[test]
-fn an_absolute_target_counts_and_its_host_field_does_not() {
+fn an_absolute_target_takes_precedence_over_the_host_field() {
     let (target, head) =
         examined(Request::get("http://b.test:81/x?y").header("host", "a")).unwrap();
     assert_eq!(target.host(), Some("b.test"));
@@ -74,7 +74,7 @@ fn a_request_has_exactly_one_host() {
 }
 
 #[test]
-fn only_chunked_is_a_coding_that_can_be_passed_on() {
+fn only_the_chunked_coding_can_be_forwarded() {
     let post = |coding| Request::post("/").header("host", "a").header(TRANSFER_ENCODING, coding);
     assert!(examined(post("Chunked")).is_ok());
     assert_eq!(examined(post("gzip, chunked")).unwrap_err(), Fault::UnknownCoding);
@@ -85,7 +85,7 @@ fn only_chunked_is_a_coding_that_can_be_passed_on() {
 }
 
 #[test]
-fn connections_and_echoes_are_not_served() {
+fn connect_and_trace_are_rejected() {
     let connect = Request::connect("a:443").header("host", "a");
     assert_eq!(examined(connect).unwrap_err(), Fault::MethodNotAllowed);
     let trace = Request::trace("/").header("host", "a");
@@ -93,12 +93,12 @@ fn connections_and_echoes_are_not_served() {
 }
 
 #[test]
-fn options_goes_as_far_as_it_may() {
+fn options_is_forwarded_until_max_forwards_is_zero() {
     let options = |left: &str| {
         let request = Request::options("/").header("host", "a").header(MAX_FORWARDS, left);
         let (mut head, ()) = request.body(()).unwrap().into_parts();
         let examined = examine(&mut head, &HeadSettings::default(), None);
-        (examined.map(|found| matches!(found, Examined::Capabilities)), head)
+        (examined.map(|found| matches!(found, HeadCheck::Capabilities)), head)
     };
     assert_eq!(options("0").0, Ok(true));
     let (passed, head) = options("3");
@@ -109,7 +109,7 @@ fn options_goes_as_far_as_it_may() {
 
 proptest! {
     #[test]
-    fn making_a_path_normal_twice_changes_nothing(path in "/[a-zA-Z0-9%./~-]{0,40}") {
+    fn normalizing_a_path_twice_changes_nothing(path in "/[a-zA-Z0-9%./~-]{0,40}") {
         if let Some(once) = normalized(&path) {
             let twice = normalized(&once);
             prop_assert_eq!(twice.as_deref(), Some(&*once));
@@ -124,12 +124,12 @@ proptest! {
 }
 
 #[test]
-fn a_host_known_from_before_changes_nothing() {
+fn a_host_validated_before_gives_the_same_result() {
     let known = Authority::from_static("shop.example");
     let asked = |host: &str, known: Option<&Authority>| {
         let request = http::Request::get("/").header("host", host).body(()).unwrap();
         match examine(&mut request.into_parts().0, &HeadSettings::default(), known) {
-            Ok(Examined::Sound(target)) => target.authority.map(|host| host.to_string()),
+            Ok(HeadCheck::Sound(target)) => target.authority.map(|host| host.to_string()),
             _ => None,
         }
     };

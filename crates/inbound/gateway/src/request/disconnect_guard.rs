@@ -6,7 +6,7 @@ use tidegate_engine::{Clock, CounterStore};
 
 use crate::access_log::Record;
 use crate::decode::RequestContext;
-use crate::shared::Shared;
+use crate::active_document::ActiveDocument;
 
 /// Dropping it means that the client disconnected.
 pub(super) struct DisconnectGuard<'s, S, C>
@@ -14,7 +14,7 @@ where
     S: CounterStore,
     C: Clock,
 {
-    shared: &'s Shared<S, C>,
+    document: &'s ActiveDocument<S, C>,
     /// The index of the route; [`None`] once the wait is over.
     route_index: Option<usize>,
     record: Option<Box<Record>>,
@@ -25,9 +25,9 @@ where
     S: CounterStore,
     C: Clock,
 {
-    pub(super) fn new(shared: &'s Shared<S, C>, context: &mut RequestContext) -> Self {
+    pub(super) fn new(document: &'s ActiveDocument<S, C>, context: &mut RequestContext) -> Self {
         let (route_index, record) = (Some(context.route_index), context.record.take());
-        DisconnectGuard { shared, route_index, record }
+        DisconnectGuard { document, route_index, record }
     }
 
     /// The wait is over, and the client still connected.
@@ -44,7 +44,7 @@ where
 {
     fn drop(&mut self) {
         if let Some(route_index) = self.route_index {
-            self.shared.disconnected(route_index, self.record.take());
+            self.document.disconnected(route_index, self.record.take());
         }
     }
 }

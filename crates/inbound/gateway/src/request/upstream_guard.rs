@@ -17,19 +17,19 @@ use crate::decode::RequestContext;
 use crate::describe::Description;
 use crate::encode::{Answer, Fault};
 use crate::outcome::RequestEnd;
-use crate::shared::Shared;
+use crate::active_document::ActiveDocument;
 use crate::tally::Outcome;
-use crate::upstream::Lease;
+use crate::upstream::ConnectionLease;
 
 /// A request while its upstream works on it.
 pub(super) struct UpstreamGuard<S: CounterStore, C: Clock> {
-    shared: Arc<Shared<S, C>>,
+    document: Arc<ActiveDocument<S, C>>,
     /// Taken when the end is recorded.
     context: Option<RequestContext>,
     began: Timestamp,
     slots: Option<HeldSlots>,
     pass: Option<Pass<SteadyClock>>,
-    lease: Option<Lease>,
+    lease: Option<ConnectionLease>,
     status: StatusCode,
     /// What is charged when the cost is known.
     deferred: Option<Box<Description>>,
@@ -38,14 +38,14 @@ pub(super) struct UpstreamGuard<S: CounterStore, C: Clock> {
 
 impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     pub(super) fn new(
-        shared: &Arc<Shared<S, C>>,
+        document: &Arc<ActiveDocument<S, C>>,
         context: RequestContext,
         slots: Option<HeldSlots>,
         pass: Option<Pass<SteadyClock>>,
     ) -> Self {
-        shared.lasting.counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        document.state.counters.in_flight.fetch_add(1, Ordering::Relaxed);
         UpstreamGuard {
-            shared: Arc::clone(shared),
+            document: Arc::clone(document),
             began: context.began,
             context: Some(context),
             slots,
@@ -68,7 +68,7 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     }
 
     /// The upstream has answered.
-    pub(super) fn answered(&mut self, status: StatusCode, lease: Lease) {
+    pub(super) fn answered(&mut self, status: StatusCode, lease: ConnectionLease) {
         self.status = status;
         self.lease = Some(lease);
     }
@@ -77,7 +77,7 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     pub(super) fn charge_reported(&self, headers: &mut HeaderMap) {
         let Some(description) = &self.deferred else { return };
         for deferred in &description.deferred {
-            let rest = deferred.of_answer(headers);
+            let rest = deferred.due_by_response(headers);
             self.charge(&description.described, deferred.descriptor, rest);
         }
         for deferred in &description.deferred {
@@ -88,7 +88,7 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     }
 
     pub(super) fn count_tunnel(&self) {
-        self.shared.lasting.counters.tunnels.fetch_add(1, Ordering::Relaxed);
+        self.document.state.counters.tunnels.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends the request without a response of the upstream.
@@ -96,23 +96,23 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
         let failed = fault.status().is_server_error();
         self.release(if failed { Ending::Failed } else { Ending::Abandoned });
         let context = self.context.take().expect("a request is answered once");
-        self.shared.fault(context, fault)
+        self.document.fault(context, fault)
     }
 
     /// Releases the pass and the slots, and charges for the body.
     fn release(&mut self, ending: Ending) {
-        let lasting = &self.shared.lasting;
+        let state = &self.document.state;
         if let Some(pass) = self.pass.take() {
-            let now = lasting.protection.as_ref().map(|protection| protection.clock().now());
+            let now = state.protection.as_ref().map(|protection| protection.clock().now());
             pass.finish(now.unwrap_or(self.began), ending);
         }
         if self.slots.take().is_some() {
-            lasting.hold_time.add(lasting.engine.clock().now().since(self.began));
+            state.hold_time.add(state.engine.clock().now().since(self.began));
         }
         if let (Some(description), Some(progress)) = (self.deferred.take(), &self.progress) {
             let bytes = progress.bytes();
             for deferred in &description.deferred {
-                self.charge(&description.described, deferred.descriptor, deferred.of_body(bytes));
+                self.charge(&description.described, deferred.descriptor, deferred.due_for_body(bytes));
             }
         }
     }
@@ -122,9 +122,9 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     fn charge(&self, description: &RequestDescription, descriptor: usize, rest: u64) {
         // No charges are made while the runtime shuts down.
         let (Ok(runtime), true) = (Handle::try_current(), rest > 0) else { return };
-        let shared = Arc::clone(&self.shared);
+        let document = Arc::clone(&self.document);
         let only = description.only(descriptor, rest);
-        runtime.spawn(async move { shared.limits().apply(Verb::Take, &only).await });
+        runtime.spawn(async move { document.limits().apply(Verb::Take, &only).await });
     }
 }
 
@@ -138,16 +138,16 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
         });
         let lease = self.lease.take();
         match end {
-            BodyEnd::Complete => lease.into_iter().for_each(Lease::give_back),
+            BodyEnd::Complete => lease.into_iter().for_each(ConnectionLease::return_to_pool),
             BodyEnd::Broken => {
-                self.shared.lasting.counters.broken.fetch_add(1, Ordering::Relaxed);
-                lease.iter().for_each(Lease::broke);
+                self.document.state.counters.broken.fetch_add(1, Ordering::Relaxed);
+                lease.iter().for_each(ConnectionLease::record_broken);
             }
             BodyEnd::Dropped => {}
         }
         if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
             let outcome = Outcome::Served;
-            self.shared.record(
+            self.document.record(
                 route_index,
                 record,
                 RequestEnd { status: self.status, bytes, outcome },
@@ -160,9 +160,9 @@ impl<S: CounterStore, C: Clock> Drop for UpstreamGuard<S, C> {
     fn drop(&mut self) {
         self.release(Ending::Abandoned);
         if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
-            self.shared.disconnected(route_index, record);
+            self.document.disconnected(route_index, record);
         }
         // Last: a reader that sees no request in flight also sees how they ended.
-        self.shared.lasting.counters.in_flight.fetch_sub(1, Ordering::Release);
+        self.document.state.counters.in_flight.fetch_sub(1, Ordering::Release);
     }
 }

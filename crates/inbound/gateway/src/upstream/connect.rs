@@ -1,4 +1,4 @@
-//! From a host to a connection that takes requests.
+//! Opens HTTP connections to hosts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,44 +12,44 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::origin::Origin;
-use super::stream::Carrier;
+use super::transport::Transport;
 use crate::body::RequestBody;
 use crate::settings::{UpstreamProtocol, UpstreamSettings};
 
-/// Addresses of one name that are tried.
+/// The maximum number of addresses of one name to try.
 const ADDRESSES_MAX: usize = 8;
 
-/// A silent HTTP/2 connection is asked whether it is still there after so long.
+/// The interval and the timeout of pings on HTTP/2 connections.
 const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_PATIENCE: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// Every host was tried.
     #[error("every host was tried")]
-    NobodyLeft,
-    /// The name has no address.
-    #[error("its name has no address")]
-    Unknown(#[source] io::Error),
-    /// It does not take the connection.
-    #[error("it does not take the connection")]
+    NoHostLeft,
+    /// The name cannot be resolved.
+    #[error("the name of the host cannot be resolved")]
+    Unresolved(#[source] io::Error),
+    /// The host refused the connection.
+    #[error("the host refused the connection")]
     Refused(#[source] io::Error),
-    /// It took too long.
-    #[error("it did not take the connection in time")]
+    /// The host did not accept the connection in time.
+    #[error("the host did not accept the connection in time")]
     Timeout,
-    /// Encryption could not be agreed on.
-    #[error("encryption could not be agreed on")]
-    Encryption(#[source] io::Error),
-    /// It does not speak HTTP.
-    #[error("HTTP did not begin")]
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed")]
+    Tls(#[source] io::Error),
+    /// The HTTP handshake failed.
+    #[error("the HTTP handshake failed")]
     Handshake(#[source] hyper::Error),
-    /// Its host is no name that a certificate can be for.
-    #[error("no certificate can be for its name")]
-    Name,
+    /// The host is not a valid name for a certificate.
+    #[error("the host is not a valid name for a certificate")]
+    ServerName,
 }
 
-/// What a host's connections are made with.
+/// Opens connections to the hosts of a group.
 #[derive(Clone)]
 pub(crate) struct Connector {
     tls: Option<TlsConnector>,
@@ -57,10 +57,10 @@ pub(crate) struct Connector {
     protocol: UpstreamProtocol,
 }
 
-/// A connection that takes requests.
-pub(super) enum Opened {
-    One(http1::SendRequest<RequestBody>),
-    Two(http2::SendRequest<RequestBody>),
+/// An open connection, ready for requests.
+pub(super) enum HttpConnection {
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
 }
 
 impl Connector {
@@ -69,75 +69,65 @@ impl Connector {
         settings: &UpstreamSettings,
     ) -> Result<Self, ConnectError> {
         let name = settings.tls.server_name.clone().map(ServerName::try_from);
-        let server_name = name.transpose().map_err(|_| ConnectError::Name)?;
+        let server_name = name.transpose().map_err(|_| ConnectError::ServerName)?;
         Ok(Connector { tls, server_name, protocol: settings.protocol })
     }
 
     pub(super) async fn open(
         &self,
         origin: &Origin,
-        patience: Duration,
-    ) -> Result<Opened, ConnectError> {
-        let carrier = timeout(patience, self.carrier(origin));
-        let (carrier, agreed) = carrier.await.map_err(|_| ConnectError::Timeout)??;
-        let two = match (self.protocol, agreed) {
-            (UpstreamProtocol::Http2, _) | (UpstreamProtocol::Auto, Agreed::Two) => true,
-            (UpstreamProtocol::Http1 | UpstreamProtocol::Auto, _) => false,
+        connect_timeout: Duration,
+    ) -> Result<HttpConnection, ConnectError> {
+        let transport = timeout(connect_timeout, self.connect(origin));
+        let transport = transport.await.map_err(|_| ConnectError::Timeout)??;
+        let is_http2 = match self.protocol {
+            UpstreamProtocol::Http2 => true,
+            UpstreamProtocol::Auto => transport.negotiated_http2(),
+            UpstreamProtocol::Http1 => false,
         };
-        let io = TokioIo::new(carrier);
-        if two {
+        let io = TokioIo::new(transport);
+        if is_http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new());
-            builder.keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_PATIENCE);
+            builder.keep_alive_interval(PING_EVERY).keep_alive_timeout(PING_TIMEOUT);
             let (sender, connection) =
                 builder.handshake(io).await.map_err(ConnectError::Handshake)?;
-            // How it ended is told to those who use it.
+            // Its error is returned to the requests on it.
             tokio::spawn(async move { drop(connection.await) });
-            Ok(Opened::Two(sender))
+            Ok(HttpConnection::Http2(sender))
         } else {
             let (sender, connection) =
                 http1::handshake(io).await.map_err(ConnectError::Handshake)?;
             tokio::spawn(async move { drop(connection.with_upgrades().await) });
-            Ok(Opened::One(sender))
+            Ok(HttpConnection::Http1(sender))
         }
     }
 
-    async fn carrier(&self, origin: &Origin) -> Result<(Carrier, Agreed), ConnectError> {
-        let stream = connect(origin).await?;
-        // A request is written at once; waiting for more would only delay it.
+    async fn connect(&self, origin: &Origin) -> Result<Transport, ConnectError> {
+        let stream = connect_tcp(origin).await?;
+        // Requests are written with one syscall; Nagle's algorithm would only delay them.
         stream.set_nodelay(true).map_err(ConnectError::Refused)?;
         let Some(tls) = self.tls.as_ref().filter(|_| origin.is_encrypted()) else {
-            return Ok((Carrier::Plain(stream), Agreed::Nothing));
+            return Ok(Transport::Plain(stream));
         };
         let name = match &self.server_name {
             Some(name) => name.clone(),
-            None => {
-                ServerName::try_from(origin.host().to_owned()).map_err(|_| ConnectError::Name)?
-            }
+            None => ServerName::try_from(origin.host().to_owned())
+                .map_err(|_| ConnectError::ServerName)?,
         };
-        let stream = tls.connect(name, stream).await.map_err(ConnectError::Encryption)?;
-        let agreed = match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Agreed::Two,
-            _ => Agreed::Nothing,
-        };
-        Ok((Carrier::Tls(Box::new(stream)), agreed))
+        let stream = tls.connect(name, stream).await.map_err(ConnectError::Tls)?;
+        Ok(Transport::Tls(Box::new(stream)))
     }
 }
 
-/// What was agreed on while encryption was.
-#[derive(Clone, Copy)]
-enum Agreed {
-    Nothing,
-    Two,
-}
-
-async fn connect(origin: &Origin) -> Result<TcpStream, ConnectError> {
+async fn connect_tcp(origin: &Origin) -> Result<TcpStream, ConnectError> {
     if let Some(address) = origin.address() {
         return TcpStream::connect(address).await.map_err(ConnectError::Refused);
     }
-    let found = lookup_host((origin.host(), origin.port())).await.map_err(ConnectError::Unknown)?;
+    let found =
+        lookup_host((origin.host(), origin.port())).await.map_err(ConnectError::Unresolved)?;
     let addresses: Vec<SocketAddr> = found.take(ADDRESSES_MAX).collect();
-    let mut last = ConnectError::Unknown(io::Error::from(io::ErrorKind::NotFound));
+    let mut last = ConnectError::Unresolved(io::Error::from(io::ErrorKind::NotFound));
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),

@@ -1,4 +1,4 @@
-//! One server: its connections, and how well it does.
+//! One host: its connections, health and counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,41 +9,41 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use tokio::time::Instant;
 
-use super::connect::{ConnectError, Connector, Opened};
-use super::health::Wellness;
+use super::connect::{ConnectError, Connector, HttpConnection};
+use super::host_health::HostHealth;
 use super::origin::Origin;
-use super::pool::{Pools, Shared, number};
+use super::pool::{Pools, SharedConnection, pool_index};
 use crate::body::RequestBody;
 use crate::settings::UpstreamSettings;
 
-/// One server of a group.
+/// One host of a group.
 #[derive(Debug)]
 pub(crate) struct Host {
     origin: Origin,
     pools: Pools,
-    wellness: Wellness,
+    health: HostHealth,
     requests: AtomicUsize,
     opened: AtomicU64,
     reused: AtomicU64,
     failures: AtomicU64,
-    /// Whether it has been seen to speak HTTP/2.
-    shares: std::sync::atomic::AtomicBool,
+    /// Whether a connection has used HTTP/2.
+    speaks_http2: std::sync::atomic::AtomicBool,
 }
 
-/// What an operator is shown of a server.
+/// The state of a host, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostState {
-    /// Whether it passes its health checks, as far as it is asked.
+    /// Whether it passes its health checks; true if there are none.
     pub healthy: bool,
-    /// Whether it is left alone for its failures.
+    /// Whether it is ejected because of failures.
     pub ejected: bool,
-    /// Requests under way.
+    /// Requests in flight.
     pub requests: usize,
     /// Connections opened so far.
     pub opened: u64,
-    /// Requests that went over a connection that was there.
+    /// Requests on a connection that was open already.
     pub reused: u64,
-    /// Requests that failed there.
+    /// Failed requests.
     pub failures: u64,
 }
 
@@ -52,12 +52,12 @@ impl Host {
         Host {
             origin,
             pools: Pools::new(settings.pool),
-            wellness: Wellness::new(settings.ejection),
+            health: HostHealth::new(settings.ejection),
             requests: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             reused: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            shares: std::sync::atomic::AtomicBool::new(false),
+            speaks_http2: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
@@ -69,27 +69,26 @@ impl Host {
         self.requests.load(Ordering::Relaxed)
     }
 
-    pub(super) const fn wellness(&self) -> &Wellness {
-        &self.wellness
+    pub(super) const fn health(&self) -> &HostHealth {
+        &self.health
     }
 
-    pub(super) fn is_well(&self, now: Instant) -> bool {
-        self.wellness.is_well(now)
+    pub(super) fn is_available(&self, now: Instant) -> bool {
+        self.health.is_available(now)
     }
 
-    pub(super) fn failed(&self, now: Instant) {
+    pub(super) fn record_failure(&self, now: Instant) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.wellness.failed(now);
+        self.health.record_failure(now);
     }
 
-    /// Takes note of an answer. One that says that the server cannot is a failure too. The clock
-    /// is read only for those.
-    pub(super) fn answered(&self, status: StatusCode) {
+    /// Records a response. The statuses 502 to 504 are failures; the clock is read only for these.
+    pub(super) fn record_response(&self, status: StatusCode) {
         match status {
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => self.wellness.failed(Instant::now()),
-            _ => self.wellness.succeeded(),
+            | StatusCode::GATEWAY_TIMEOUT => self.health.record_failure(Instant::now()),
+            _ => self.health.record_success(),
         }
     }
 
@@ -97,11 +96,11 @@ impl Host {
         self.pools.sweep(now);
     }
 
-    /// What an operator is shown.
+    /// The state for operators.
     pub(crate) fn state(&self, now: Instant) -> HostState {
         HostState {
-            healthy: self.wellness.is_healthy(),
-            ejected: self.wellness.is_ejected(now),
+            healthy: self.health.is_healthy(),
+            ejected: self.health.is_ejected(now),
             requests: self.requests(),
             opened: self.opened.load(Ordering::Relaxed),
             reused: self.reused.load(Ordering::Relaxed),
@@ -109,103 +108,121 @@ impl Host {
         }
     }
 
-    /// A connection for one request: one that is there, or a new one.
+    /// A connection for one request: a pooled one, or a new one if there is none or `fresh` is set.
     pub(super) async fn lease(
         self: &Arc<Self>,
         connector: &Connector,
-        patience: Duration,
+        connect_timeout: Duration,
         fresh: bool,
-    ) -> Result<Lease, ConnectError> {
-        let number = number();
-        if !fresh && let Some(lease) = self.reuse(number).await {
+    ) -> Result<ConnectionLease, ConnectError> {
+        let pool_index = pool_index();
+        if !fresh && let Some(lease) = self.reuse(pool_index).await {
             return Ok(lease);
         }
-        // In a box: it is large and seldom needed, and every request would carry its size.
-        Box::pin(self.open(number, connector, patience, fresh)).await
+        // Boxed: the future is large and rarely needed, and would enlarge the future of every request.
+        Box::pin(self.open(pool_index, connector, connect_timeout, fresh)).await
     }
 
     async fn open(
         self: &Arc<Self>,
-        number: usize,
+        pool_index: usize,
         connector: &Connector,
-        patience: Duration,
+        connect_timeout: Duration,
         fresh: bool,
-    ) -> Result<Lease, ConnectError> {
-        // Those that came while another opens a connection to share wait for that one.
-        let opening = match self.pools.pool(number) {
-            Some(pool) if self.shares.load(Ordering::Relaxed) => Some(pool.opening.lock().await),
+    ) -> Result<ConnectionLease, ConnectError> {
+        // Requests that arrive while an HTTP/2 connection is opened wait for it.
+        let opening = match self.pools.pool(pool_index) {
+            Some(pool) if self.speaks_http2.load(Ordering::Relaxed) => {
+                Some(pool.opening.lock().await)
+            }
             _ => None,
         };
         if opening.is_some()
             && !fresh
-            && let Some(shared) = self.pools.share(number)
+            && let Some(shared) = self.pools.take_shared(pool_index)
         {
-            return Ok(self.shared(number, shared));
+            return Ok(self.lease_shared(pool_index, shared));
         }
-        let opened = connector.open(&self.origin, patience).await?;
+        let opened = connector.open(&self.origin, connect_timeout).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(match opened {
-            Opened::One(sender) => self.alone(number, sender),
-            Opened::Two(sender) => {
-                self.shares.store(true, Ordering::Relaxed);
-                self.shared(number, self.pools.keep_shared(number, sender))
+            HttpConnection::Http1(sender) => self.lease_exclusive(pool_index, sender),
+            HttpConnection::Http2(sender) => {
+                self.speaks_http2.store(true, Ordering::Relaxed);
+                self.lease_shared(pool_index, self.pools.add_shared(pool_index, sender))
             }
         })
     }
 
-    async fn reuse(self: &Arc<Self>, number: usize) -> Option<Lease> {
-        if self.shares.load(Ordering::Relaxed)
-            && let Some(shared) = self.pools.share(number)
+    async fn reuse(self: &Arc<Self>, pool_index: usize) -> Option<ConnectionLease> {
+        if self.speaks_http2.load(Ordering::Relaxed)
+            && let Some(shared) = self.pools.take_shared(pool_index)
         {
             self.reused.fetch_add(1, Ordering::Relaxed);
-            return Some(self.shared(number, shared));
+            return Some(self.lease_shared(pool_index, shared));
         }
-        while let Some(mut sender) = self.pools.take_idle(number) {
-            // The last answer was whole, so its connection is ready soon or closed.
+        while let Some(mut sender) = self.pools.take_idle(pool_index) {
+            // The last response was complete, so the connection is ready soon or closed.
             if sender.is_ready() || sender.ready().await.is_ok() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
-                return Some(self.alone(number, sender));
+                return Some(self.lease_exclusive(pool_index, sender));
             }
         }
         None
     }
 
-    fn alone(self: &Arc<Self>, number: usize, sender: http1::SendRequest<RequestBody>) -> Lease {
+    fn lease_exclusive(
+        self: &Arc<Self>,
+        pool_index: usize,
+        sender: http1::SendRequest<RequestBody>,
+    ) -> ConnectionLease {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        Lease { host: Arc::clone(self), number, line: Some(Line::One(sender)) }
-    }
-
-    fn shared(self: &Arc<Self>, number: usize, shared: Shared) -> Lease {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        shared.requests.fetch_add(1, Ordering::Relaxed);
-        Lease { host: Arc::clone(self), number, line: Some(Line::Two(shared)) }
-    }
-}
-
-/// A connection while one request uses it.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    host: Arc<Host>,
-    number: usize,
-    line: Option<Line>,
-}
-
-#[derive(Debug)]
-enum Line {
-    One(http1::SendRequest<RequestBody>),
-    Two(Shared),
-}
-
-impl Lease {
-    pub(super) const fn version(&self) -> Version {
-        match self.line {
-            Some(Line::Two(_)) => Version::HTTP_2,
-            Some(Line::One(_)) | None => Version::HTTP_11,
+        ConnectionLease {
+            host: Arc::clone(self),
+            pool_index,
+            sender: Some(RequestSender::Exclusive(sender)),
         }
     }
 
-    /// Sends the request that is there, and waits for the head of the answer. A request of which
-    /// nothing was written is there again.
+    fn lease_shared(
+        self: &Arc<Self>,
+        pool_index: usize,
+        shared: SharedConnection,
+    ) -> ConnectionLease {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        shared.requests.fetch_add(1, Ordering::Relaxed);
+        ConnectionLease {
+            host: Arc::clone(self),
+            pool_index,
+            sender: Some(RequestSender::Shared(shared)),
+        }
+    }
+}
+
+/// A connection in use by one request.
+#[derive(Debug)]
+pub(crate) struct ConnectionLease {
+    host: Arc<Host>,
+    pool_index: usize,
+    sender: Option<RequestSender>,
+}
+
+#[derive(Debug)]
+enum RequestSender {
+    Exclusive(http1::SendRequest<RequestBody>),
+    Shared(SharedConnection),
+}
+
+impl ConnectionLease {
+    pub(super) const fn version(&self) -> Version {
+        match self.sender {
+            Some(RequestSender::Shared(_)) => Version::HTTP_2,
+            Some(RequestSender::Exclusive(_)) | None => Version::HTTP_11,
+        }
+    }
+
+    /// Takes the request, sends it and waits for the head of the response. Puts the request back if nothing of it was
+    /// written.
     pub(super) async fn send(
         &mut self,
         request: &mut Option<Request<RequestBody>>,
@@ -215,36 +232,36 @@ impl Lease {
             *request = error.take_message();
             error.into_error()
         };
-        match &mut self.line {
-            Some(Line::One(sender)) => sender.try_send_request(sent).await.map_err(&mut unsent),
-            Some(Line::Two(shared)) => {
+        match &mut self.sender {
+            Some(RequestSender::Exclusive(sender)) => {
+                sender.try_send_request(sent).await.map_err(&mut unsent)
+            }
+            Some(RequestSender::Shared(shared)) => {
                 shared.sender.try_send_request(sent).await.map_err(&mut unsent)
             }
-            None => unreachable!("a lease has its line until it is dropped"),
+            None => unreachable!("a lease has its sender until it ends"),
         }
     }
 
-    /// The answer ended as it should: the connection can be used again.
-    pub(crate) fn give_back(mut self) {
-        if let Some(Line::One(_)) = &self.line
-            && let Some(Line::One(sender)) = self.line.take()
+    /// Returns the connection to the pool after a complete response.
+    pub(crate) fn return_to_pool(mut self) {
+        if let Some(RequestSender::Exclusive(_)) = &self.sender
+            && let Some(RequestSender::Exclusive(sender)) = self.sender.take()
         {
-            self.host.pools.keep_idle(self.number, sender);
+            self.host.pools.put_idle(self.pool_index, sender);
         }
     }
-}
 
-impl Lease {
-    /// The answer broke off, which its host has to answer for.
-    pub(crate) fn broke(&self) {
-        self.host.failed(Instant::now());
+    /// Records a response that the host did not complete.
+    pub(crate) fn record_broken(&self) {
+        self.host.record_failure(Instant::now());
     }
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
         self.host.requests.fetch_sub(1, Ordering::Relaxed);
-        if let Some(Line::Two(shared)) = &self.line {
+        if let Some(RequestSender::Shared(shared)) = &self.sender {
             shared.requests.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! A server's place: `http://host:port`.
+//! The origin of a host: `http://host:port`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,21 +6,21 @@ use http::Uri;
 use http::header::HeaderValue;
 use http::uri::{Authority, Scheme};
 
-/// Where a server is, and whether connections to it are encrypted.
+/// The address of a host, and whether connections to it are encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     encrypted: bool,
     host: Box<str>,
     port: u16,
-    /// An address needs no resolving.
+    /// Set if the host is an IP address, which needs no resolution.
     address: Option<IpAddr>,
     authority: Authority,
     field: HeaderValue,
 }
 
-/// Why a text is no server's place.
+/// Why a text is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not like `http://host:port` or `https://host:port`")]
+#[error("`{text}` does not have the form `http://host:port` or `https://host:port`")]
 pub(super) struct OriginError {
     text: String,
 }
@@ -65,7 +65,7 @@ impl Origin {
         self.port
     }
 
-    /// Its address, if it is written as one.
+    /// Its socket address, if the host is an IP address.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.address.map(|address| SocketAddr::new(address, self.port))
     }
@@ -78,7 +78,7 @@ impl Origin {
         &self.authority
     }
 
-    /// Its authority, as the field `Host` has it.
+    /// Its authority, as a value for `Host`.
     pub(crate) const fn field(&self) -> &HeaderValue {
         &self.field
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_has_a_scheme_and_a_host() {
+    fn an_origin_has_a_scheme_and_a_host() {
         let origin = Origin::parse("http://127.0.0.1:8080").unwrap();
         assert_eq!(origin.address(), Some("127.0.0.1:8080".parse().unwrap()));
         let origin = Origin::parse("https://[::1]/").unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told() {
+    fn anything_else_is_rejected() {
         for text in ["127.0.0.1:80", "ftp://a", "http://", "http://u@a", "http://a/b", "http://a?b"]
         {
             assert!(Origin::parse(text).is_err(), "{text}");

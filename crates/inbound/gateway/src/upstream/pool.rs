@@ -1,12 +1,11 @@
-//! Connections that are kept for the next request.
+//! Pools of connections to one host.
 //!
-//! Each worker has a pool of its own: a connection's task runs where it was opened, and a
-//! request that used another worker's connection would wake another thread twice. Pools are
-//! numbered, and each thread takes a number when it first asks; with more threads than pools
-//! some share one, which is right and only slower.
+//! Each worker has its own pool: the task of a connection runs on the thread that opened it, so a request on a
+//! connection of another worker would wake that thread twice. Each thread takes the next pool index at its first
+//! request; if there are more threads than pools, some share one, which is correct but slower.
 //!
-//! Of idle HTTP/1.1 connections the one used last is taken: those that are not needed grow old
-//! and are closed. HTTP/2 connections are shared by requests up to a number each.
+//! Idle HTTP/1.1 connections are reused last in, first out, so that surplus ones age and are closed. HTTP/2 connections
+//! are shared by requests, up to a maximum each.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,60 +20,61 @@ use super::host::Host;
 use crate::body::RequestBody;
 use crate::settings::PoolSettings;
 
-/// Pools of each host. More workers than this share.
+/// The number of pools per host.
 const POOLS: usize = 64;
 
-/// How often old connections are looked for.
+/// How often idle connections are checked.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Threads that have asked so far, in all gateways.
+/// The number of threads with a pool index, in all gateways of the process.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread's pool.
-    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The index of this thread's pool.
+    static POOL_INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The number of this thread's pool.
-pub(super) fn number() -> usize {
-    NUMBER.with(|cell| {
+/// The index of this thread's pool.
+pub(super) fn pool_index() -> usize {
+    POOL_INDEX.with(|cell| {
         cell.get().unwrap_or_else(|| {
-            let number = THREADS.fetch_add(1, Ordering::Relaxed) % POOLS;
-            cell.set(Some(number));
-            number
+            let pool_index = THREADS.fetch_add(1, Ordering::Relaxed) % POOLS;
+            cell.set(Some(pool_index));
+            pool_index
         })
     })
 }
 
-/// The pools of one host, one for each worker.
+/// The pools of one host, one per worker.
 #[derive(Debug)]
 pub(super) struct Pools {
     pools: Box<[Pool]>,
     settings: PoolSettings,
 }
 
+/// The connections of one worker to one host.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    kept: Mutex<Kept>,
-    /// Held while a connection that will be shared is opened, so that a burst opens one.
+    connections: Mutex<PooledConnections>,
+    /// Held while an HTTP/2 connection is opened, so that a burst of requests opens one.
     pub(super) opening: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    idle: Vec<Idle>,
-    shared: Vec<Shared>,
+struct PooledConnections {
+    idle: Vec<IdleConnection>,
+    shared: Vec<SharedConnection>,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct IdleConnection {
     sender: http1::SendRequest<RequestBody>,
     since: Instant,
 }
 
-/// An HTTP/2 connection and how many requests are on it.
+/// An HTTP/2 connection, and the number of requests on it.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     pub(super) sender: http2::SendRequest<RequestBody>,
     pub(super) requests: Arc<AtomicUsize>,
     used: Arc<Mutex<Instant>>,
@@ -85,35 +85,36 @@ impl Pools {
         Pools { pools: (0..POOLS).map(|_| Pool::default()).collect(), settings }
     }
 
-    pub(super) fn pool(&self, number: usize) -> Option<&Pool> {
-        self.pools.get(number)
+    pub(super) fn pool(&self, pool_index: usize) -> Option<&Pool> {
+        self.pools.get(pool_index)
     }
 
-    /// Closes connections that nobody has used for a while.
+    /// Closes connections that have been idle for too long.
     pub(super) fn sweep(&self, now: Instant) {
         for pool in &self.pools {
             let mut old = Vec::new();
-            let mut kept = pool.kept.lock();
+            let mut connections = pool.connections.lock();
             let fresh =
                 |since: Instant| now.saturating_duration_since(since) < self.settings.idle_timeout;
             old.extend(
-                kept.idle.extract_if(.., |idle| idle.sender.is_closed() || !fresh(idle.since)),
+                connections
+                    .idle
+                    .extract_if(.., |idle| idle.sender.is_closed() || !fresh(idle.since)),
             );
-            kept.shared.retain(|shared| {
+            connections.shared.retain(|shared| {
                 let unused = shared.requests.load(Ordering::Relaxed) == 0;
                 !shared.sender.is_closed() && (!unused || fresh(*shared.used.lock()))
             });
-            // Closed after the lock.
-            drop(kept);
+            // The lock is released before connections are closed.
+            drop(connections);
             drop(old);
         }
     }
 
-    /// An idle connection of HTTP/1.1.
-    pub(super) fn take_idle(&self, number: usize) -> Option<http1::SendRequest<RequestBody>> {
-        let mut kept = self.pool(number)?.kept.lock();
-        // Each look takes one away, so this ends.
-        while let Some(Idle { sender, .. }) = kept.idle.pop() {
+    /// Takes an idle HTTP/1.1 connection.
+    pub(super) fn take_idle(&self, pool_index: usize) -> Option<http1::SendRequest<RequestBody>> {
+        let mut connections = self.pool(pool_index)?.connections.lock();
+        while let Some(IdleConnection { sender, .. }) = connections.idle.pop() {
             if !sender.is_closed() {
                 return Some(sender);
             }
@@ -121,50 +122,52 @@ impl Pools {
         None
     }
 
-    pub(super) fn keep_idle(&self, number: usize, sender: http1::SendRequest<RequestBody>) {
+    /// Returns an HTTP/1.1 connection to the pool, unless that is full.
+    pub(super) fn put_idle(&self, pool_index: usize, sender: http1::SendRequest<RequestBody>) {
         if sender.is_closed() {
             return;
         }
-        let Some(pool) = self.pool(number) else { return };
-        let mut kept = pool.kept.lock();
-        if kept.idle.len() < self.settings.idle_max {
-            kept.idle.push(Idle { sender, since: Instant::now() });
+        let Some(pool) = self.pool(pool_index) else { return };
+        let mut connections = pool.connections.lock();
+        if connections.idle.len() < self.settings.idle_max {
+            connections.idle.push(IdleConnection { sender, since: Instant::now() });
         }
     }
 
-    /// A connection of HTTP/2 with room, or the least busy when no more may be opened.
-    pub(super) fn share(&self, number: usize) -> Option<Shared> {
-        let mut kept = self.pool(number)?.kept.lock();
-        kept.shared.retain(|shared| !shared.sender.is_closed());
-        let busy = |shared: &Shared| shared.requests.load(Ordering::Relaxed);
-        let full = kept.shared.len() >= self.settings.shared_max;
-        let least = kept.shared.iter().min_by_key(|shared| busy(shared))?;
-        (full || busy(least) < self.settings.streams_max).then(|| {
+    /// Takes the HTTP/2 connection with the fewest requests. `None` if that is full and another may be opened.
+    pub(super) fn take_shared(&self, pool_index: usize) -> Option<SharedConnection> {
+        let mut connections = self.pool(pool_index)?.connections.lock();
+        connections.shared.retain(|shared| !shared.sender.is_closed());
+        let busy = |shared: &SharedConnection| shared.requests.load(Ordering::Relaxed);
+        let is_last = connections.shared.len() >= self.settings.shared_max;
+        let least = connections.shared.iter().min_by_key(|shared| busy(shared))?;
+        (is_last || busy(least) < self.settings.streams_max).then(|| {
             *least.used.lock() = Instant::now();
             least.clone()
         })
     }
 
-    pub(super) fn keep_shared(
+    /// Adds a new HTTP/2 connection.
+    pub(super) fn add_shared(
         &self,
-        number: usize,
+        pool_index: usize,
         sender: http2::SendRequest<RequestBody>,
-    ) -> Shared {
+    ) -> SharedConnection {
         let used = Arc::new(Mutex::new(Instant::now()));
-        let shared = Shared { sender, requests: Arc::default(), used };
-        if let Some(pool) = self.pool(number) {
-            pool.kept.lock().shared.push(shared.clone());
+        let shared = SharedConnection { sender, requests: Arc::default(), used };
+        if let Some(pool) = self.pool(pool_index) {
+            pool.connections.lock().shared.push(shared.clone());
         }
         shared
     }
 }
 
-/// Closes old connections of all hosts, until it is dropped.
+/// Closes idle connections of all hosts, until it is dropped.
 pub(super) async fn sweep_all(hosts: &[Arc<Host>], idle_timeout: Duration) {
-    let mut looks = interval(SWEEP_EVERY.min(idle_timeout).max(Duration::from_millis(10)));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sweeps = interval(SWEEP_EVERY.min(idle_timeout).max(Duration::from_millis(10)));
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let now = looks.tick().await;
+        let now = sweeps.tick().await;
         for host in hosts {
             host.sweep(now);
         }

@@ -1,4 +1,4 @@
-//! Encryption towards upstreams: whom to trust, who to be, what to agree on.
+//! TLS towards upstreams: trusted authorities, client certificate, ALPN.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::settings::{UpstreamProtocol, UpstreamTls};
 
-/// Where systems keep the certificates that they trust.
+/// The paths at which systems keep trusted certificates.
 const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -19,20 +19,20 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Why connections cannot be encrypted.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TlsSetupError {
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: rustls::pki_types::pem::Error },
-    #[error("there is no certificate to trust in {}", path.display())]
-    NobodyToTrust { path: PathBuf },
-    #[error("the system has no certificates to trust; name a file")]
+    #[error("there is no usable certificate in {}", path.display())]
+    NoAuthority { path: PathBuf },
+    #[error("the system has no trusted certificates; set a file")]
     NoSystemAuthorities,
-    #[error("the certificate to show cannot be used: {0}")]
+    #[error("the client certificate cannot be used: {0}")]
     Unusable(rustls::Error),
 }
 
-/// What encrypts connections. Reads files. Blocks.
+/// Makes the TLS connector of a group. Reads files, so it blocks.
 pub(super) fn connector(
     settings: &UpstreamTls,
     protocol: UpstreamProtocol,
@@ -47,8 +47,8 @@ pub(super) fn connector(
         Some((certificate, key)) => {
             let unreadable = |source| TlsSetupError::Unreadable { path: key.clone(), source };
             let secret = PrivateKeyDer::from_pem_file(key).map_err(unreadable)?;
-            let shown = certificates(certificate)?;
-            config.with_client_auth_cert(shown, secret).map_err(TlsSetupError::Unusable)?
+            let chain = certificates(certificate)?;
+            config.with_client_auth_cert(chain, secret).map_err(TlsSetupError::Unusable)?
         }
     };
     config.alpn_protocols = match protocol {
@@ -63,14 +63,14 @@ fn trusted(settings: &UpstreamTls) -> Result<RootCertStore, TlsSetupError> {
     let path = match &settings.authority {
         Some(path) => path.clone(),
         None => {
-            let there = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.is_file());
-            there.ok_or(TlsSetupError::NoSystemAuthorities)?.to_owned()
+            let found = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.is_file());
+            found.ok_or(TlsSetupError::NoSystemAuthorities)?.to_owned()
         }
     };
     let mut roots = RootCertStore::empty();
     let (added, _unusable) = roots.add_parsable_certificates(certificates(&path)?);
     if added == 0 {
-        return Err(TlsSetupError::NobodyToTrust { path });
+        return Err(TlsSetupError::NoAuthority { path });
     }
     Ok(roots)
 }

@@ -1,8 +1,10 @@
-//! What requests are limited by.
+//! Descriptors and costs of requests.
 
 use std::fs;
 
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Request;
 use tempfile::TempDir;
 use tidegate_engine::{Descriptor, Entry, Verb};
@@ -11,10 +13,10 @@ use tidegate_gateway::{
     JwtSettings, Missing, PathMatch, ValueFrom,
 };
 
-use crate::bench::{Bench, START, by_user, to, until};
+use crate::harness::{Harness, START, by_user, to, until};
 use crate::upstream::Upstream;
 
-/// So many of each value of `what`, in an hour.
+/// A rule that allows `count` requests per hour for each value of `what`.
 fn each(what: &str, count: u32) -> String {
     format!(
         "- key: {what}\n  limits: [{{algorithm: token_bucket, unit: hour, \
@@ -33,33 +35,33 @@ async fn statuses(value: ValueFrom, requests: Vec<http::request::Builder>) -> Ve
     let upstream = Upstream::start().await;
     let mut settings = described(to(&[upstream.url()]), value);
     settings.routes[0].templates = vec!["/users/{id}/orders".into(), "/files/{*path}".into()];
-    let bench = Bench::limited(settings, &each("what", 1));
+    let harness = Harness::limited(settings, &each("what", 1));
     let mut statuses = Vec::new();
     for request in requests {
-        statuses.push(bench.send(request).await.status.as_u16());
+        statuses.push(harness.send(request).await.status.as_u16());
     }
     statuses
 }
 
 #[tokio::test]
-async fn a_routes_own_template_has_names_too() {
+async fn the_template_of_a_routes_path_has_parameters_too() {
     let upstream = Upstream::start().await;
     for (value, others) in
         [(ValueFrom::PathParameter("id".into()), 200), (ValueFrom::PathTemplate, 429)]
     {
         let mut settings = described(to(&[upstream.url()]), value);
         settings.routes[0].path = PathMatch::Template("/users/{id}/orders".into());
-        let bench = Bench::limited(settings, &each("what", 1));
+        let harness = Harness::limited(settings, &each("what", 1));
         let mut statuses = Vec::new();
         for user in [1, 1, 2] {
-            statuses.push(bench.get(&format!("/users/{user}/orders")).await.status.as_u16());
+            statuses.push(harness.get(&format!("/users/{user}/orders")).await.status.as_u16());
         }
         assert_eq!(statuses, [200, 429, others]);
     }
 }
 
 #[tokio::test]
-async fn values_are_taken_from_where_they_are() {
+async fn values_are_extracted_from_all_parts_of_the_head() {
     let get = |path: &str| Request::get(path);
     let with = |name: &str, value: &str| Request::get("/").header(name, value);
     for (value, requests) in [
@@ -82,7 +84,7 @@ async fn values_are_taken_from_where_they_are() {
 }
 
 #[tokio::test]
-async fn other_values_have_limits_of_their_own() {
+async fn different_values_have_separate_limits() {
     let with = |name: &str, value: &str| Request::get("/").header(name, value);
     for (value, requests) in [
         (ValueFrom::Header("x-a".parse().unwrap()), vec![with("x-a", "1"), with("x-a", "2")]),
@@ -91,7 +93,7 @@ async fn other_values_have_limits_of_their_own() {
             vec![Request::get("/users/1/orders"), Request::get("/users/2/orders")],
         ),
         (ValueFrom::Method, vec![Request::get("/a"), Request::post("/a")]),
-        // Without the value there is no descriptor, and no limit.
+        // Without the value the request is not limited by this descriptor.
         (ValueFrom::Query("q".into()), vec![Request::get("/"), Request::get("/")]),
     ] {
         assert_eq!(statuses(value.clone(), requests).await, [200, 200], "{value:?}");
@@ -112,25 +114,16 @@ async fn a_missing_value_can_be_replaced_or_left_out() {
         entries.insert(0, EntrySettings::new("all", ValueFrom::Fixed("".into())));
         let limit = "limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
         let rules = format!("- key: all\n  {limit}\n  descriptors:\n  - key: user\n    {limit}\n");
-        let bench = Bench::limited(settings, &rules);
-        let told = [bench.get("/").await, bench.get("/").await];
-        assert_eq!(told.map(|told| told.status.as_u16()), expected);
+        let harness = Harness::limited(settings, &rules);
+        let reply = [harness.get("/").await, harness.get("/").await];
+        assert_eq!(reply.map(|reply| reply.status.as_u16()), expected);
     }
 }
 
 const SECRET: &[u8] = b"a secret of both sides";
 
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits =
-            (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*chunk.get(at).unwrap_or(&0)));
-        for place in 0..=chunk.len() {
-            out.push(char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]));
-        }
-    }
-    out
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn token(header: &str, claims: &str, secret: &[u8]) -> String {
@@ -144,7 +137,7 @@ fn bearing(token: &str) -> http::request::Builder {
 }
 
 #[tokio::test]
-async fn verified_claims_limit_their_subject_and_others_count_for_nothing() {
+async fn verified_claims_limit_their_subject_and_invalid_tokens_are_ignored() {
     let upstream = Upstream::start().await;
     let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("sub".into()));
     settings.jwt = Some(JwtSettings {
@@ -152,13 +145,13 @@ async fn verified_claims_limit_their_subject_and_others_count_for_nothing() {
         audience: Some("api".into()),
         ..JwtSettings::new(JwtKey::Secret(SECRET.to_vec()))
     });
-    let bench = Bench::limited(settings, &each("what", 1));
+    let harness = Harness::limited(settings, &each("what", 1));
     let now = START.as_nanos() / 1_000_000_000;
     let claims = |exp: u64| format!(r#"{{"sub":"7","iss":"us","aud":["x","api"],"exp":{exp}}}"#);
     let header = r#"{"alg":"HS256"}"#;
     let good = token(header, &claims(now + 60), SECRET);
-    assert_eq!(bench.send(bearing(&good)).await.status, 200);
-    assert_eq!(bench.send(bearing(&good)).await.status, 429);
+    assert_eq!(harness.send(bearing(&good)).await.status, 200);
+    assert_eq!(harness.send(bearing(&good)).await.status, 429);
     for bad in [
         token(header, &claims(now + 60), b"another secret"),
         token(header, &claims(now - 61), SECRET),
@@ -169,12 +162,12 @@ async fn verified_claims_limit_their_subject_and_others_count_for_nothing() {
         "nonsense".to_owned(),
         "a.b.c".to_owned(),
     ] {
-        assert_eq!(bench.send(bearing(&bad)).await.status, 200, "{bad}");
+        assert_eq!(harness.send(bearing(&bad)).await.status, 200, "{bad}");
     }
 }
 
 #[tokio::test]
-async fn a_key_set_is_read_again_when_it_changes() {
+async fn a_changed_key_set_is_reloaded() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("keys.json");
     let set = |id: &str, secret: &[u8]| {
@@ -184,37 +177,37 @@ async fn a_key_set_is_read_again_when_it_changes() {
     let upstream = Upstream::start().await;
     let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("a.b".into()));
     settings.jwt = Some(JwtSettings::new(JwtKey::KeySet(path.clone())));
-    let bench = Bench::limited(settings.clone(), &each("what", 1));
+    let harness = Harness::limited(settings.clone(), &each("what", 1));
     let old = token(r#"{"alg":"HS256","kid":"old"}"#, r#"{"a":{"b":7}}"#, SECRET);
     let new = token(r#"{"alg":"HS256","kid":"new"}"#, r#"{"a":{"b":8}}"#, b"next secret");
     let mut statuses = Vec::new();
     for bearer in [&old, &old, &new, &new] {
-        statuses.push(bench.send(bearing(bearer)).await.status.as_u16());
+        statuses.push(harness.send(bearing(bearer)).await.status.as_u16());
     }
     assert_eq!(statuses, [200, 429, 200, 200]);
 
     fs::write(&path, "nonsense").unwrap();
-    assert!(bench.gateway.refresh().unwrap_err().contains("no set of keys"));
-    assert_eq!(bench.send(bearing(&old)).await.status, 429);
+    assert!(harness.gateway.refresh().unwrap_err().contains("no set of keys"));
+    assert_eq!(harness.send(bearing(&old)).await.status, 429);
 
     fs::write(&path, set("new", b"next secret")).unwrap();
-    assert_eq!(bench.gateway.refresh(), Ok(true));
+    assert_eq!(harness.gateway.refresh(), Ok(true));
     let mut statuses = Vec::new();
     for bearer in [&old, &new, &new] {
-        statuses.push(bench.send(bearing(bearer)).await.status.as_u16());
+        statuses.push(harness.send(bearing(bearer)).await.status.as_u16());
     }
     assert_eq!(statuses, [200, 200, 429]);
 
-    // With the whole settings as well, and what was verified before does not hold any more.
+    // A reload of the settings reloads the keys too, and invalidates cached tokens.
     fs::write(&path, set("older", SECRET)).unwrap();
-    bench.gateway.reload(settings).unwrap();
+    harness.gateway.reload(settings).unwrap();
     let older = token(r#"{"alg":"HS256","kid":"older"}"#, r#"{"a":{"b":7}}"#, SECRET);
-    assert_eq!(bench.send(bearing(&new)).await.status, 200);
-    assert_eq!(bench.send(bearing(&older)).await.status, 429);
+    assert_eq!(harness.send(bearing(&new)).await.status, 200);
+    assert_eq!(harness.send(bearing(&older)).await.status, 429);
 }
 
 #[tokio::test]
-async fn a_plan_is_that_of_the_callers_key() {
+async fn the_plan_is_that_of_the_callers_key() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     let entries = [
@@ -244,60 +237,60 @@ async fn a_plan_is_that_of_the_callers_key() {
         limit(1),
         limit(3)
     );
-    let bench = Bench::limited(settings, &rules);
+    let harness = Harness::limited(settings, &rules);
     let mut statuses = Vec::new();
     for key in ["k1", "k1", "k2", "k2", "k2", "k2", "k3", "k3"] {
         let request = Request::get("/").header("x-api-key", key);
-        statuses.push(bench.send(request).await.status.as_u16());
+        statuses.push(harness.send(request).await.status.as_u16());
     }
     assert_eq!(statuses, [200, 429, 200, 200, 200, 429, 200, 200]);
 }
 
-/// What is left of the ten that user 7 has.
-fn left(bench: &Bench) -> u64 {
+/// The units that user 7 has left of ten.
+fn left(harness: &Harness) -> u64 {
     let entries = [Entry { key: "user", value: "7" }];
     let descriptors = [Descriptor::new(&entries)];
     let request = tidegate_engine::Request::new("gateway", &descriptors).with_cost(1);
-    let verdict = bench.engine.apply_now(Verb::Peek, &request);
+    let verdict = harness.engine.apply_now(Verb::Peek, &request);
     verdict.rulings()[0].decision.remaining
 }
 
-/// A gateway whose requests cost so much of the ten that each user has.
-async fn costing(cost: CostSettings) -> (Bench, Upstream) {
+/// A gateway with this cost, and ten units per user.
+async fn costing(cost: CostSettings) -> (Harness, Upstream) {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
     settings.routes[0].cost = cost;
-    (Bench::limited(settings, &each("user", 10)), upstream)
+    (Harness::limited(settings, &each("user", 10)), upstream)
 }
 
 #[tokio::test]
-async fn a_cost_is_fixed_or_told_by_the_caller() {
-    let (bench, _upstream) = costing(CostSettings::Fixed(4)).await;
-    bench.get_as("7").await;
-    let before = left(&bench);
-    bench.get_as("7").await;
-    assert_eq!(before - left(&bench), 4);
-    assert_eq!(bench.get_as("7").await.status, 429);
+async fn a_cost_is_fixed_or_stated_by_the_caller() {
+    let (harness, _upstream) = costing(CostSettings::Fixed(4)).await;
+    harness.get_as("7").await;
+    let before = left(&harness);
+    harness.get_as("7").await;
+    assert_eq!(before - left(&harness), 4);
+    assert_eq!(harness.get_as("7").await.status, 429);
 
     let name: http::HeaderName = "x-weight".parse().unwrap();
-    let (bench, _upstream) = costing(CostSettings::Header { name, max: 3 }).await;
-    let start = left(&bench);
+    let (harness, _upstream) = costing(CostSettings::Header { name, max: 3 }).await;
+    let start = left(&harness);
     for (weight, costs) in [("2", 2), ("99", 3), ("many", 1)] {
-        let before = left(&bench);
+        let before = left(&harness);
         let request = Request::get("/").header("x-user", "7").header("x-weight", weight);
-        bench.send(request).await;
-        assert_eq!(before - left(&bench), costs, "{weight}");
+        harness.send(request).await;
+        assert_eq!(before - left(&harness), costs, "{weight}");
     }
-    assert_eq!(start - left(&bench), 6);
+    assert_eq!(start - left(&harness), 6);
 }
 
 #[tokio::test]
-async fn a_body_costs_its_bytes_whether_its_length_is_told_or_not() {
-    let (bench, upstream) = costing(CostSettings::BodyBytes).await;
-    let start = left(&bench);
+async fn a_body_costs_its_bytes_whether_its_length_is_known_or_not() {
+    let (harness, upstream) = costing(CostSettings::BodyBytes).await;
+    let start = left(&harness);
     let post = || Request::post("/echo").header("x-user", "7");
-    bench.one().await.send(post(), "1234").await;
-    assert_eq!(start - left(&bench), 4);
+    harness.one().await.send(post(), "1234").await;
+    assert_eq!(start - left(&harness), 4);
     let chunked = |body: &str| {
         format!(
             "POST /echo HTTP/1.1\r\nhost: a\r\nx-user: 7\r\ntransfer-encoding: chunked\r\n\
@@ -305,24 +298,24 @@ async fn a_body_costs_its_bytes_whether_its_length_is_told_or_not() {
             body.len()
         )
     };
-    assert!(bench.raw(&chunked("abc")).await.ends_with("abc"));
-    until("the charge", || start - left(&bench) == 7).await;
-    // More than is left is refused when it is known before, and passes when it is not.
-    assert_eq!(bench.one().await.send(post(), "12345").await.status, 429);
-    assert!(bench.raw(&chunked("1234567")).await.contains(" 200 "));
-    until("the charge", || left(&bench) == 0).await;
-    assert!(bench.raw(&chunked("1")).await.contains(" 429 "));
+    assert!(harness.raw(&chunked("abc")).await.ends_with("abc"));
+    until("the charge", || start - left(&harness) == 7).await;
+    // A cost above the rest is refused if it is known upfront, and passes if it is not.
+    assert_eq!(harness.one().await.send(post(), "12345").await.status, 429);
+    assert!(harness.raw(&chunked("1234567")).await.contains(" 200 "));
+    until("the charge", || left(&harness) == 0).await;
+    assert!(harness.raw(&chunked("1")).await.contains(" 429 "));
     assert_eq!(upstream.seen().len(), 3);
 }
 
 #[tokio::test]
 async fn an_upstream_reports_the_cost_and_the_client_does_not_see_it() {
-    let (bench, _upstream) =
+    let (harness, _upstream) =
         costing(CostSettings::Reported { name: "x-cost".parse().unwrap(), max: 100 }).await;
-    let start = left(&bench);
-    let told = bench.send(Request::get("/costly").header("x-user", "7")).await;
-    assert!(!told.headers.contains_key("x-cost"));
-    until("the charge", || start - left(&bench) == 5).await;
-    bench.get_as("7").await;
-    until("the charge", || start - left(&bench) == 6).await;
+    let start = left(&harness);
+    let reply = harness.send(Request::get("/costly").header("x-user", "7")).await;
+    assert!(!reply.headers.contains_key("x-cost"));
+    until("the charge", || start - left(&harness) == 5).await;
+    harness.get_as("7").await;
+    until("the charge", || start - left(&harness) == 6).await;
 }

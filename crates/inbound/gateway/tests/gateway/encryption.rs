@@ -1,4 +1,4 @@
-//! Encrypted upstreams.
+//! Upstreams with TLS.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -14,9 +14,9 @@ use tempfile::TempDir;
 use tidegate_gateway::UpstreamProtocol;
 use tidegate_server::{Address, Endpoint, Protocol, Server, Tls, TlsFiles};
 
-use crate::bench::{Bench, to};
+use crate::harness::{Harness, to};
 
-/// An encrypted server that says which version it was asked in, for `api.test`.
+/// A TLS server for `api.test` that responds with the version of the request.
 fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["api.test".to_owned()]).unwrap();
@@ -37,7 +37,7 @@ fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
 }
 
 #[tokio::test]
-async fn an_encrypted_upstream_is_spoken_to_in_the_version_that_is_agreed_on() {
+async fn an_encrypted_upstream_is_used_with_the_negotiated_version() {
     let directory = TempDir::new().unwrap();
     let (_server, port, authority) = encrypted(&directory);
     for (protocol, version) in [
@@ -49,24 +49,24 @@ async fn an_encrypted_upstream_is_spoken_to_in_the_version_that_is_agreed_on() {
         settings.upstreams[0].protocol = protocol;
         settings.upstreams[0].tls.authority = Some(authority.clone());
         settings.upstreams[0].tls.server_name = Some("api.test".into());
-        let bench = Bench::open(settings);
+        let harness = Harness::open(settings);
         for _ in 0..3 {
-            assert_eq!(bench.get("/").await.body, version);
+            assert_eq!(harness.get("/").await.body, version);
         }
-        let state = bench.gateway.read().upstreams[0].1[0].1;
+        let state = harness.gateway.read().upstreams[0].1[0].1;
         assert_eq!((state.opened, state.reused), (1, 2));
     }
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_or_of_a_stranger_is_not_accepted() {
+async fn a_certificate_for_another_name_or_of_an_unknown_authority_is_rejected() {
     let directory = TempDir::new().unwrap();
     let (_server, port, authority) = encrypted(&directory);
     let mut settings = to(&[format!("https://127.0.0.1:{port}")]);
     settings.upstreams[0].tls.authority = Some(authority);
-    let told = Bench::open(settings.clone()).get("/").await;
+    let reply = Harness::open(settings.clone()).get("/").await;
     assert_eq!(
-        (told.status.as_u16(), told.json()["code"].as_str()),
+        (reply.status.as_u16(), reply.json()["code"].as_str()),
         (502, Some("upstream_unreachable"))
     );
 
@@ -74,17 +74,17 @@ async fn a_certificate_for_another_name_or_of_a_stranger_is_not_accepted() {
     let (_other, _, stranger) = encrypted(&other);
     settings.upstreams[0].tls.authority = Some(stranger);
     settings.upstreams[0].tls.server_name = Some("api.test".into());
-    assert_eq!(Bench::open(settings).get("/").await.status, 502);
+    assert_eq!(Harness::open(settings).get("/").await.status, 502);
 }
 
 #[tokio::test]
-async fn another_authority_in_the_same_file_concerns_the_next_request() {
+async fn a_changed_authority_file_applies_to_the_next_request() {
     let directory = TempDir::new().unwrap();
     let (_server, port, ours) = encrypted(&directory);
     let other = TempDir::new().unwrap();
     let (_other, _, theirs) = encrypted(&other);
     let authority = directory.path().join("authority.pem");
-    // As a link, so that another file takes its place in one step.
+    // A link, so that the file is replaced atomically.
     let trust = |target: &PathBuf| {
         let aside = directory.path().join("aside");
         std::os::unix::fs::symlink(target, &aside).unwrap();
@@ -95,16 +95,16 @@ async fn another_authority_in_the_same_file_concerns_the_next_request() {
     settings.upstreams[0].tls.authority = Some(authority.clone());
     settings.upstreams[0].tls.server_name = Some("api.test".into());
     assert_eq!(settings.files(), std::slice::from_ref(&authority));
-    let bench = Bench::open(settings.clone());
-    assert_eq!(bench.get("/").await.status, 200);
+    let harness = Harness::open(settings.clone());
+    assert_eq!(harness.get("/").await.status, 200);
 
     trust(&theirs);
-    bench.gateway.reload(settings.clone()).unwrap();
-    assert_eq!(bench.get("/").await.status, 502, "no connection of before is used");
+    harness.gateway.reload(settings.clone()).unwrap();
+    assert_eq!(harness.get("/").await.status, 502, "no connection of before is used");
     fs::remove_file(&authority).unwrap();
-    let error = bench.gateway.reload(settings.clone()).unwrap_err();
+    let error = harness.gateway.reload(settings.clone()).unwrap_err();
     assert_eq!(error.problems[0].place, "upstreams[0].tls");
     trust(&ours);
-    bench.gateway.reload(settings).unwrap();
-    assert_eq!(bench.get("/").await.status, 200);
+    harness.gateway.reload(settings).unwrap();
+    assert_eq!(harness.get("/").await.status, 200);
 }

@@ -1,8 +1,8 @@
-//! HTTP/2 written by hand: what no decent client sends reaches nobody.
+//! HTTP/2 frames written by hand: invalid requests are not forwarded.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::bench::{Bench, to, within};
+use crate::harness::{Harness, to, within};
 use crate::upstream::Upstream;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -22,7 +22,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Fields as literals, neither compressed nor remembered.
+/// Fields as literals without indexing or Huffman coding.
 fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -35,11 +35,11 @@ fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// Whether the stream of these fields was refused, and how many requests were passed on.
+/// Whether the stream was rejected, and the number of requests forwarded.
 async fn sent(fields: &[(&str, &str)], body: &[u8]) -> (bool, usize) {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let mut stream = bench.connect().await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let mut stream = harness.connect().await;
     let pseudo =
         [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "a.test")];
     let own = |name: &str| fields.iter().any(|(other, _)| *other == name);
@@ -66,7 +66,7 @@ async fn sent(fields: &[(&str, &str)], body: &[u8]) -> (bool, usize) {
             stream.read_exact(&mut payload).await.unwrap();
             match head[3] {
                 RESET | GO_AWAY => return true,
-                // The first byte of an answer's fields: its status, 200 or another.
+                // The first byte of a response's fields is its status: 200 or another.
                 HEADERS => return payload[0] != 0x88,
                 _ => {}
             }
@@ -83,7 +83,7 @@ async fn a_request_written_by_hand_passes() {
 }
 
 #[tokio::test]
-async fn fields_of_http_1_and_lengths_that_do_not_hold_are_refused() {
+async fn http_1_fields_and_wrong_lengths_are_rejected_in_http_2() {
     for fields in [
         &[("transfer-encoding", "chunked")][..],
         &[("connection", "keep-alive")],

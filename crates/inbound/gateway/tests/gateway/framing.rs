@@ -1,5 +1,4 @@
-//! Requests that servers read differently: nobody behind the gateway sees another request than
-//! the gateway does.
+//! Request smuggling: an upstream never sees another request than the gateway does.
 
 use std::time::Duration;
 
@@ -8,16 +7,16 @@ use tidegate_gateway::HeadSettings;
 use tidegate_server::ConnectionLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::bench::{Bench, to, within};
+use crate::harness::{Harness, to, within};
 use crate::upstream::{RawUpstream, Upstream};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// The status that these bytes are answered with, and whether anything was passed on.
+/// The status of the answer to these bytes, and whether a request was forwarded.
 async fn status(bytes: &str) -> (u16, bool) {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let answer = bench.raw(bytes).await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let answer = harness.raw(bytes).await;
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.unwrap_or(0), !upstream.seen().is_empty())
 }
@@ -29,7 +28,7 @@ async fn refused(bytes: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn lengths_that_disagree_are_refused() {
+async fn conflicting_lengths_are_rejected() {
     for lengths in [
         "content-length: 3\r\ncontent-length: 4",
         "content-length: 3, 4",
@@ -45,7 +44,7 @@ async fn lengths_that_disagree_are_refused() {
 }
 
 #[tokio::test]
-async fn codings_that_cannot_be_passed_on_are_refused() {
+async fn transfer_codings_that_cannot_be_forwarded_are_rejected() {
     for (coding, expected) in [
         ("transfer-encoding: gzip, chunked", 501),
         ("transfer-encoding: identity", 400),
@@ -63,15 +62,15 @@ async fn codings_that_cannot_be_passed_on_are_refused() {
 }
 
 #[tokio::test]
-async fn a_length_beside_chunks_is_ignored_and_the_connection_ends() {
+async fn a_content_length_with_chunked_is_ignored_and_the_connection_is_closed() {
     for fields in [
         "content-length: 4\r\ntransfer-encoding: chunked",
         "transfer-encoding: chunked\r\ncontent-length: 4",
     ] {
         let upstream = RawUpstream::start(OK).await;
-        let bench = Bench::open(to(&[upstream.url()]));
-        // A server that takes the length sees a second request in the body.
-        let answer = bench
+        let harness = Harness::open(to(&[upstream.url()]));
+        // A server that uses the length sees a second request in the body.
+        let answer = harness
             .raw(&format!(
                 "POST /one HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n0\r\n\r\n\
                  GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -84,10 +83,10 @@ async fn a_length_beside_chunks_is_ignored_and_the_connection_ends() {
 }
 
 #[tokio::test]
-async fn a_body_is_framed_anew() {
+async fn a_body_gets_new_framing() {
     let upstream = RawUpstream::start(OK).await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let answer = bench
+    let harness = Harness::open(to(&[upstream.url()]));
+    let answer = harness
         .raw(
             "POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: CHUNKED\r\nconnection: close\r\n\r\n\
              0003;name=value\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
@@ -103,10 +102,10 @@ async fn a_body_is_framed_anew() {
 }
 
 #[tokio::test]
-async fn a_body_of_a_reading_request_keeps_its_frame() {
+async fn the_body_of_a_get_request_is_forwarded() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let answer = bench
+    let harness = Harness::open(to(&[upstream.url()]));
+    let answer = harness
         .raw(
             "GET /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
              3\r\nabc\r\n0\r\n\r\nGET /status/204 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
@@ -121,8 +120,8 @@ async fn a_body_of_a_reading_request_keeps_its_frame() {
 async fn broken_chunks_end_the_request_on_both_sides() {
     for chunks in ["zz\r\nabc\r\n0\r\n\r\n", "3\r\nabcd\r\n0\r\n\r\n", "-1\r\n\r\n"] {
         let upstream = RawUpstream::start("").await;
-        let bench = Bench::open(to(&[upstream.url()]));
-        let answer = bench
+        let harness = Harness::open(to(&[upstream.url()]));
+        let answer = harness
             .raw(&format!(
                 "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunks}\
                  GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -147,9 +146,9 @@ async fn folded_lines_and_odd_names_are_refused() {
 #[tokio::test]
 async fn a_line_end_cannot_be_smuggled_in_a_value() {
     let upstream = RawUpstream::start(OK).await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     let answer =
-        bench.raw("GET /?a=b%0d%0aX-Evil:1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        harness.raw("GET /?a=b%0d%0aX-Evil:1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     assert!(answer.await.starts_with("HTTP/1.1 200"));
     assert!(!upstream.got().to_lowercase().contains("\r\nx-evil"));
     let bare = refused("GET / HTTP/1.1\r\nhost: a\r\nx-a: b\rx-evil: 1\r\n\r\n").await;
@@ -179,11 +178,11 @@ async fn absurd_paths_are_refused() {
 }
 
 #[tokio::test]
-async fn one_host_is_named_and_one_only() {
+async fn a_request_needs_exactly_one_host() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     for bad in ["", "host: a\r\nhost: b\r\n", "host: a b\r\n", "host: u@a\r\n", "host: a/b\r\n"] {
-        let answer = bench.raw(&format!("GET / HTTP/1.1\r\n{bad}\r\n")).await;
+        let answer = harness.raw(&format!("GET / HTTP/1.1\r\n{bad}\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer}");
         assert!(answer.contains("bad_host"), "{answer}");
     }
@@ -193,8 +192,8 @@ async fn one_host_is_named_and_one_only() {
 #[tokio::test]
 async fn an_absolute_target_names_the_host() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let answer = bench
+    let harness = Harness::open(to(&[upstream.url()]));
+    let answer = harness
         .raw("GET http://real.test:81/x?y=1 HTTP/1.1\r\nhost: other\r\nconnection: close\r\n\r\n")
         .await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -203,22 +202,22 @@ async fn an_absolute_target_names_the_host() {
 }
 
 #[tokio::test]
-async fn what_the_server_can_do_is_told_without_asking_an_upstream() {
+async fn capabilities_are_answered_without_an_upstream() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     let close = "host: a\r\nconnection: close\r\n";
-    let all = bench.raw(&format!("OPTIONS * HTTP/1.1\r\n{close}\r\n")).await;
+    let all = harness.raw(&format!("OPTIONS * HTTP/1.1\r\n{close}\r\n")).await;
     assert!(all.starts_with("HTTP/1.1 204") && all.contains("allow: GET"), "{all}");
     let last = format!("OPTIONS /x HTTP/1.1\r\nmax-forwards: 0\r\n{close}\r\n");
-    assert!(bench.raw(&last).await.starts_with("HTTP/1.1 204"));
-    let star = bench.raw(&format!("GET * HTTP/1.1\r\n{close}\r\n")).await;
+    assert!(harness.raw(&last).await.starts_with("HTTP/1.1 204"));
+    let star = harness.raw(&format!("GET * HTTP/1.1\r\n{close}\r\n")).await;
     assert!(star.starts_with("HTTP/1.1 400"), "{star}");
     for method in ["CONNECT a:443", "TRACE /"] {
-        let answer = bench.raw(&format!("{method} HTTP/1.1\r\n{close}\r\n")).await;
+        let answer = harness.raw(&format!("{method} HTTP/1.1\r\n{close}\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("allow: "), "{answer}");
     }
     assert!(upstream.seen().is_empty());
-    bench.send(Request::options("/x").header("max-forwards", "5")).await;
+    harness.send(Request::options("/x").header("max-forwards", "5")).await;
     assert_eq!(upstream.last().header("max-forwards"), "4");
 }
 
@@ -229,30 +228,34 @@ async fn a_slow_head_is_cut_off() {
         header_timeout: Duration::from_millis(50),
         ..ConnectionLimits::default()
     };
-    let bench = Bench::connected(to(&[upstream.url()]), limits);
-    assert_eq!(bench.raw("GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await, "");
+    let harness = Harness::connected(to(&[upstream.url()]), limits);
+    assert_eq!(harness.raw("GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await, "");
 }
 
 #[tokio::test]
-async fn a_slow_body_is_answered_and_cut_off() {
+async fn a_slow_body_is_rejected_and_cut_off() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.head = HeadSettings { body_idle: Duration::from_millis(50), ..settings.head };
-    let bench = Bench::open(settings);
-    let answer = bench.raw("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc").await;
+    let harness = Harness::open(settings);
+    let answer =
+        harness.raw("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nabc").await;
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("body_too_slow"), "{answer}");
     assert!(upstream.seen().is_empty(), "the upstream saw a whole body");
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_before_or_while_it_comes() {
+async fn a_body_that_is_too_large_is_rejected_before_or_while_it_arrives() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.head.body_bytes_max = Some(5);
-    let bench = Bench::open(settings);
-    let told = bench.one().await.send(Request::post("/echo"), "123456").await;
-    assert_eq!((told.status.as_u16(), told.json()["code"].as_str()), (413, Some("body_too_large")));
-    let chunked = bench
+    let harness = Harness::open(settings);
+    let reply = harness.one().await.send(Request::post("/echo"), "123456").await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.json()["code"].as_str()),
+        (413, Some("body_too_large"))
+    );
+    let chunked = harness
         .raw(
             "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
              3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n",
@@ -260,11 +263,11 @@ async fn a_body_that_is_too_large_is_refused_before_or_while_it_comes() {
         .await;
     assert!(chunked.starts_with("HTTP/1.1 413 "), "{chunked}");
     assert!(upstream.seen().is_empty());
-    assert_eq!(bench.one().await.send(Request::post("/echo"), "12345").await.body, "12345");
+    assert_eq!(harness.one().await.send(Request::post("/echo"), "12345").await.body, "12345");
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_a_bad_gateway() {
+async fn an_invalid_response_is_a_bad_gateway() {
     for answer in [
         "nonsense\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
@@ -272,32 +275,32 @@ async fn an_answer_that_is_none_is_a_bad_gateway() {
         "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
     ] {
         let upstream = RawUpstream::start(answer).await;
-        let bench = Bench::open(to(&[upstream.url()]));
-        let told = bench.get("/").await;
-        let code = told.json()["code"].as_str().map(str::to_owned);
-        assert_eq!((told.status.as_u16(), code.as_deref()), (502, Some("upstream_broken")));
+        let harness = Harness::open(to(&[upstream.url()]));
+        let reply = harness.get("/").await;
+        let code = reply.json()["code"].as_str().map(str::to_owned);
+        assert_eq!((reply.status.as_u16(), code.as_deref()), (502, Some("upstream_broken")));
     }
 }
 
 #[tokio::test]
-async fn an_answer_beside_which_another_stands_is_not_given_to_the_next() {
-    // A second answer that nobody asked for must not meet the next request.
+async fn a_surplus_response_is_not_given_to_the_next_request() {
+    // A surplus response must not be given to the next request.
     let upstream = RawUpstream::start(
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
     )
     .await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    assert_eq!(bench.get("/first").await.body, "ok");
-    let second = bench.get("/second").await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    assert_eq!(harness.get("/first").await.body, "ok");
+    let second = harness.get("/second").await;
     assert_ne!(second.body, "evil");
     assert!(upstream.connections() > 1, "the connection was used again");
 }
 
 #[tokio::test]
-async fn half_a_request_reaches_nobody() {
+async fn half_a_request_is_not_forwarded() {
     let upstream = RawUpstream::start(OK).await;
-    let bench = Bench::open(to(&[upstream.url()]));
-    let mut stream = bench.connect().await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let mut stream = harness.connect().await;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n").await.unwrap();
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! What is written of requests, and what is counted.
+//! The access log and the counters.
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -11,10 +11,10 @@ use tidegate_engine::ManualClock;
 use tidegate_gateway::{AccessLogFormat, AccessLogSettings, GatewayParts};
 use tidegate_metrics::{Answered, Meter};
 
-use crate::bench::{Bench, PATIENCE, START, by_user, engine, to, until};
+use crate::harness::{Harness, PATIENCE, START, by_user, engine, to, until};
 use crate::upstream::Upstream;
 
-/// A file in memory that can be made to hang.
+/// A writer in memory that can be made to hang.
 #[derive(Clone, Default)]
 struct Paper {
     text: Arc<Mutex<String>>,
@@ -37,7 +37,7 @@ impl Write for Paper {
     }
 }
 
-async fn logged(log: AccessLogSettings) -> (Bench, Paper, Arc<Meter>, Upstream) {
+async fn logged(log: AccessLogSettings) -> (Harness, Paper, Arc<Meter>, Upstream) {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
     settings.access_log = Some(log);
@@ -50,15 +50,15 @@ async fn logged(log: AccessLogSettings) -> (Bench, Paper, Arc<Meter>, Upstream) 
     let rules =
         "- key: user\n  limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
     let engine = engine(rules, ManualClock::at(START));
-    let bench = Bench::with(engine, settings, parts, |endpoint| endpoint);
-    (bench, paper, meter, upstream)
+    let harness = Harness::with(engine, settings, parts, |endpoint| endpoint);
+    (harness, paper, meter, upstream)
 }
 
 #[tokio::test]
 async fn each_request_is_a_line_of_json() {
-    let (bench, paper, meter, _upstream) = logged(AccessLogSettings::default()).await;
+    let (harness, paper, meter, _upstream) = logged(AccessLogSettings::default()).await;
     let request = || Request::get("/echo?x=1").header("x-user", "7");
-    let mut client = bench.one().await;
+    let mut client = harness.one().await;
     client.send(request().header("user-agent", "tests"), "body").await;
     client.send(request(), "").await;
     client.send(Request::get("/a/../b"), "").await;
@@ -81,53 +81,53 @@ async fn each_request_is_a_line_of_json() {
 }
 
 #[tokio::test]
-async fn the_common_format_is_what_tools_read() {
+async fn the_common_log_format_is_written() {
     let settings =
         AccessLogSettings { format: AccessLogFormat::Common, ..AccessLogSettings::default() };
-    let (bench, paper, ..) = logged(settings).await;
-    bench.get("/echo").await;
+    let (harness, paper, ..) = logged(settings).await;
+    harness.get("/echo").await;
     until("a line", || !paper.text.lock().is_empty()).await;
     let line = "127.0.0.1 - - [14/Nov/2023:00:00:00 +0000] \"GET /echo HTTP/1.1\" 200 0\n";
     assert_eq!(*paper.text.lock(), line);
 }
 
 #[tokio::test]
-async fn one_of_many_is_written() {
+async fn one_of_n_requests_is_logged() {
     let settings =
         AccessLogSettings { one_of: NonZeroU64::new(3).unwrap(), ..AccessLogSettings::default() };
-    let (bench, paper, ..) = logged(settings).await;
+    let (harness, paper, ..) = logged(settings).await;
     for _ in 0..7 {
-        bench.get("/").await;
+        harness.get("/").await;
     }
     until("three lines", || paper.text.lock().lines().count() == 3).await;
-    assert_eq!(bench.count("served"), 7);
+    assert_eq!(harness.count("served"), 7);
 }
 
 #[tokio::test]
-async fn a_log_that_hangs_slows_nobody_down_and_what_is_lost_is_counted() {
+async fn a_log_that_hangs_slows_no_request_and_lost_lines_are_counted() {
     let settings = AccessLogSettings { waiting_max: 2, ..AccessLogSettings::default() };
-    let (bench, paper, ..) = logged(settings).await;
+    let (harness, paper, ..) = logged(settings).await;
     *paper.stuck.0.lock() = true;
     for _ in 0..20 {
-        assert_eq!(bench.get("/").await.status, 200);
+        assert_eq!(harness.get("/").await.status, 200);
     }
-    let dropped = bench.gateway.read().log_dropped;
+    let dropped = harness.gateway.read().log_dropped;
     assert!((10..=18).contains(&dropped), "{dropped}");
     *paper.stuck.0.lock() = false;
     paper.stuck.1.notify_all();
 }
 
 #[tokio::test]
-async fn who_waits_for_the_log_finds_every_line_and_does_not_wait_for_one_that_hangs() {
-    let (bench, paper, ..) = logged(AccessLogSettings::default()).await;
+async fn a_flush_waits_for_every_line_but_not_for_a_log_that_hangs() {
+    let (harness, paper, ..) = logged(AccessLogSettings::default()).await;
     *paper.stuck.0.lock() = true;
     for _ in 0..50 {
-        assert_eq!(bench.get("/").await.status, 200);
+        assert_eq!(harness.get("/").await.status, 200);
     }
-    until("the ends", || bench.gateway.read().in_flight == 0).await;
-    assert!(!bench.gateway.flush_log(Duration::ZERO));
+    until("the ends", || harness.gateway.read().in_flight == 0).await;
+    assert!(!harness.gateway.flush_log(Duration::ZERO));
     *paper.stuck.0.lock() = false;
     paper.stuck.1.notify_all();
-    assert!(bench.gateway.flush_log(PATIENCE));
+    assert!(harness.gateway.flush_log(PATIENCE));
     assert_eq!(paper.text.lock().lines().count(), 50);
 }

@@ -1,23 +1,23 @@
-//! The gateway: real sockets on both sides, a real server behind it.
+//! Tests of the gateway with real sockets and a real upstream.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod bench;
-mod by_hand;
 #[path = "../../../tower-layer/tests/support/elsewhere.rs"]
 mod elsewhere;
+mod harness;
+mod manual_time;
 mod upstream;
 
 mod addresses;
 mod allocations;
-mod answering;
+mod answers;
 mod describing;
 mod encryption;
+mod forwarding;
 mod frames;
 mod framing;
 mod limiting;
 mod logging;
-mod passing;
-mod protecting;
+mod overload;
 mod reloading;
 mod settings;
 mod tunnels;

@@ -1,4 +1,4 @@
-//! Settings that cannot be used: every problem, with its place.
+//! Invalid settings: every problem with its location.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidegate_gateway::{
 };
 use tidegate_overload::Category;
 
-use crate::bench::{START, engine, to};
+use crate::harness::{START, engine, to};
 
 fn problems(settings: GatewaySettings) -> Vec<String> {
     let engine = engine("- key: none", ManualClock::at(START));
@@ -19,7 +19,7 @@ fn problems(settings: GatewaySettings) -> Vec<String> {
 }
 
 #[test]
-fn every_problem_is_named_with_its_place() {
+fn every_problem_is_reported_with_its_location() {
     let mut settings = to(&["ftp://x".into()]);
     settings.upstreams.push(UpstreamSettings::new("api", Vec::<String>::new()));
     settings.upstreams.push(UpstreamSettings::new("tls", ["https://127.0.0.1"]));
@@ -50,8 +50,8 @@ fn every_problem_is_named_with_its_place() {
         vec![CategoryRule { routes: vec!["unknown".into()], ..CategoryRule::new(Category::Test) }];
     let found = problems(settings);
     let expected = [
-        "upstreams[0].hosts[0]: `ftp://x` is not like",
-        "upstreams[1].name: `api` is there twice",
+        "upstreams[0].hosts[0]: `ftp://x` does not have the form",
+        "upstreams[1].name: `api` is defined twice",
         "upstreams[1].hosts: a group needs a host",
         "upstreams[2].tls: cannot read /nowhere/ca.pem",
         "routes[0].path: `api` does not begin with a slash",
@@ -64,10 +64,10 @@ fn every_problem_is_named_with_its_place() {
         "routes[1].descriptors[1].entries[1]: an address has 32 bits",
         "routes[1].descriptors[1].entries[2]: the route has no templates",
         "routes[1].answers: the JSON template does not make valid JSON",
-        "routes[2].name: `other` is there twice",
-        "provenance.via: `two words` is no name",
+        "routes[2].name: `other` is defined twice",
+        "provenance.via: `two words` is not a host name",
         "jwt: /nowhere/keys.json",
-        "api_keys: a key is kept as its SHA-256",
+        "api_keys: a key is stored as its SHA-256",
         "categories.rules[0].routes: there is no route `unknown`",
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");
@@ -84,6 +84,6 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn a_gateway_without_routes_is_none() {
+fn a_gateway_without_routes_is_rejected() {
     assert_eq!(problems(GatewaySettings::default()), ["routes: a gateway needs a route"]);
 }

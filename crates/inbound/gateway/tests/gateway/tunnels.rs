@@ -1,4 +1,4 @@
-//! Connections that become something else.
+//! Upgraded connections.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tidegate_gateway::Timeouts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::bench::{Bench, by_user, to, until, within};
+use crate::harness::{Harness, by_user, to, until, within};
 use crate::upstream::Upstream;
 
 fn upgrade() -> http::request::Builder {
@@ -22,8 +22,8 @@ fn upgrade() -> http::request::Builder {
 async fn bytes_pass_both_ways_once_both_sides_agree_and_the_slot_is_held() {
     let upstream = Upstream::start().await;
     let rules = "- key: user\n  limits: [{algorithm: concurrency, requests_per_unit: 1}]";
-    let bench = Bench::limited(by_user(to(&[upstream.url()])), rules);
-    let mut client = bench.one().await;
+    let harness = Harness::limited(by_user(to(&[upstream.url()])), rules);
+    let mut client = harness.one().await;
     let answer = within("the switch", client.begin(upgrade(), "")).await.unwrap();
     assert_eq!(
         (answer.status().as_u16(), &answer.headers()["upgrade"]),
@@ -39,11 +39,11 @@ async fn bytes_pass_both_ways_once_both_sides_agree_and_the_slot_is_held() {
         within("the echo", tunnel.read_exact(&mut echo)).await.unwrap();
         assert_eq!(echo, word.as_bytes());
     }
-    assert_eq!(bench.get_as("7").await.status, 429);
+    assert_eq!(harness.get_as("7").await.status, 429);
     drop(tunnel);
-    until("the end of the tunnel", || bench.gateway.read().in_flight == 0).await;
-    assert_eq!(bench.get_as("7").await.status, 200);
-    assert_eq!(bench.gateway.read().tunnels, 1);
+    until("the end of the tunnel", || harness.gateway.read().in_flight == 0).await;
+    assert_eq!(harness.get_as("7").await.status, 200);
+    assert_eq!(harness.gateway.read().tunnels, 1);
 }
 
 #[tokio::test]
@@ -52,8 +52,8 @@ async fn a_silent_tunnel_is_closed() {
     let mut settings = to(&[upstream.url()]);
     settings.upstreams[0].timeouts =
         Timeouts { idle: Duration::from_millis(50), ..Timeouts::default() };
-    let bench = Bench::open(settings);
-    let mut client = bench.one().await;
+    let harness = Harness::open(settings);
+    let mut client = harness.one().await;
     let answer = within("the switch", client.begin(upgrade(), "")).await.unwrap();
     let mut tunnel = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
     let mut rest = Vec::new();
@@ -62,29 +62,29 @@ async fn a_silent_tunnel_is_closed() {
 }
 
 #[tokio::test]
-async fn an_upstream_may_decline_and_answer_as_usual() {
+async fn an_upstream_may_decline_an_upgrade() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     let declined = Request::get("/").header("connection", "upgrade").header("upgrade", "chat/2");
-    assert_eq!(bench.send(declined).await.body, "hello");
+    assert_eq!(harness.send(declined).await.body, "hello");
     assert_eq!(upstream.last().header("upgrade"), "chat/2");
-    // Without the connection option it is no wish.
+    // Without the connection option it is not a request for an upgrade.
     let unmeant = Request::get("/").header("upgrade", "websocket");
-    assert_eq!(bench.send(unmeant).await.body, "hello");
+    assert_eq!(harness.send(unmeant).await.body, "hello");
     assert!(!upstream.last().headers.contains_key("upgrade"));
 }
 
-/// An upstream that agreed would serve requests that no limit sees.
+/// An upstream that agreed would serve requests that evade every limit.
 #[tokio::test]
-async fn a_tunnel_for_other_requests_is_not_asked_for() {
+async fn an_upgrade_to_another_version_of_http_is_not_forwarded() {
     let upstream = Upstream::start().await;
-    let bench = Bench::open(to(&[upstream.url()]));
+    let harness = Harness::open(to(&[upstream.url()]));
     for protocol in ["h2c", "H2C", "HTTP/2.0", "websocket, h2c", "TLS/1.0"] {
         let wish = Request::get("/upgrade")
             .header("connection", "Upgrade, HTTP2-Settings")
             .header("upgrade", protocol)
             .header("http2-settings", "AAMAAABkAAQAoAAAAAIAAAAA");
-        assert_ne!(bench.send(wish).await.status, 101, "{protocol}");
+        assert_ne!(harness.send(wish).await.status, 101, "{protocol}");
         let seen = upstream.last().headers;
         for field in ["upgrade", "connection", "http2-settings"] {
             assert!(!seen.contains_key(field), "{protocol}: {field}");

@@ -1,5 +1,4 @@
-//! Turns in a leaky bucket: their pace, how far off they may be, and who takes those that are
-//! given up.
+//! Turns in a leaky bucket: their pace, the longest wait, and turns of clients that disconnected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +12,14 @@ use tidegate_overload::{
 };
 use tokio::task::JoinHandle;
 
-use crate::bench::{Bench, START, Told, by_user, engine, to, until};
-use crate::by_hand::ByHand;
+use crate::harness::{Harness, Reply, START, by_user, engine, to, until};
+use crate::manual_time::ByHand;
 use crate::upstream::Upstream;
 
 const DRIP: &str =
     "{name: drip, algorithm: leaky_bucket, unit: second, requests_per_unit: 10, queue: 100}";
 const DAILY: &str = "{name: daily, unit: day, requests_per_unit: 1000}";
-/// Turns that never come while a test runs.
+/// Turns so far apart that none comes while a test runs.
 const HOURLY: &str =
     "{name: drip, algorithm: leaky_bucket, unit: hour, requests_per_unit: 1, queue: 10}";
 
@@ -33,28 +32,27 @@ fn waiting_at_most(wait_max: Duration) -> impl FnOnce(&mut GatewaySettings) {
     move |settings| settings.delay = DelaySettings { wait_max, ..DelaySettings::default() }
 }
 
-/// A gateway that listens, with these limits for each user. One turn is near enough to be
-/// waited for, and a second is not.
-fn hourly(upstream: &Upstream, limits: &str) -> Bench {
+/// A gateway with these limits for each user, whose maximum wait allows for one turn but not for two.
+fn hourly(upstream: &Upstream, limits: &str) -> Harness {
     let mut settings = by_user(to(&[upstream.url()]));
     waiting_at_most(HOUR * 3 / 2)(&mut settings);
-    Bench::limited(settings, &format!("- {{key: user, limits: [{limits}]}}"))
+    Harness::limited(settings, &format!("- {{key: user, limits: [{limits}]}}"))
 }
 
-/// Sends a request of a user that waits. Aborting it is the client's leaving.
-async fn waits(bench: &Bench, user: &str) -> JoinHandle<Told> {
-    // More than the hour that it waits at the most.
+/// Sends a request of a user that waits. Aborting it disconnects the client.
+async fn waits(harness: &Harness, user: &str) -> JoinHandle<Reply> {
+    // More than its maximum wait of an hour.
     let request = Request::get("/").header("x-user", user).header("x-timeout-ms", "4000000");
-    let before = bench.gateway.read().waiting;
-    let mut client = bench.one().await;
+    let before = harness.gateway.read().waiting;
+    let mut client = harness.one().await;
     let sent = tokio::spawn(async move { client.send(request, "").await });
-    until("a request that waits", || bench.gateway.read().waiting == before + 1).await;
+    until("a request that waits", || harness.gateway.read().waiting == before + 1).await;
     sent
 }
 
-/// What is left of the limit at this place.
-fn remaining(bench: &Bench, place: usize) -> u64 {
-    crate::bench::remaining(&bench.engine, place)
+/// The units left of the limit with this index.
+fn remaining(harness: &Harness, place: usize) -> u64 {
+    crate::harness::remaining(&harness.engine, place)
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +74,7 @@ async fn requests_leave_a_leaky_bucket_at_a_constant_pace_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pace_stays_while_twice_as_many_come_and_those_who_may_not_wait_pay_nothing() {
+async fn the_pace_stays_at_twice_the_load_and_refused_requests_are_not_charged() {
     let limits = format!("{DRIP}, {DAILY}");
     let hand = ByHand::new(&limits, waiting_at_most(Duration::from_millis(300))).await;
     let mut sent = Vec::new();
@@ -103,7 +101,7 @@ async fn the_pace_stays_while_twice_as_many_come_and_those_who_may_not_wait_pay_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_leaves_its_turn_to_the_next_and_gets_its_charge_back() {
+async fn a_client_that_disconnects_leaves_its_turn_to_the_next_and_is_refunded() {
     let hand = ByHand::new(&format!("{DRIP}, {DAILY}"), |_| {}).await;
     let sent = ["/0", "/1", "/2", "/3"].map(|path| hand.begin(path));
     hand.until_left(1).await;
@@ -116,7 +114,7 @@ async fn who_goes_leaves_its_turn_to_the_next_and_gets_its_charge_back() {
         hand.turn(100).await;
         hand.until_left(left).await;
     }
-    // Nobody else is earlier or later for it.
+    // The other requests keep their turns.
     let left = [("/0", 0), ("/next", 100), ("/2", 200), ("/3", 300)];
     assert_eq!(hand.left(), left.map(|(path, at)| (path.to_owned(), at)));
     assert_eq!(next.await.unwrap(), 200);
@@ -124,7 +122,7 @@ async fn who_goes_leaves_its_turn_to_the_next_and_gets_its_charge_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_waited_for_gives_turns_alike() {
+async fn an_asynchronous_store_gives_the_same_turns() {
     let hand = ByHand::elsewhere(&format!("{DRIP}, {DAILY}")).await;
     let mut sent = vec![hand.begin("/0")];
     hand.until_left(1).await;
@@ -149,12 +147,12 @@ async fn a_store_that_is_waited_for_gives_turns_alike() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_kept_leaves_at_its_turn_too() {
+async fn a_queued_request_leaves_at_its_turn_too() {
     let limits = format!("{}, {DAILY}", DRIP.replace('}', ", when_over: queue}"));
     let hand = ByHand::new(&limits, waiting_at_most(Duration::from_millis(150))).await;
     let sent = ["/0", "/1"].map(|path| hand.begin(path));
     hand.until_left(1).await;
-    // Its turn is in 200 ms: nobody waits for that, and 50 ms later it is near enough.
+    // Its turn is in 200 ms, beyond the maximum wait; 50 ms later it is within.
     assert_eq!(hand.begin("/2").await.unwrap(), 202);
     hand.until("standing in line", |hand| hand.gateway.read().waiting == 2).await;
     assert_eq!(hand.remaining(1), 998);
@@ -172,7 +170,7 @@ async fn a_request_that_is_kept_leaves_at_its_turn_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_request_that_finds_no_place_is_tried_again() {
+async fn a_queued_request_that_the_gate_refuses_is_tried_again() {
     let mut protecting = ProtectionSettings::new(1);
     protecting.fleet_mode = Mode::Off;
     protecting.gate.reserved_percent = 0;
@@ -196,13 +194,13 @@ async fn a_kept_request_that_finds_no_place_is_tried_again() {
     assert_eq!(first.await.unwrap(), 200);
     hand.until("an empty gate", |_| guard.gate().view().in_flight == 0).await;
     assert_eq!(hand.left().len(), 1);
-    // Reading is told to come back after three seconds, more or less.
+    // A `get` request gets a retry time of about three seconds.
     hand.turn(10_000).await;
     hand.until_left(2).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_request_is_served_however_long_its_client_would_have_waited() {
+async fn a_queued_request_is_served_regardless_of_its_clients_timeout() {
     let mut protecting = ProtectionSettings::new(1);
     protecting.fleet_mode = Mode::Off;
     let guard = Arc::new(Protection::new(protecting, SteadyClock::starting_at(START)));
@@ -212,7 +210,7 @@ async fn a_kept_request_is_served_however_long_its_client_would_have_waited() {
     assert_eq!(hand.begin("/1").await.unwrap(), 200);
     let impatient = Request::get("/2").header("grpc-timeout", "50m");
     assert_eq!(hand.send(impatient).await.unwrap(), 202);
-    // The clock of protection is the real one.
+    // Overload protection uses the real clock.
     let too_late = guard.clock().now().after(Nanos::from_millis(50));
     hand.until("its deadline", |_| guard.clock().now() > too_late).await;
     hand.turn(1_000).await;
@@ -220,7 +218,7 @@ async fn a_kept_request_is_served_however_long_its_client_would_have_waited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_request_whose_turn_is_later_than_its_end_expires_and_pays_nothing() {
+async fn a_queued_request_whose_turn_is_too_late_expires_and_is_not_charged() {
     let limits = format!("{}, {DAILY}", DRIP.replace('}', ", when_over: queue}"));
     let hand = ByHand::new(&limits, |settings| {
         waiting_at_most(Duration::from_millis(150))(settings);
@@ -240,24 +238,24 @@ async fn a_kept_request_whose_turn_is_later_than_its_end_expires_and_pays_nothin
 #[tokio::test]
 async fn a_turn_that_is_too_far_off_is_refused_and_charges_nothing() {
     let upstream = Upstream::start().await;
-    let bench = hourly(&upstream, &format!("{HOURLY}, {DAILY}"));
-    assert_eq!(bench.get_as("7").await.status, 200);
-    let _waiting = waits(&bench, "7").await;
-    assert_eq!(remaining(&bench, 1), 998);
-    // Two hours are half an hour more than anybody waits.
-    let refused = bench.get_as("7").await;
+    let harness = hourly(&upstream, &format!("{HOURLY}, {DAILY}"));
+    assert_eq!(harness.get_as("7").await.status, 200);
+    let _waiting = waits(&harness, "7").await;
+    assert_eq!(remaining(&harness, 1), 998);
+    // Two hours are half an hour more than the maximum wait.
+    let refused = harness.get_as("7").await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "1800"));
     assert_eq!(refused.json()["code"], "rate_limited");
     assert!(refused.header("ratelimit").starts_with("\"drip\""), "{refused:?}");
     for _ in 0..3 {
-        assert_eq!(bench.get_as("7").await.status, 429);
+        assert_eq!(harness.get_as("7").await.status, 429);
     }
-    assert_eq!(remaining(&bench, 1), 998);
-    assert_eq!((bench.count("rate_limited"), bench.count("served")), (4, 1));
-    assert_eq!((upstream.seen().len(), bench.gateway.read().waiting), (1, 1));
+    assert_eq!(remaining(&harness, 1), 998);
+    assert_eq!((harness.count("rate_limited"), harness.count("served")), (4, 1));
+    assert_eq!((upstream.seen().len(), harness.gateway.read().waiting), (1, 1));
 }
 
-/// Counts who is turned away.
+/// Counts requests that are turned away.
 #[derive(Default)]
 struct TurnedAway(AtomicU64);
 
@@ -270,44 +268,44 @@ impl Observer for TurnedAway {
 }
 
 #[tokio::test]
-async fn an_observer_is_told_of_those_who_may_not_wait() {
+async fn an_observer_sees_requests_that_may_not_wait() {
     let upstream = Upstream::start().await;
     let turned_away = Arc::new(TurnedAway::default());
     let rules = format!("- {{key: user, limits: [{HOURLY}]}}");
     let engine = Arc::into_inner(engine(&rules, ManualClock::at(START))).unwrap();
     let engine = Arc::new(engine.with_observer(Arc::clone(&turned_away) as Arc<dyn Observer>));
-    // Ten seconds, unless said otherwise.
+    // The default is ten seconds.
     let settings = by_user(to(&[upstream.url()]));
-    let bench = Bench::with(engine, settings, GatewayParts::default(), |endpoint| endpoint);
-    let told = [bench.get_as("7").await.status, bench.get_as("7").await.status];
-    assert_eq!(told, [200, 429]);
+    let harness = Harness::with(engine, settings, GatewayParts::default(), |endpoint| endpoint);
+    let reply = [harness.get_as("7").await.status, harness.get_as("7").await.status];
+    assert_eq!(reply, [200, 429]);
     assert_eq!(turned_away.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_client_that_goes_gives_its_turn_to_the_next_and_its_slot_back() {
+async fn a_client_that_disconnects_leaves_its_turn_to_the_next_and_frees_its_slot() {
     let flight = "{name: flight, algorithm: concurrency, requests_per_unit: 1}";
     let upstream = Upstream::start().await;
-    let bench = hourly(&upstream, &format!("{HOURLY}, {DAILY}, {flight}"));
-    assert_eq!(bench.get_as("7").await.status, 200);
-    until("its slot", || remaining(&bench, 2) == 1).await;
+    let harness = hourly(&upstream, &format!("{HOURLY}, {DAILY}, {flight}"));
+    assert_eq!(harness.get_as("7").await.status, 200);
+    until("its slot", || remaining(&harness, 2) == 1).await;
     for gone in 1..=3 {
-        // Each has the turn of the one before, or it would be refused.
-        let waiting = waits(&bench, "7").await;
-        assert_eq!((remaining(&bench, 1), remaining(&bench, 2)), (998, 0));
-        let refused = bench.get_as("7").await;
+        // Each takes the turn of the one before; otherwise it would be refused.
+        let waiting = waits(&harness, "7").await;
+        assert_eq!((remaining(&harness, 1), remaining(&harness, 2)), (998, 0));
+        let refused = harness.get_as("7").await;
         assert_eq!(refused.json()["code"], "concurrency_limited");
         waiting.abort();
-        until("its end", || bench.count("gone") == gone).await;
-        until("its turn", || bench.gateway.read().waiting == 0).await;
-        until("its slot", || remaining(&bench, 2) == 1).await;
-        assert_eq!(remaining(&bench, 1), 999);
+        until("its end", || harness.count("gone") == gone).await;
+        until("its turn", || harness.gateway.read().waiting == 0).await;
+        until("its slot", || remaining(&harness, 2) == 1).await;
+        assert_eq!(remaining(&harness, 1), 999);
     }
     assert_eq!(upstream.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn nobody_waits_longer_than_its_client_or_its_route_has_time() {
+async fn no_request_waits_longer_than_its_client_or_its_route_allows() {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
     settings.categories.timeout_field = Some("x-timeout-ms".parse().unwrap());
@@ -315,51 +313,51 @@ async fn nobody_waits_longer_than_its_client_or_its_route_has_time() {
     let rules = format!(
         "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{PACED}]}}"
     );
-    let bench = Bench::limited(settings.clone(), &rules);
-    // For its turn, and in line. The bucket says when the turn is near enough.
+    let harness = Harness::limited(settings.clone(), &rules);
+    // Waiting for its turn, and in a line.
     for (user, retry) in [("7", "1800"), ("8", "3600")] {
-        assert_eq!(bench.get_as(user).await.status, 200);
+        assert_eq!(harness.get_as(user).await.status, 200);
         let hurried = Request::get("/").header("x-user", user).header("x-timeout-ms", "1800000");
-        let refused = bench.send(hurried).await;
+        let refused = harness.send(hurried).await;
         assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, retry));
     }
-    // Who has the time takes the turn that was left.
-    waits(&bench, "7").await.abort();
+    // A client with enough time takes the turn that was left.
+    waits(&harness, "7").await.abort();
 
     settings.upstreams[0].timeouts.total = Some(HOUR / 2);
-    let bench = Bench::limited(settings, &rules);
+    let harness = Harness::limited(settings, &rules);
     for (user, retry) in [("7", "1800"), ("8", "3600")] {
-        assert_eq!(bench.get_as(user).await.status, 200);
-        assert_eq!(bench.get_as(user).await.header("retry-after"), retry);
+        assert_eq!(harness.get_as(user).await.status, 200);
+        assert_eq!(harness.get_as(user).await.header("retry-after"), retry);
     }
 }
 
 #[tokio::test]
-async fn clients_that_wait_in_line_and_go_are_counted_as_gone() {
+async fn clients_that_disconnect_in_a_line_are_counted_as_gone() {
     let upstream = Upstream::start().await;
-    let bench = hourly(&upstream, PACED);
-    assert_eq!(bench.get_as("7").await.status, 200);
-    let waiting = waits(&bench, "7").await;
+    let harness = hourly(&upstream, PACED);
+    assert_eq!(harness.get_as("7").await.status, 200);
+    let waiting = waits(&harness, "7").await;
     waiting.abort();
-    until("its end", || bench.count("gone") == 1).await;
-    until("its place", || bench.gateway.read().waiting == 0).await;
+    until("its end", || harness.count("gone") == 1).await;
+    until("its place", || harness.gateway.read().waiting == 0).await;
 }
 
 #[tokio::test]
-async fn those_who_wait_in_line_and_for_their_turn_are_bounded_together() {
+async fn requests_in_lines_and_waiting_for_turns_share_one_bound() {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
     settings.delay = DelaySettings { waiting_max: 2, line_max: 100, wait_max: HOUR * 100 };
     let rules = format!(
         "- {{key: user, limits: [{HOURLY}]}}\n- {{key: user, value: '8', limits: [{PACED}]}}"
     );
-    let bench = Bench::limited(settings, &rules);
+    let harness = Harness::limited(settings, &rules);
     for user in ["7", "8"] {
-        assert_eq!(bench.get_as(user).await.status, 200);
+        assert_eq!(harness.get_as(user).await.status, 200);
     }
-    let _waiting = [waits(&bench, "7").await, waits(&bench, "8").await];
+    let _waiting = [waits(&harness, "7").await, waits(&harness, "8").await];
     for user in ["7", "8"] {
-        assert_eq!(bench.get_as(user).await.status, 429);
+        assert_eq!(harness.get_as(user).await.status, 429);
     }
-    assert_eq!(bench.gateway.read().waiting, 2);
+    assert_eq!(harness.gateway.read().waiting, 2);
 }

@@ -1,4 +1,4 @@
-//! Servers behind the gateway.
+//! Upstream servers for tests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
-use crate::bench::until;
+use crate::harness::until;
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: Method,
@@ -39,13 +39,13 @@ impl Seen {
     }
 }
 
-/// An HTTP server that does what the path says.
+/// An HTTP server whose behaviour depends on the path.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     connections: Arc<Mutex<u32>>,
-    /// Everyone who serves a connection holds one.
+    /// Each connection's task holds a clone.
     open: Arc<()>,
     go: watch::Sender<bool>,
     sick: watch::Sender<bool>,
@@ -91,7 +91,7 @@ impl Upstream {
     async fn serve(self, stream: TcpStream) {
         let service = service_fn(move |request| self.clone().answer(request));
         let builder = auto::Builder::new(TokioExecutor::new());
-        // How a connection ends is the test's matter.
+        // The test checks how the connection ends.
         drop(builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await);
     }
 
@@ -99,7 +99,7 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// What came so far.
+    /// The requests received so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }
@@ -112,18 +112,18 @@ impl Upstream {
         *self.connections.lock()
     }
 
-    /// Connections that are open now.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
-        // One is ours, one the listener's.
+        // One clone is ours, one the listener's.
         Arc::strong_count(&self.open).saturating_sub(2)
     }
 
-    /// Lets slow requests go on.
+    /// Releases slow requests.
     pub(crate) fn let_go(&self) {
         self.go.send_replace(true);
     }
 
-    /// Answers health checks badly, or well again.
+    /// Sets the result of health checks.
     pub(crate) fn fall_sick(&self, sick: bool) {
         self.sick.send_replace(sick);
     }
@@ -211,7 +211,7 @@ impl Upstream {
     }
 }
 
-/// A server that shows the very bytes it got, and answers the same each time.
+/// A server that records the bytes it receives, and always sends the same response.
 pub(crate) struct RawUpstream {
     pub(crate) address: SocketAddr,
     got: Arc<Mutex<Vec<u8>>>,
@@ -219,7 +219,7 @@ pub(crate) struct RawUpstream {
 }
 
 impl RawUpstream {
-    /// Answers with these bytes as soon as something comes.
+    /// Responds with these bytes as soon as it receives any.
     pub(crate) async fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let upstream = RawUpstream {
@@ -263,13 +263,13 @@ impl RawUpstream {
         *self.connections.lock()
     }
 
-    /// Waits until what came holds a text.
+    /// Waits until the received bytes contain a text.
     pub(crate) async fn gets(&self, text: &str) {
         until(text, || self.got().contains(text)).await;
     }
 }
 
-/// A port that is taken and that nobody listens at: connections are refused there.
+/// A bound port without a listener: it refuses connections.
 pub(crate) struct Nobody {
     _taken: TcpSocket,
     address: SocketAddr,

@@ -7,19 +7,19 @@ use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Body, Frame};
 
-/// The body of a call: what comes on its stream.
+/// The body of a call's request: the data and trailers of its stream.
 #[derive(Debug)]
 pub struct CallBody {
     stream: RecvStream,
-    /// There are no more bytes; trailers may come.
+    /// All data was read; trailers may follow.
     read: bool,
     ended: bool,
 }
 
-/// The client gave the call up, or the connection broke.
+/// The client reset the stream, or the connection broke.
 #[derive(Debug, thiserror::Error)]
-#[error("the body broke off before its end")]
-pub struct BrokenOff(#[source] h2::Error);
+#[error("the body ended early")]
+pub struct CallBodyError(#[source] h2::Error);
 
 impl CallBody {
     pub(super) const fn new(stream: RecvStream) -> Self {
@@ -27,21 +27,20 @@ impl CallBody {
     }
 
     #[inline]
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenOff>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CallBodyError>>> {
         let Some(data) = ready!(self.stream.poll_data(cx)) else {
             self.read = true;
             return Poll::Ready(None);
         };
-        let data = data.map_err(BrokenOff);
+        let data = data.map_err(CallBodyError);
         self.ended = self.stream.is_end_stream();
         if let Ok(data) = &data
             && !self.ended
         {
-            // More may come, so the client is told that there is room for it. What
-            // came last is told with the end of the stream.
-            let told = self.stream.flow_control().release_capacity(data.len());
-            if let Err(error) = told {
-                return Poll::Ready(Some(Err(BrokenOff(error))));
+            // More data may come, so its window is restored. After the last data the stream ends anyway.
+            let released = self.stream.flow_control().release_capacity(data.len());
+            if let Err(error) = released {
+                return Poll::Ready(Some(Err(CallBodyError(error))));
             }
         }
         Poll::Ready(Some(data))
@@ -50,13 +49,13 @@ impl CallBody {
 
 impl Body for CallBody {
     type Data = Bytes;
-    type Error = BrokenOff;
+    type Error = CallBodyError;
 
     #[inline]
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, CallBodyError>>> {
         let this = self.get_mut();
         if this.ended {
             return Poll::Ready(None);
@@ -68,7 +67,9 @@ impl Body for CallBody {
         }
         let trailers = ready!(this.stream.poll_trailers(cx));
         this.ended = true;
-        Poll::Ready(trailers.map_err(BrokenOff).map(|some| some.map(Frame::trailers)).transpose())
+        Poll::Ready(
+            trailers.map_err(CallBodyError).map(|some| some.map(Frame::trailers)).transpose(),
+        )
     }
 
     fn is_end_stream(&self) -> bool {

@@ -54,7 +54,7 @@ fn a_file_without_a_key_is_named() {
 }
 
 #[test]
-fn a_key_of_another_certificate_does_not_fit() {
+fn a_key_of_another_certificate_is_rejected() {
     let directory = TempDir::new().unwrap();
     let other = KeyPair::generate().unwrap().serialize_pem();
     write_pair(directory.path(), &(pair().0, other));
@@ -73,20 +73,20 @@ fn a_broken_certificate_is_named() {
 }
 
 #[test]
-fn a_name_for_clients_has_to_be_a_dns_name_that_somebody_vouches_for() {
+fn a_client_name_must_be_a_dns_name_and_needs_an_authority() {
     let directory = TempDir::new().unwrap();
     write_pair(directory.path(), &pair());
     let mut files = files_in(directory.path());
     files.client_name = Some("not a name".to_owned());
     assert!(message(files.clone()).contains("needs a client authority"));
     files.client_authority = Some(files.certificate.clone());
-    assert!(message(files.clone()).contains("is no DNS name"));
+    assert!(message(files.clone()).contains("is not a DNS name"));
     files.client_name = Some("127.0.0.1".to_owned());
-    assert!(message(files).contains("is no DNS name"));
+    assert!(message(files).contains("is not a DNS name"));
 }
 
 #[test]
-fn files_that_did_not_change_are_not_put_to_use_again() {
+fn unchanged_files_are_not_loaded_again() {
     let directory = TempDir::new().unwrap();
     write_pair(directory.path(), &pair());
     let tls = Tls::load(files_in(directory.path())).unwrap();
@@ -96,7 +96,7 @@ fn files_that_did_not_change_are_not_put_to_use_again() {
 }
 
 #[test]
-fn files_written_again_with_the_same_text_change_nothing() {
+fn files_rewritten_with_the_same_text_change_nothing() {
     let directory = TempDir::new().unwrap();
     let pair = pair();
     write_pair(directory.path(), &pair);
@@ -108,9 +108,8 @@ fn files_written_again_with_the_same_text_change_nothing() {
 }
 
 #[test]
-fn a_directory_link_that_is_turned_brings_the_new_pair() {
-    // As Kubernetes mounts a secret: the files are links into ..data, itself a
-    // link, which is turned to another directory in one step.
+fn switching_a_directory_link_loads_the_new_pair() {
+    // As Kubernetes mounts a secret: the files are links into ..data, itself a link, which is switched atomically.
     let root = TempDir::new().unwrap();
     for version in ["..1", "..2"] {
         fs::create_dir(root.path().join(version)).unwrap();
@@ -131,7 +130,7 @@ fn a_directory_link_that_is_turned_brings_the_new_pair() {
 }
 
 #[test]
-fn a_bad_new_pair_leaves_the_old_one_in_use_and_is_reported_once() {
+fn an_unusable_new_pair_leaves_the_old_one_in_use_and_is_reported_once() {
     let directory = TempDir::new().unwrap();
     write_pair(directory.path(), &pair());
     let tls = Tls::load(files_in(directory.path())).unwrap();

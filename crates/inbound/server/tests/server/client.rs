@@ -17,12 +17,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tidegate_server::{Address, ConnectionLimits, Endpoint, Listening, Protocol, Server};
+use tidegate_server::{Address, BoundEndpoint, ConnectionLimits, Endpoint, Protocol, Server};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 
-/// No test waits longer than this for anything.
+/// The timeout of everything that a test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn workers(count: usize) -> NonZeroUsize {
@@ -41,23 +41,23 @@ pub(crate) fn limited(protocol: Protocol, limits: ConnectionLimits) -> Endpoint 
     endpoint(protocol).limits(limits)
 }
 
-pub(crate) fn port_of(listening: &Listening) -> SocketAddr {
+pub(crate) fn port_of(listening: &BoundEndpoint) -> SocketAddr {
     match listening.address() {
         Address::Tcp(address) => *address,
-        Address::Unix { path, .. } => panic!("{} is no TCP address", path.display()),
+        Address::Unix { path, .. } => panic!("{} is not a TCP address", path.display()),
     }
 }
 
-/// Opens one door at one address: one for calls where only HTTP/2 is spoken.
-pub(crate) fn open(server: &Server, endpoint: Endpoint, service: TestService) -> Listening {
+/// Opens an endpoint with one address: one for calls if its protocol is HTTP/2.
+pub(crate) fn open(server: &Server, endpoint: Endpoint, service: TestService) -> BoundEndpoint {
     let opened = match endpoint.protocol {
         Protocol::Http2 => server.open_calls(endpoint, service),
         Protocol::Auto => server.open(endpoint, service),
     };
-    opened.expect("a free port is there").remove(0)
+    opened.expect("a port is free").remove(0)
 }
 
-/// Waits until a condition holds that no event announces.
+/// Polls until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
@@ -67,7 +67,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     within(what, waiting).await;
 }
 
-/// Waits for a future, but not for ever.
+/// Waits for a future, with a timeout.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
@@ -75,19 +75,18 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
     }
 }
 
-/// The answer to `/long` has so many pieces.
+/// The number of pieces in the response to `/long`.
 pub(crate) const LONG_PIECES: usize = 100;
 pub(crate) const LONG_PIECE: &str = "a piece of text that is repeated many times over";
 
-/// Answers with the path; holds back `/slow…` until it is let go, panics where
-/// the path says so.
+/// Responds with the path. Holds `/slow…` until [`Control::let_go`], and panics if the path asks for it.
 #[derive(Clone)]
 pub(crate) struct TestService {
     arrived: mpsc::Sender<()>,
     go: watch::Receiver<bool>,
 }
 
-/// The other end of a [`TestService`].
+/// Controls a [`TestService`].
 pub(crate) struct Control {
     arrived: mpsc::Receiver<()>,
     go: watch::Sender<bool>,
@@ -99,7 +98,7 @@ impl Control {
         within("a slow request", self.arrived.recv()).await.expect("the service lives");
     }
 
-    /// How many requests live, and copies of the service.
+    /// The number of requests in flight and of clones of the service.
     pub(crate) fn alive(&self) -> usize {
         self.go.receiver_count()
     }
@@ -151,7 +150,7 @@ fn long() -> UnsyncBoxBody<Bytes, Infallible> {
     StreamBody::new(tokio_stream::iter(pieces)).boxed_unsync()
 }
 
-/// Panics instead of giving its bytes.
+/// Panics when it is polled.
 struct PanickingBody;
 
 impl Body for PanickingBody {
@@ -187,8 +186,8 @@ impl Client {
         Client::Two(sender, tokio::spawn(connection))
     }
 
-    /// A client that has room for so many bytes of an answer at a time.
-    pub(crate) async fn two_with_room(io: impl Io, bytes: u32) -> Self {
+    /// A client with a flow-control window of this many bytes.
+    pub(crate) async fn two_with_window(io: impl Io, bytes: u32) -> Self {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(bytes);
         let (sender, connection) =
@@ -196,7 +195,7 @@ impl Client {
         Client::Two(sender, tokio::spawn(connection))
     }
 
-    /// Sends a request; the answer need not be awaited at once.
+    /// Sends a request and returns the response to come.
     pub(crate) fn send(
         &mut self,
         path: &str,
@@ -210,15 +209,15 @@ impl Client {
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> hyper::Result<(Response<()>, String)> {
-        read(within("an answer", self.send(path)).await?).await
+        read(within("a response", self.send(path)).await?).await
     }
 
-    /// The body of the answer to a request that has to succeed.
+    /// The body of the response. Panics if the request fails.
     pub(crate) async fn text(&mut self, path: &str) -> String {
         self.get(path).await.expect("the request succeeds").1
     }
 
-    /// The name of the thread that answered.
+    /// The name of the thread that served the request.
     pub(crate) async fn thread(&mut self) -> String {
         let (response, _) = self.get("/").await.expect("the request succeeds");
         response.headers()["x-thread"].to_str().expect("text").to_owned()
@@ -227,7 +226,7 @@ impl Client {
     /// Waits until the server has closed the connection.
     pub(crate) async fn closed(self) {
         let (Client::One(_, closed) | Client::Two(_, closed)) = self;
-        // How it looks from here is the protocol's matter.
+        // The result depends on the protocol.
         drop(within("the end of the connection", closed).await);
     }
 }
@@ -243,7 +242,7 @@ pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for T {}
 
-pub(crate) async fn tcp(listening: &Listening) -> TcpStream {
+pub(crate) async fn tcp(listening: &BoundEndpoint) -> TcpStream {
     TcpStream::connect(port_of(listening)).await.expect("the server listens")
 }
 

@@ -1,4 +1,4 @@
-//! Who may connect, where connections live, and when they are closed.
+//! Which connections are accepted, which worker serves them, and when they are closed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -87,7 +87,7 @@ async fn a_client_that_sends_its_head_slowly_is_cut_off() {
             let mut stream = tcp(&listening).await;
             stream.write_all(start.as_bytes()).await.unwrap();
             let mut rest = Vec::new();
-            // A door for HTTP/2 may answer HTTP/1.1 with its farewell.
+            // An HTTP/2 endpoint may answer HTTP/1.1 with a GOAWAY frame.
             drop(within("the cut", stream.read_to_end(&mut rest)).await);
         }
         until("the end of the slow connections", || listening.counts().open == 0).await;
@@ -96,7 +96,7 @@ async fn a_client_that_sends_its_head_slowly_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_quiet_connection_is_closed() {
+async fn an_idle_connection_is_closed() {
     let server = Server::start(workers(1)).unwrap();
     let (service, _control) = service();
     let idle_timeout = Some(Duration::from_millis(50));
@@ -119,9 +119,9 @@ async fn an_old_connection_is_closed_once_its_requests_are_answered() {
     let mut client = Client::two(tcp(&listening).await).await;
     let slow = tokio::spawn(client.send("/slow"));
     control.slow_request().await;
-    // The server says farewell: the connection takes no more requests.
+    // After the GOAWAY frame the connection accepts no more requests.
     let refused = async { while client.get("/").await.is_ok() {} };
-    within("the farewell", refused).await;
+    within("the GOAWAY frame", refused).await;
     control.let_go();
     assert_eq!(slow.await.unwrap().unwrap().status(), 200);
     client.closed().await;
@@ -136,7 +136,7 @@ async fn a_client_that_does_not_answer_pings_is_closed() {
     let limits = ConnectionLimits { keepalive, ..ConnectionLimits::default() };
     let listening = open(&server, limited(Protocol::Http2, limits), service);
     let mut stream = tcp(&listening).await;
-    // The greeting, empty settings, and then silence.
+    // The preface, empty settings, and then silence.
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut rest = Vec::new();
     drop(within("the cut", stream.read_to_end(&mut rest)).await);
@@ -168,7 +168,7 @@ async fn a_port_in_use_is_named() {
 }
 
 #[tokio::test]
-async fn a_door_opens_at_all_of_its_addresses_or_at_none() {
+async fn an_endpoint_opens_at_all_of_its_addresses_or_at_none() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("door.sock");
     let server = Server::start(workers(1)).unwrap();
@@ -187,7 +187,7 @@ async fn a_door_opens_at_all_of_its_addresses_or_at_none() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_has_the_mode_asked_for_and_is_gone_after_the_stop() {
+async fn a_unix_socket_has_the_requested_mode_and_is_removed_after_the_stop() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("door.sock");
     let server = Server::start(workers(1)).unwrap();
@@ -202,7 +202,7 @@ async fn a_unix_socket_has_the_mode_asked_for_and_is_gone_after_the_stop() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_that_nobody_answers_on_is_replaced() {
+async fn a_stale_unix_socket_is_replaced() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("door.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -214,7 +214,7 @@ async fn a_unix_socket_that_nobody_answers_on_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_that_somebody_answers_on_is_left_alone() {
+async fn a_unix_socket_in_use_is_left_alone() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("door.sock");
     let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -227,7 +227,7 @@ async fn a_unix_socket_that_somebody_answers_on_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_socket_is_left_alone() {
+async fn a_file_that_is_not_a_socket_is_left_alone() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("notes.txt");
     fs::write(&path, "mine").unwrap();

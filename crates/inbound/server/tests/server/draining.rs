@@ -1,4 +1,4 @@
-//! How a server stops: nothing new, what is begun is finished, the rest is cut.
+//! Stopping: no new connections, requests in flight finish, the rest is cut.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn idle_connections_do_not_hold_up_the_stop() {
 }
 
 #[tokio::test]
-async fn what_takes_longer_than_the_grace_is_cut_and_counted() {
+async fn requests_that_exceed_the_grace_are_cut_and_counted() {
     let server = Server::start(workers(2)).unwrap();
     let (service, mut control) = service();
     let listening = open(&server, endpoint(Protocol::Auto), service);

@@ -1,4 +1,4 @@
-//! Encrypted connections: who is trusted, what changes while they live.
+//! TLS: which clients are accepted, and new certificates.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
-use tidegate_server::{ConnectionLimits, Listening, Protocol, Server, Tls, TlsFiles};
+use tidegate_server::{BoundEndpoint, ConnectionLimits, Protocol, Server, Tls, TlsFiles};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::client::{Client, endpoint, open, service, tcp, until, within, workers};
 
-/// One who signs certificates.
+/// A certificate authority.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -57,9 +57,9 @@ fn write(directory: &Path, identity: &Identity) -> TlsFiles {
     files
 }
 
-/// Tries to connect; `None` when the server does not want to.
+/// Connects; `None` when the handshake fails.
 async fn connect(
-    listening: &Listening,
+    listening: &BoundEndpoint,
     trusted: &Authority,
     identity: Option<&Identity>,
     alpn: &str,
@@ -94,37 +94,37 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()
 }
 
-/// Whether a request succeeds. With TLS 1.3 a client learns only then that it is refused.
+/// Whether a request succeeds. With TLS 1.3 the client learns only then that its certificate was rejected.
 async fn is_served(stream: Option<TlsStream<TcpStream>>) -> bool {
     let Some(stream) = stream else { return false };
     Client::one(stream).await.get("/").await.is_ok()
 }
 
-struct Bench {
+struct TlsServer {
     authority: Authority,
     directory: TempDir,
     tls: Tls,
     server: Server,
-    listening: Listening,
+    listening: BoundEndpoint,
 }
 
-/// A server that asks clients for what `ask` says.
-fn bench(protocol: Protocol, ask: impl FnOnce(&mut TlsFiles, &Path)) -> Bench {
+/// A server with TLS files as changed by `configure`.
+fn serve(protocol: Protocol, configure: impl FnOnce(&mut TlsFiles, &Path)) -> TlsServer {
     let directory = TempDir::new().expect("tests can make what they need");
     let authority = Authority::new();
     let mut files = write(directory.path(), &authority.sign("localhost"));
     fs::write(directory.path().join("ca.crt"), &authority.pem)
         .expect("tests can make what they need");
-    ask(&mut files, directory.path());
+    configure(&mut files, directory.path());
     let tls = Tls::load(files).expect("tests can make what they need");
     let server = Server::start(workers(1)).expect("tests can make what they need");
     let listening = open(&server, endpoint(protocol).tls(tls.clone()), service().0);
-    Bench { authority, directory, tls, server, listening }
+    TlsServer { authority, directory, tls, server, listening }
 }
 
 #[tokio::test]
-async fn the_client_chooses_the_protocol_that_the_door_speaks() {
-    let auto = bench(Protocol::Auto, |_, _| {});
+async fn the_client_chooses_among_the_protocols_of_the_endpoint() {
+    let auto = serve(Protocol::Auto, |_, _| {});
     let stream = connect(&auto.listening, &auto.authority, None, "http/1.1").await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(Client::one(stream).await.text("/one").await, "/one");
@@ -132,17 +132,17 @@ async fn the_client_chooses_the_protocol_that_the_door_speaks() {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     assert_eq!(Client::two(stream).await.text("/two").await, "/two");
 
-    let http2 = bench(Protocol::Http2, |_, _| {});
+    let http2 = serve(Protocol::Http2, |_, _| {});
     assert!(connect(&http2.listening, &http2.authority, None, "http/1.1").await.is_none());
     until("the count", || http2.listening.counts().handshake_failures == 1).await;
 }
 
 #[tokio::test]
-async fn only_clients_that_somebody_vouches_for_are_served() {
-    let bench = bench(Protocol::Auto, |files, directory| {
+async fn only_clients_with_a_certificate_of_the_authority_are_served() {
+    let server = serve(Protocol::Auto, |files, directory| {
         files.client_authority = Some(directory.join("ca.crt"));
     });
-    let Bench { authority, listening, .. } = &bench;
+    let TlsServer { authority, listening, .. } = &server;
     let known = authority.sign("envoy.example");
     assert!(is_served(connect(listening, authority, Some(&known), "http/1.1").await).await);
     let stranger = Authority::new().sign("envoy.example");
@@ -152,12 +152,12 @@ async fn only_clients_that_somebody_vouches_for_are_served() {
 }
 
 #[tokio::test]
-async fn only_clients_of_the_name_asked_for_are_served() {
-    let bench = bench(Protocol::Auto, |files, directory| {
+async fn only_clients_with_the_configured_name_are_served() {
+    let server = serve(Protocol::Auto, |files, directory| {
         files.client_authority = Some(directory.join("ca.crt"));
         files.client_name = Some("envoy.mesh.example".to_owned());
     });
-    let Bench { authority, listening, .. } = &bench;
+    let TlsServer { authority, listening, .. } = &server;
     for (name, served) in
         [("envoy.mesh.example", true), ("*.mesh.example", true), ("other.mesh.example", false)]
     {
@@ -168,9 +168,9 @@ async fn only_clients_of_the_name_asked_for_are_served() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_serves_new_connections_while_old_ones_live() {
-    let bench = bench(Protocol::Http2, |_, _| {});
-    let Bench { authority, directory, tls, listening, .. } = &bench;
+async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
+    let server = serve(Protocol::Http2, |_, _| {});
+    let TlsServer { authority, directory, tls, listening, .. } = &server;
     let mut old = Client::two(connect(listening, authority, None, "h2").await.unwrap()).await;
     assert_eq!(old.text("/before").await, "/before");
 
@@ -184,27 +184,27 @@ async fn a_new_certificate_serves_new_connections_while_old_ones_live() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_encrypt_is_refused_and_counted() {
-    let bench = bench(Protocol::Auto, |_, _| {});
-    let mut stream = tcp(&bench.listening).await;
+async fn a_client_without_tls_is_rejected_and_counted() {
+    let server = serve(Protocol::Auto, |_, _| {});
+    let mut stream = tcp(&server.listening).await;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
     drop(within("the refusal", stream.read_to_end(&mut rest)).await);
-    until("the count", || bench.listening.counts().handshake_failures == 1).await;
-    assert_eq!(within("the stop", bench.server.stop(Duration::from_secs(60))).await, 0);
+    until("the count", || server.listening.counts().handshake_failures == 1).await;
+    assert_eq!(within("the stop", server.server.stop(Duration::from_secs(60))).await, 0);
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_finish_the_handshake_is_cut_off() {
-    let bench = bench(Protocol::Auto, |_, _| {});
+    let server = serve(Protocol::Auto, |_, _| {});
     let limits = ConnectionLimits {
         header_timeout: Duration::from_millis(50),
         ..ConnectionLimits::default()
     };
-    let door = endpoint(Protocol::Auto).tls(bench.tls.clone()).limits(limits);
-    let listening = open(&bench.server, door, service().0);
+    let door = endpoint(Protocol::Auto).tls(server.tls.clone()).limits(limits);
+    let listening = open(&server.server, door, service().0);
     let mut stream = tcp(&listening).await;
-    // The head of a record that never comes.
+    // The header of a record that never follows.
     stream.write_all(&[22, 3, 1, 2, 0]).await.unwrap();
     let mut rest = Vec::new();
     drop(within("the cut", stream.read_to_end(&mut rest)).await);

@@ -1,4 +1,4 @@
-//! Real sockets, real clients: what the server does with connections.
+//! Tests of the server with real sockets and clients.
 
 mod client;
 

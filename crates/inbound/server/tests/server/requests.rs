@@ -1,4 +1,4 @@
-//! Requests come through, over every carrier and protocol; panics stay with theirs.
+//! Requests over every transport and protocol, and panics in services.
 
 use http::Version;
 use tidegate_server::{Protocol, Server};
@@ -25,7 +25,7 @@ async fn http1_and_http2_are_served_at_one_address() {
 }
 
 #[tokio::test]
-async fn a_door_for_http2_refuses_http1() {
+async fn an_http2_endpoint_rejects_http1() {
     let server = Server::start(workers(1)).unwrap();
     let (service, _control) = service();
     let listening = open(&server, endpoint(Protocol::Http2), service);
@@ -62,7 +62,7 @@ async fn many_requests_at_once_on_one_connection_are_all_answered() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_its_request_and_is_counted() {
+async fn a_panic_fails_its_request_and_is_counted() {
     let server = Server::start(workers(1)).unwrap();
     for protocol in [Protocol::Auto, Protocol::Http2] {
         let (service, _control) = service();
@@ -76,7 +76,7 @@ async fn a_panic_costs_its_request_and_is_counted() {
 }
 
 #[tokio::test]
-async fn a_panic_closes_a_connection_of_http1() {
+async fn a_panic_closes_an_http1_connection() {
     let server = Server::start(workers(1)).unwrap();
     let (service, _control) = service();
     let listening = open(&server, endpoint(Protocol::Auto), service);
@@ -90,7 +90,7 @@ async fn a_panic_closes_a_connection_of_http1() {
 }
 
 #[tokio::test]
-async fn a_panic_in_an_answers_body_costs_its_request_and_is_counted() {
+async fn a_panic_in_a_response_body_fails_its_request_and_is_counted() {
     let server = Server::start(workers(1)).unwrap();
     for protocol in [Protocol::Auto, Protocol::Http2] {
         let (service, mut control) = service();
@@ -111,12 +111,12 @@ async fn a_panic_in_an_answers_body_costs_its_request_and_is_counted() {
 }
 
 #[tokio::test]
-async fn a_long_answer_arrives_whole_at_a_client_with_little_room() {
+async fn a_long_response_arrives_complete_at_a_client_with_a_small_window() {
     let server = Server::start(workers(1)).unwrap();
     for protocol in [Protocol::Auto, Protocol::Http2] {
         let (service, _control) = service();
         let listening = open(&server, endpoint(protocol), service);
-        let mut client = Client::two_with_room(tcp(&listening).await, 1_000).await;
+        let mut client = Client::two_with_window(tcp(&listening).await, 1_000).await;
         let text = client.text("/long").await;
         assert_eq!(text.len(), LONG_PIECES * LONG_PIECE.len());
         assert_eq!(client.text("/after").await, "/after");
@@ -124,7 +124,7 @@ async fn a_long_answer_arrives_whole_at_a_client_with_little_room() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_client_gives_up_is_dropped() {
+async fn a_request_that_its_client_resets_is_dropped() {
     let server = Server::start(workers(1)).unwrap();
     for protocol in [Protocol::Auto, Protocol::Http2] {
         let (service, mut control) = service();

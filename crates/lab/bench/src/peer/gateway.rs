@@ -89,6 +89,6 @@ pub(super) async fn serve(
         Some(Address::Tcp(address)) => announce("http", *address),
         other => bail!("the gateway listens at {other:?}"),
     }
-    gateway.tend().await;
+    gateway.maintain().await;
     Err(anyhow!("the gateway has ended"))
 }

@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_algorithms::{Ask, Concurrency, Holder, Limit, Nanos, Period, State, Timestamp};
+use tidegate_algorithms::{
+    CheckInput, Concurrency, Holder, Limit, Nanos, Period, State, Timestamp,
+};
 use tidegate_overload::{Board, Category, Credit, FleetSettings, FleetShedder};
 
 const NODES: usize = 10;
@@ -207,7 +209,7 @@ fn slots_back() -> f64 {
     let (limit, mut state) = (Limit::new(limit), State::default());
     let ask = |cost: u64, millis: u64, holder: u64| {
         let now = Timestamp::EPOCH.after(Nanos::from_millis(1_000 + millis));
-        Ask { holder: Holder(holder), ..Ask::new(cost, now) }
+        CheckInput { holder: Holder(holder), ..CheckInput::new(cost, now) }
     };
     limit.check(&mut state, ask(SLOTS, 0, 1));
     let tries = (1..600).map(|tenth| tenth * 100);

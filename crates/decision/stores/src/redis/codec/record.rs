@@ -38,7 +38,7 @@ pub(super) fn put_check(
     let (hard, wide) = (limit.algorithm(), limit.kept_by());
     let cost = cost_of(order, check, hard);
     let kind = kind(hard) + if limit.soft().is_some() { SOFT } else { 0 };
-    let counts = if counts_refused(hard) { COUNTS_REFUSED } else { 0 };
+    let counts = if hard.counts_refused() { COUNTS_REFUSED } else { 0 };
     let lease = lease_of(check, wide);
     let leased = if lease.is_some() { LEASED } else { 0 };
     body.extend_from_slice(&[kind, role(check.role) + counts + leased]);
@@ -133,16 +133,16 @@ impl Asked {
 
 /// What the check costs here; a leaky bucket takes nothing back.
 pub(super) fn cost_of(order: Order, check: &Check<'_>, algorithm: &Algorithm) -> u64 {
-    match (order, algorithm) {
-        (Order::Refund, Algorithm::LeakyBucket(_)) => 0,
+    match order {
+        Order::Refund if !algorithm.is_refundable() => 0,
         _ => check.cost.min(COUNT_MAX),
     }
 }
 
 /// For how long slots are taken, if that is less than their time to live.
 fn lease_of(check: &Check<'_>, algorithm: &Algorithm) -> Option<Period> {
-    let Algorithm::Concurrency(slots) = algorithm else { return None };
-    check.tenure.lease().map(kept_lease).filter(|lease| *lease < slots.time_to_live())
+    let time_to_live = algorithm.slot_time_to_live()?;
+    check.tenure.lease().map(kept_lease).filter(|lease| *lease < time_to_live)
 }
 
 fn put_bucket(body: &mut Body, asked: Asked, hard: BucketTerms, wide: BucketTerms) {
@@ -215,15 +215,6 @@ const fn kind(algorithm: &Algorithm) -> u8 {
         Algorithm::SlidingWindow(_) => 3,
         Algorithm::SlidingLog(_) => 4,
         Algorithm::Concurrency(_) => 5,
-    }
-}
-
-const fn counts_refused(algorithm: &Algorithm) -> bool {
-    match algorithm {
-        Algorithm::FixedWindow(window) => window.counts_refused(),
-        Algorithm::SlidingWindow(window) => window.counts_refused(),
-        Algorithm::SlidingLog(log) => log.counts_refused(),
-        Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => false,
     }
 }
 

@@ -62,10 +62,10 @@ fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
 /// The state that a check rests on: the key's own, or as much of a sorted
 /// set as its answer needs.
 pub(in crate::redis) fn told_state(bytes: &[u8], limit: &Limit) -> Option<State> {
-    match limit.algorithm() {
-        Algorithm::SlidingLog(_) | Algorithm::Concurrency(_) => Summary::read(bytes)?.state(limit),
-        _ => Some(super::state::decode(bytes)),
+    if limit.algorithm().is_list() {
+        return Summary::read(bytes)?.state(limit);
     }
+    Some(super::state::decode(bytes))
 }
 
 /// What is told of a sorted set.
@@ -90,7 +90,11 @@ impl<'a> Summary<'a> {
     fn state(self, limit: &Limit) -> Option<State> {
         let inner = match limit.algorithm() {
             Algorithm::SlidingLog(_) => State::Log(self.log()?),
-            _ => State::Slots(self.slots()?),
+            Algorithm::Concurrency(_) => State::Slots(self.slots()?),
+            Algorithm::TokenBucket(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::FixedWindow(_)
+            | Algorithm::SlidingWindow(_) => return None,
         };
         if limit.soft().is_none() {
             return Some(inner);

@@ -1,6 +1,6 @@
 //! A check that the remote could not be asked about, by its own policy.
 
-use tidegate_algorithms::{Ask, Decision, Timestamp};
+use tidegate_algorithms::{CheckInput, Decision, Timestamp};
 
 use super::{Settled, Undo, mode};
 use crate::batch::{Answer, Basis, Check, Consistency, OnStoreError, Role, Verb};
@@ -33,7 +33,7 @@ impl<R: Remote> SharedStore<R> {
             }
             OnStoreError::Allow => {
                 count(&self.counters.allow);
-                let ask = Ask { holder: check.holder, ..Ask::new(check.cost, now) };
+                let ask = CheckInput { holder: check.holder, ..CheckInput::new(check.cost, now) };
                 let decision = unasked(check.limit, ask);
                 let answer = Answer { decision, basis: Basis::Unasked };
                 Ok(Settled { answer, undo: Undo::Nothing })

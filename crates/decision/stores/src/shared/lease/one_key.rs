@@ -3,7 +3,7 @@
 //! How long units live is in [`super::slices`], how many are needed in
 //! [`super::demand`].
 
-use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Outcome, Retry, Timestamp};
+use tidegate_algorithms::{Decision, Limit, Nanos, Outcome, Retry, Timestamp};
 
 use super::super::terms::{Returns, Terms};
 use super::demand::{Demand, Used};
@@ -221,7 +221,7 @@ impl Lease {
     /// the last unit of a bucket leaves the next ones to the other nodes: they
     /// are not lost, only taken a little later.
     fn pause(&self, decision: &Decision, nodes: u64) -> Option<Nanos> {
-        let Algorithm::TokenBucket(bucket) = self.terms.tightened.algorithm() else {
+        let Some((amount, period)) = self.terms.tightened.algorithm().refill() else {
             return match decision.retry {
                 Retry::After(span) => Some(span),
                 Retry::Now | Retry::Never => None,
@@ -229,9 +229,7 @@ impl Lease {
         };
         let span = match decision.retry {
             Retry::After(span) => span.get(),
-            Retry::Now if decision.remaining == 0 && nodes > 1 => {
-                bucket.period().as_nanos() / bucket.amount().max(1)
-            }
+            Retry::Now if decision.remaining == 0 && nodes > 1 => period.as_nanos() / amount.max(1),
             Retry::Now | Retry::Never => return None,
         };
         Some(Nanos::new(span.saturating_mul(nodes.max(1))))
@@ -328,13 +326,13 @@ impl Lease {
         if cost > algorithm.capacity() {
             return Retry::Never;
         }
-        match algorithm {
-            Algorithm::TokenBucket(bucket) => {
-                let nanos = u128::from(missing) * u128::from(bucket.period().as_nanos());
-                let nanos = nanos.div_ceil(u128::from(bucket.amount().max(1)));
+        match algorithm.refill() {
+            Some((amount, period)) => {
+                let nanos = u128::from(missing) * u128::from(period.as_nanos());
+                let nanos = nanos.div_ceil(u128::from(amount.max(1)));
                 Retry::After(Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
-            _ => Retry::After(self.resets.since(now)),
+            None => Retry::After(self.resets.since(now)),
         }
     }
 

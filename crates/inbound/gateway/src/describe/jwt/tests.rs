@@ -7,9 +7,12 @@ use aws_lc_rs::signature::{
 use http::Request;
 
 use super::*;
-use crate::describe::base64::encoded;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
+
+fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
 
 fn message(header: &str, claims: &str) -> String {
     format!("{}.{}", encoded(header.as_bytes()), encoded(claims.as_bytes()))
@@ -124,7 +127,7 @@ fn a_public_key_is_never_taken_for_a_secret() {
 }
 
 #[test]
-fn a_set_without_a_usable_key_is_told() {
+fn a_set_without_a_usable_key_is_rejected() {
     for (keys, problem) in [
         (r#"{"keys":[]}"#, "no key that verifies"),
         (r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#, "no key that verifies"),
@@ -148,5 +151,87 @@ fn a_token_counts_between_its_times() {
     for claims in [r#"{"exp":999939}"#, r#"{"nbf":1000061}"#, r#"{"exp":"soon"}"#, r#"{"exp":-1}"#]
     {
         assert!(!current(claims), "{claims}");
+    }
+}
+
+/// The message with its signature by the secret `x`.
+fn signed(message: &str) -> String {
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, b"x");
+    format!("{message}.{}", encoded(aws_lc_rs::hmac::sign(&key, message.as_bytes()).as_ref()))
+}
+
+fn by_secret() -> Tokens {
+    Tokens::load(&JwtSettings::new(JwtKey::Secret(b"x".to_vec()))).unwrap()
+}
+
+#[test]
+fn only_one_spelling_of_base64_is_accepted() {
+    let (tokens, header) = (by_secret(), encoded(br#"{"alg":"HS256"}"#));
+    let payload = encoded(br#"{"sub":"7"} "#);
+    let good = signed(&format!("{header}.{payload}"));
+    assert_eq!(subject(&tokens, &good).as_deref(), Some("7"));
+    // Padding, bits after the last byte, the alphabet that is not for URLs, white space.
+    let short = encoded(br#"{"sub":"7"}"#);
+    assert!(short.ends_with("n0"), "two spare bits: {short}");
+    for payload in [format!("{short}="), short.replace("n0", "n1"), format!("{payload}+/8")] {
+        assert_eq!(subject(&tokens, &signed(&format!("{header}.{payload}"))), None, "{payload}");
+    }
+    assert_eq!(subject(&tokens, &signed(&format!("{header}. {payload}"))), None);
+    // A signature has 32 bytes in 43 characters, of which the last one carries two spare bits.
+    let (rest, last) = good.split_at(good.len() - 1);
+    let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let spare = alphabet.chars().nth(alphabet.find(last).unwrap() + 1).unwrap();
+    assert_eq!(subject(&tokens, &format!("{rest}{spare}")), None);
+    assert_eq!(subject(&tokens, &format!("{good}=")), None);
+}
+
+#[test]
+fn headers_that_weaken_verification_are_rejected() {
+    let tokens = by_secret();
+    let with = |header: &str| subject(&tokens, &signed(&message(header, r#"{"sub":"7"}"#)));
+    assert_eq!(with(r#"{"alg":"HS256","typ":"JWT","x":[1]}"#).as_deref(), Some("7"));
+    for header in [
+        r#"{"alg":"none"}"#,
+        r#"{"alg":"hs256"}"#,
+        r#"{"alg":"HS512"}"#,
+        r#"{"alg":"HS256","crit":["exp"]}"#,
+        r#"{"alg":"HS256","crit":"exp"}"#,
+        r#"{"alg":"none","alg":"HS256"}"#,
+        r#"{}"#,
+    ] {
+        assert_eq!(with(header), None, "{header}");
+    }
+    let unsigned = format!("{}.", message(r#"{"alg":"none"}"#, r#"{"sub":"7"}"#));
+    assert_eq!(subject(&tokens, &unsigned), None);
+}
+
+#[test]
+fn claims_of_any_type_are_read() {
+    let tokens = by_secret();
+    for sub in ["7", "null", "[7]", r#"{"id":7}"#] {
+        let token = signed(&message(r#"{"alg":"HS256"}"#, &format!(r#"{{"sub":{sub}}}"#)));
+        let request = Request::get("/").header("authorization", format!("Bearer {token}"));
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let claims = tokens.claims(&head, NOW).unwrap();
+        assert_eq!(claims.get("sub").unwrap().to_string(), sub);
+    }
+}
+
+#[test]
+fn keys_of_unknown_types_are_skipped() {
+    let secret = r#"{"kty":"oct","k":"eA"}"#;
+    for other in [
+        r#"{"kty":"ML-DSA","x":"AA"}"#,
+        r#"{"kty":"EC","crv":"secp256k1","x":"AA","y":"AA"}"#,
+        r#"{"kty":"OKP","crv":"X25519","x":"AA"}"#,
+        r#"{"kty":"oct","alg":"A128KW","k":"eA"}"#,
+        r#"{"kty":"oct","k":""}"#,
+        r#"{"kty":"RSA","n":"not base64!","e":"AQAB"}"#,
+    ] {
+        let text = format!(r#"{{"keys":[{other}]}}"#);
+        assert!(KeySet::parse(&text).unwrap_err().contains("no key that verifies"), "{other}");
+        let tokens = tokens(&format!("{other},{secret}"));
+        let token = signed(&message(r#"{"alg":"HS256"}"#, r#"{"sub":"7"}"#));
+        assert_eq!(subject(&tokens, &token).as_deref(), Some("7"), "{other}");
     }
 }

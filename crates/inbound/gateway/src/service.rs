@@ -1,0 +1,301 @@
+//! The gateway as a service of HTTP requests, and its operations: reload, maintenance, metrics.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Body;
+use hyper::service::Service;
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock};
+use tidegate_overload::{Protection, SteadyClock};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::access_log::AccessLog;
+use super::active_document::CompiledDocument;
+use super::encode::Answer;
+use super::body::{BoxError, RequestBody};
+use super::describe::IdentitySources;
+use super::forward::Hop;
+use super::queue::{MemoryQueue, RequestQueue};
+use super::request::InFlightRequest;
+use super::refusal_samples::{RefusalSamples, RefusedRequest};
+use super::settings::{GatewayError, GatewaySettings, Problems};
+use super::state::{Counters, CurrentDocument, GatewayState};
+use super::tally::GatewayReading;
+use super::upstream::UpstreamGroup;
+use tidegate_admission::{HoldTime, WaitingRoom};
+use tidegate_metrics::Meter;
+use tidegate_server::Peer;
+
+/// Optional parts of a gateway.
+#[derive(Default)]
+pub struct GatewayParts {
+    /// Counts decisions and measures their duration.
+    pub meter: Option<Arc<Meter>>,
+    /// Sheds load when the node or the fleet is overloaded. Default: none.
+    pub protection: Option<Arc<Protection<SteadyClock>>>,
+    /// Stores requests that are queued by limits with `when_over: queue`. Default: in memory.
+    pub queue: Option<Arc<dyn RequestQueue>>,
+    /// The writer of the access log, if the settings have one.
+    pub access_log: Option<Box<dyn Write + Send>>,
+}
+
+/// A reverse proxy with every limiter. Clones are cheap and share all state.
+pub struct Gateway<S = MemoryStore, C = SystemClock> {
+    current: Arc<CurrentDocument<S, C>>,
+    /// The other end of the connection.
+    hop: Arc<Hop>,
+}
+
+impl<S, C: Clock> Gateway<S, C> {
+    /// A gateway that limits with this engine. Reads files of keys and certificates, so it blocks.
+    ///
+    /// # Errors
+    /// When the settings are invalid: all problems at once.
+    pub fn new(
+        engine: Arc<Engine<S, C>>,
+        settings: GatewaySettings,
+        parts: GatewayParts,
+    ) -> Result<Self, GatewayError> {
+        let mut problems = Problems::default();
+        let (log, samples) = (settings.access_log, settings.sample_refusals);
+        let queue_settings = settings.queue;
+        let compiled = CompiledDocument::compile::<S, C>(settings, None, &mut problems);
+        let log = match (log, parts.access_log) {
+            (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
+            _ => None,
+        };
+        problems.finish()?;
+        let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
+        let (queue, memory_queue): (Arc<dyn RequestQueue>, _) = match parts.queue {
+            Some(queue) => (queue, None),
+            None => {
+                let queue = Arc::new(MemoryQueue::new(queue_settings));
+                (Arc::clone(&queue) as _, Some(queue))
+            }
+        };
+        let state = GatewayState {
+            engine,
+            waiting: WaitingRoom::default(),
+            queue,
+            memory_queue,
+            protection: parts.protection,
+            log,
+            samples: samples.map(RefusalSamples::new),
+            meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
+            counters: Counters::default(),
+            hold_time: HoldTime::default(),
+        };
+        let current = CurrentDocument::new(compiled.activate(Arc::new(state), None));
+        Ok(Gateway { current: Arc::new(current), hop: Arc::new(Hop::of(&Peer::default())) })
+    }
+
+    /// Replaces the settings. Requests in flight keep the old ones. Kept are the counters of routes with the same
+    /// name, hosts that are reached as before with their connections and health, waiting requests and all limits.
+    /// Changed files that the settings name are read again. Blocks.
+    ///
+    /// The writer of the access log and the sampling of refusals do not change.
+    ///
+    /// # Errors
+    /// When the settings are invalid: all problems at once. Then nothing changes.
+    pub fn reload(&self, settings: GatewaySettings) -> Result<(), GatewayError> {
+        let _reloading = self.current.reloading.lock();
+        let queue = settings.queue;
+        let document = self.current.active.load_full().with(settings)?;
+        if let Some(memory_queue) = &document.state.memory_queue {
+            memory_queue.resize(queue);
+        }
+        self.current.replace(document);
+        Ok(())
+    }
+
+    /// Waits until every line so far is written to the access log, with a timeout. Returns whether it is. Blocks.
+    pub fn flush_log(&self, patience: Duration) -> bool {
+        let document = self.current.active.load();
+        document.state.log.as_ref().is_none_or(|log| log.flush(patience))
+    }
+
+    /// The same gateway for the connection of one peer.
+    #[must_use]
+    pub fn for_peer(&self, peer: &Peer) -> Self {
+        Gateway { current: Arc::clone(&self.current), hop: Arc::new(Hop::of(peer)) }
+    }
+
+    /// Reloads files of keys that have changed, and returns whether any had. An invalid file changes nothing. Blocks.
+    ///
+    /// # Errors
+    /// The problem with a file, as a sentence.
+    pub fn refresh(&self) -> Result<bool, String> {
+        let document = self.current.active.load();
+        let IdentitySources { tokens, keys } = &document.identities;
+        let tokens = tokens.as_ref().map_or(Ok(false), |tokens| tokens.refresh());
+        let keys = keys.as_ref().map_or(Ok(false), |keys| keys.refresh());
+        Ok(tokens? | keys?)
+    }
+
+    /// The refusals sampled since the last call, if the settings ask for samples.
+    pub fn take_refusals(&self) -> Vec<RefusedRequest> {
+        self.current
+            .active
+            .load()
+            .state
+            .samples
+            .as_ref()
+            .map(RefusalSamples::take)
+            .unwrap_or_default()
+    }
+
+    /// The gateway's metrics now.
+    pub fn read(&self) -> GatewayReading {
+        let document = self.current.active.load();
+        let state = &document.state;
+        let names = document.routes.iter().map(|route| route.name.to_string());
+        let names = names.chain([String::new()]);
+        let now = Instant::now();
+        let hosts = |group: &Arc<UpstreamGroup>| {
+            let host = |host: &Arc<super::upstream::Host>| {
+                (host.origin().authority().to_string(), host.state(now))
+            };
+            (group.name.to_string(), group.hosts.iter().map(host).collect())
+        };
+        // Read first: requests that have ended by now are in the other counters.
+        let in_flight = state.counters.in_flight.load(Ordering::Acquire);
+        GatewayReading {
+            routes: names.zip(document.tallies.iter().map(|tally| tally.read())).collect(),
+            upstreams: document.upstreams.iter().map(hosts).collect(),
+            waiting: state.waiting.waiting(),
+            in_flight,
+            tunnels: state.counters.tunnels.load(Ordering::Relaxed),
+            broken: state.counters.broken.load(Ordering::Relaxed),
+            log_dropped: state.log.as_ref().map_or(0, AccessLog::dropped),
+        }
+    }
+}
+
+impl<S, C> Gateway<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+{
+    /// Runs health checks and closes idle connections to upstreams, until it is dropped.
+    pub async fn maintain(&self) {
+        let mut changes = self.current.changes.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut maintained: Vec<(Arc<UpstreamGroup>, AbortHandle)> = Vec::new();
+        loop {
+            changes.mark_unchanged();
+            let document = self.current.active.load_full();
+            let groups = &document.upstreams;
+            maintained.retain(|(group, task)| {
+                let stays = groups.iter().any(|other| Arc::ptr_eq(group, other));
+                if !stays {
+                    task.abort();
+                }
+                stays
+            });
+            for group in groups {
+                if !maintained.iter().any(|(other, _)| Arc::ptr_eq(group, other)) {
+                    let own = Arc::clone(group);
+                    let task = tasks.spawn(async move { own.maintain().await });
+                    maintained.push((Arc::clone(group), task));
+                }
+            }
+            // Lets an old document end while this task waits.
+            drop(document);
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                // Removes aborted tasks, so that the set does not grow.
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+}
+
+impl<S, C, B> Service<Request<B>> for Gateway<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = GatewayFuture;
+
+    fn call(&self, request: Request<B>) -> GatewayFuture {
+        let (mut head, body) = request.into_parts();
+        let length = body.size_hint().exact();
+        let document = self.current.active.load();
+        match document.receive(&self.hop, &mut head, length) {
+            ControlFlow::Break(answer) => GatewayFuture(FutureState::Ready(Some(answer))),
+            ControlFlow::Continue(pending) => {
+                let limits = &document.settings.head;
+                let (body, progress) =
+                    RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
+                let hop = Arc::clone(&self.hop);
+                let request = Box::new(InFlightRequest { hop, pending, head, body, progress });
+                let running = Arc::clone(&document).handle(request);
+                GatewayFuture(FutureState::Running(Box::pin(running)))
+            }
+        }
+    }
+}
+
+/// The response to come. Dropping it cancels the request and gives up its position in a line or its turn.
+pub struct GatewayFuture(FutureState);
+
+#[expect(clippy::large_enum_variant, reason = "a boxed answer would cost an allocation")]
+enum FutureState {
+    /// Decided without waiting and without an allocation for the future.
+    Ready(Option<Answer>),
+    Running(Pin<Box<dyn Future<Output = Answer> + Send>>),
+}
+
+impl Future for GatewayFuture {
+    type Output = Result<Answer, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            FutureState::Ready(answer) => {
+                Poll::Ready(Ok(answer.take().expect("a future is not polled after it is ready")))
+            }
+            FutureState::Running(answer) => answer.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+impl fmt::Debug for GatewayFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            FutureState::Ready(_) => "GatewayFuture(ready)",
+            FutureState::Running(_) => "GatewayFuture(running)",
+        })
+    }
+}
+
+impl<S, C> Clone for Gateway<S, C> {
+    fn clone(&self) -> Self {
+        Gateway { current: Arc::clone(&self.current), hop: Arc::clone(&self.hop) }
+    }
+}
+
+impl<S, C> fmt::Debug for Gateway<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("hop", &self.hop).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for GatewayParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatewayParts").finish_non_exhaustive()
+    }
+}

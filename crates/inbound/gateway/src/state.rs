@@ -1,0 +1,64 @@
+//! The state of a gateway that outlives its documents.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tidegate_admission::{HoldTime, WaitingRoom};
+use tidegate_engine::Engine;
+use tidegate_metrics::Meter;
+use tidegate_overload::{Protection, SteadyClock};
+use tokio::sync::watch;
+
+use super::access_log::AccessLog;
+use super::active_document::ActiveDocument;
+use super::queue::{MemoryQueue, RequestQueue};
+use super::refusal_samples::RefusalSamples;
+
+/// Limiters, waiting requests, logs and counters: everything that a reload leaves alone.
+pub(super) struct GatewayState<S, C> {
+    pub(super) engine: Arc<Engine<S, C>>,
+    pub(super) waiting: WaitingRoom,
+    pub(super) queue: Arc<dyn RequestQueue>,
+    /// `queue`, if the gateway created it and therefore resizes it.
+    pub(super) memory_queue: Option<Arc<MemoryQueue>>,
+    pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
+    pub(super) log: Option<AccessLog>,
+    pub(super) samples: Option<RefusalSamples>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) counters: Counters,
+    pub(super) hold_time: HoldTime,
+}
+
+/// Counters of all routes together.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) in_flight: AtomicU64,
+    pub(super) tunnels: AtomicU64,
+    pub(super) broken: AtomicU64,
+}
+
+/// The document in use, and its replacement.
+pub(super) struct CurrentDocument<S, C> {
+    pub(super) active: ArcSwap<ActiveDocument<S, C>>,
+    /// Notified after each reload.
+    pub(super) changes: watch::Sender<()>,
+    /// Serializes reloads.
+    pub(super) reloading: Mutex<()>,
+}
+
+impl<S, C> CurrentDocument<S, C> {
+    pub(super) fn new(active: ActiveDocument<S, C>) -> Self {
+        CurrentDocument {
+            active: ArcSwap::from_pointee(active),
+            changes: watch::Sender::new(()),
+            reloading: Mutex::default(),
+        }
+    }
+
+    pub(super) fn replace(&self, active: ActiveDocument<S, C>) {
+        self.active.store(Arc::new(active));
+        self.changes.send_replace(());
+    }
+}

@@ -1,0 +1,157 @@
+//! The byte stream of a connection: TCP or Unix, plain or TLS, with the bytes read counted.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use super::connection_state::ConnectionState;
+use super::listener::AcceptedSocket;
+
+/// A socket that is registered with this thread's runtime.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Self> {
+        Ok(match accepted {
+            AcceptedSocket::Tcp(stream, _) => Socket::Tcp(TcpStream::from_std(stream)?),
+            AcceptedSocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
+        })
+    }
+}
+
+/// A socket, encrypted or not. One type for all, so that the HTTP code is compiled once per service and not four times.
+#[derive(Debug)]
+pub(super) enum Transport {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+/// A transport that records the bytes read in the connection's state.
+#[derive(Debug)]
+pub(super) struct CountedTransport {
+    transport: Transport,
+    state: Arc<ConnectionState>,
+}
+
+impl CountedTransport {
+    pub(super) fn new(transport: Transport, state: Arc<ConnectionState>) -> Self {
+        CountedTransport { transport, state }
+    }
+}
+
+/// Calls a method on the value inside an enum.
+macro_rules! inside {
+    ($self:expr, $($variant:path)|+, $inner:ident => $call:expr) => {
+        match $self { $($variant($inner) => $call,)+ }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        inside!(self, Socket::Tcp | Socket::Unix, s => s.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_shutdown(cx))
+    }
+}
+
+impl AsyncRead for CountedTransport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let CountedTransport { transport, state } = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_read(cx, buffer));
+        if let Some(read) = buffer.filled().get(before..)
+            && !read.is_empty()
+        {
+            state.record_read(read);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for CountedTransport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => {
+            Pin::new(s).poll_write_vectored(cx, slices)
+        })
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        // Responses are small: those of one poll are copied into one buffer and written with one syscall. As slices,
+        // each one above 256 bytes would take its own write.
+        false
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let transport = &mut self.get_mut().transport;
+        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_shutdown(cx))
+    }
+}
