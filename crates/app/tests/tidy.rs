@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "inbound/gateway",
         &["admission", "answers", "document", "engine", "metrics", "overload", "server"],
     ),
-    ("inbound/admin", &["engine", "metrics", "overload"]),
+    ("inbound/admin", &["answers", "engine", "metrics", "overload"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("outbound/pacer", &["algorithms", "stores"]),

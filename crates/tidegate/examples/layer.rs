@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
-use tidegate::layer::{Described, RateLimitLayer};
+use tidegate::layer::{RateLimitLayer, RequestDescription};
 use tidegate::{Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -48,7 +48,7 @@ pub(crate) async fn demo() -> Result<Vec<u16>, Box<dyn Error>> {
 }
 
 /// The descriptor of a request; `None` means that it is not limited.
-fn describe(request: &Parts) -> Option<Described> {
+fn describe(request: &Parts) -> Option<RequestDescription> {
     let user = request.headers.get("x-user")?.to_str().ok()?;
-    Some(Described::new().descriptor([("user", user)]))
+    Some(RequestDescription::new().descriptor([("user", user)]))
 }

@@ -132,9 +132,9 @@ pub use tidegate_stores as stores;
 /// A tower layer that limits any HTTP service: axum, hyper, tonic.
 #[cfg(feature = "layer")]
 pub mod layer {
-    pub use tidegate_admission::{DelaySettings, Described};
+    pub use tidegate_admission::{DelaySettings, RequestDescription};
     pub use tidegate_answers::{
-        HeaderFormat, HeaderSet, HeadersOn, Notice, Policy, ResetAs, grpc_answer, problem_answer,
+        Cause, HeaderFormat, HeaderSet, HeadersOn, Refusal, Renderer, ResetAs, ViolatedLimit,
     };
     pub use tidegate_tower_layer::*;
 }

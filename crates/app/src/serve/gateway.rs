@@ -53,7 +53,7 @@ impl<S: Counters> Front<S> {
         let parts = GatewayParts {
             meter: Some(Arc::clone(&meter)),
             protection: protection.clone(),
-            held: None,
+            queue: None,
             access_log: access_log(&config.gateway.access_log)?,
         };
         let gateway = Gateway::new(Arc::clone(&limiting.engine), settings, parts)

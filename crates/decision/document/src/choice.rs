@@ -30,7 +30,9 @@ impl<T: Choice> Kind for T {
         let off = T::WORDS.contains(&"off").then_some(Value::Bool(false));
         let on = T::WORDS.contains(&"on").then_some(Value::Bool(true));
         let words = T::WORDS.iter().map(|word| Value::from(*word));
-        json!({"enum": words.chain(off).chain(on).collect::<Vec<_>>()})
+        // An unquoted `429` is a number.
+        let numbers = T::WORDS.iter().filter_map(|word| word.parse::<u64>().ok()).map(Value::from);
+        json!({"enum": words.chain(off).chain(on).chain(numbers).collect::<Vec<_>>()})
     }
 
     fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {

@@ -21,6 +21,17 @@ choices! {
 }
 
 choices! {
+    /// The HTTP status of a refusal by a limit.
+    #[derive(Serialize)]
+    pub enum RefusalStatus {
+        /// The caller asked for too much.
+        TooManyRequests = "429",
+        /// The service cannot take more.
+        ServiceUnavailable = "503",
+    }
+}
+
+choices! {
     /// The word for an algorithm.
     #[derive(Serialize)]
     #[serde(rename_all = "snake_case")]

@@ -14,7 +14,7 @@ use tidegate_algorithms::{Charge, Consistency, Limit, Mode, OnStoreError, Period
 use tidegate_document::{Located, Location};
 
 use crate::address::Grouping;
-use crate::choices::{Unit, WhenOver};
+use crate::choices::{RefusalStatus, Unit, WhenOver};
 
 pub(crate) use descriptor::AddressRanges;
 pub(crate) use limit::LimitList;
@@ -109,5 +109,6 @@ pub(crate) struct Terms {
     pub(crate) on_store_error: OnStoreError,
     pub(crate) consistency: Consistency,
     pub(crate) when_over: WhenOver,
+    pub(crate) refusal_status: Option<RefusalStatus>,
     pub(crate) cost: u64,
 }

@@ -26,7 +26,7 @@ mod compile;
 mod explain;
 mod schema;
 
-pub use choices::{AlgorithmName, Unit, WhenOver};
+pub use choices::{AlgorithmName, RefusalStatus, Unit, WhenOver};
 pub use compile::compile;
 pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
 pub use options::{Options, SOURCE_BYTES_MAX};

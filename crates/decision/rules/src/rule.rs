@@ -8,7 +8,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Consistency, Limit, Mode, OnStoreError};
 
-use crate::choices::{Unit, WhenOver};
+use crate::choices::{RefusalStatus, Unit, WhenOver};
 use crate::snapshot::Entry;
 
 macro_rules! dense_id {
@@ -240,6 +240,8 @@ pub struct RuleLimit {
     pub consistency: Consistency,
     /// What happens to a request over it.
     pub when_over: WhenOver,
+    /// The HTTP status of its refusals, if the rule chooses one.
+    pub refusal_status: Option<RefusalStatus>,
     /// What one hit costs.
     pub cost: u64,
 }

@@ -7,7 +7,8 @@
 use tidegate_document::{Key, Located, Mapping, Named, ScalarOr, mapping};
 
 use crate::choices::{
-    AlgorithmName, ChargeWord, ConsistencyWord, ModeWord, OnStoreErrorWord, PlanSource, WhenOver,
+    AlgorithmName, ChargeWord, ConsistencyWord, ModeWord, OnStoreErrorWord, PlanSource,
+    RefusalStatus, WhenOver,
 };
 use crate::document::{AddressRanges, Descriptor, LimitList, LimitText, Metadata};
 use crate::kinds::{Interval, PlanName, RuleName, RuleText, SoftPercent, UnitText};
@@ -116,6 +117,8 @@ mapping! {
         consistency: Option<ConsistencyWord>,
         /// What happens to a request over the limit. Default `refuse`.
         when_over: Option<WhenOver>,
+        /// The HTTP status of this limit's refusals. Default: the route's, or 429.
+        refusal_status: Option<RefusalStatus>,
         /// The cost of one hit. Default 1.
         cost: Option<u64> = optional in 1..=u64::MAX,
     }

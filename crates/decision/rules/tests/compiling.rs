@@ -7,8 +7,8 @@ use std::time::Duration;
 use support::{compiled, find, found, try_compile};
 use tidegate_algorithms::{Algorithm, CalendarUnit, Window};
 use tidegate_rules::{
-    Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, Percent, RuleLimit,
-    SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
+    Charge, Consistency, Entry, Mode, OnStoreError, Options, PROBLEMS_MAX, Percent, RefusalStatus,
+    RuleLimit, SOURCE_BYTES_MAX, Severity, Snapshot, Source, Unit, WhenOver, compile,
 };
 
 /// The limits of a file with one rule.
@@ -52,6 +52,7 @@ fn a_limit_has_the_defaults_that_are_documented() {
     assert_eq!(limit.on_store_error, OnStoreError::Local);
     assert_eq!(limit.consistency, Consistency::Exact);
     assert_eq!(limit.when_over, WhenOver::Refuse);
+    assert_eq!(limit.refusal_status, None);
     assert_eq!(limit.unit, Some(Unit::Minute));
     assert_eq!((limit.cost, limit.quota), (1, false));
     let Algorithm::FixedWindow(window) = limit.limit.algorithm() else {
@@ -59,6 +60,16 @@ fn a_limit_has_the_defaults_that_are_documented() {
     };
     assert_eq!(window.limit(), 5);
     assert_eq!(window.window(), &Window::Every(Unit::Minute.period()));
+}
+
+#[test]
+fn the_status_of_a_refusal_is_read_as_a_number_or_a_text() {
+    let limits = limits(
+        "{unit: second, requests_per_unit: 1, refusal_status: 503},
+         {unit: second, requests_per_unit: 1, refusal_status: '429'}",
+    );
+    assert_eq!(limits[0].refusal_status, Some(RefusalStatus::ServiceUnavailable));
+    assert_eq!(limits[1].refusal_status, Some(RefusalStatus::TooManyRequests));
 }
 
 #[test]

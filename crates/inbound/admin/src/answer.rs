@@ -5,15 +5,13 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTI
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_answers::{NO_STORE, PROBLEM_JSON};
 
 /// An answer of the debug door.
 pub(super) type Answer = Response<Full<Bytes>>;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// What is true now may not be in a second.
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// Why a request is not answered as asked.
@@ -29,22 +27,9 @@ impl Problem {
     }
 }
 
-#[derive(Serialize)]
-struct ProblemBody<'p> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'p str,
-}
-
 impl From<Problem> for Answer {
     fn from(problem: Problem) -> Self {
-        let body = ProblemBody {
-            r#type: "about:blank",
-            title: problem.status.canonical_reason().unwrap_or("Problem"),
-            status: problem.status.as_u16(),
-            detail: &problem.detail,
-        };
+        let body = tidegate_answers::Problem::new(problem.status, &problem.detail, ());
         let mut answer = json_as(PROBLEM_JSON, &body);
         *answer.status_mut() = problem.status;
         if problem.status == StatusCode::UNAUTHORIZED {

@@ -1,9 +1,8 @@
 //! Lines of requests that wait for a limit: first come, first served.
 //!
-//! The one in front asks again when its limit said that it would admit, and leaves; then the
-//! next is in front. So requests leave at the limit's own pace, whatever its algorithm. A
-//! request whose client is gone drops its ticket, and its place is the next one's. A request
-//! that comes while others wait stands behind them, or it would take what they wait for.
+//! The request in front is decided again when its limit predicted room, and leaves; then the next is in front. So
+//! requests leave at the limit's own pace, whatever its algorithm. A client that disconnects drops its ticket, and the
+//! requests behind it move up. A request that arrives while others wait joins the end of their line.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -19,14 +18,14 @@ use tidegate_engine::WhenOver;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::described::Described;
-use tidegate_answers::Notice;
+use crate::description::RequestDescription;
+use crate::pipeline::{Admission, Grant, LineWait};
+use tidegate_answers::{Notice, Refusal};
 
-/// The one in front of a line asks no more often than this.
-const ASK_EVERY: Duration = Duration::from_millis(1);
+/// The request in front is decided no more often than this.
+const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// How requests wait: for limits that say `when_over: delay`, and for their turn in leaky
-/// buckets.
+/// How requests wait: for limits with `when_over: delay`, and for their turn in leaky buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaySettings {
     /// The most requests that wait, over all callers. Default: 10,000.
@@ -37,59 +36,43 @@ pub struct DelaySettings {
     pub wait_max: Duration,
 }
 
-impl DelaySettings {
-    /// The bounds of lines while as many wait for their turn.
-    pub fn beside(self, for_turns: usize) -> Self {
-        DelaySettings { waiting_max: self.waiting_max.saturating_sub(for_turns), ..self }
-    }
-}
-
 impl Default for DelaySettings {
     fn default() -> Self {
         DelaySettings { waiting_max: 10_000, line_max: 100, wait_max: Duration::from_secs(10) }
     }
 }
 
-/// What becomes of a request over a limit that does not refuse.
+/// How a request over a limit waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Later {
-    /// It waits, and its client with it.
+pub enum WaitMode {
+    /// The client waits with it.
     Delay,
-    /// It is kept, and its client is sent away.
+    /// It is stored, and the client is answered at once.
     Queue,
 }
 
-impl Later {
-    /// What all limits that refuse agree to do instead. One that refuses outright decides.
-    pub fn of(notice: &Notice<'_>) -> Option<Later> {
-        let mut later = None;
+impl WaitMode {
+    /// How the limits that refuse let it wait; [`None`] if one of them refuses outright.
+    pub fn of(notice: &Notice<'_>) -> Option<WaitMode> {
+        let mut mode = None;
         for policy in notice.violated() {
-            later = match (policy.when_over(), later) {
+            mode = match (policy.when_over(), mode) {
                 (WhenOver::Refuse, _) => return None,
-                (WhenOver::Queue, _) | (WhenOver::Delay, Some(Later::Queue)) => Some(Later::Queue),
-                (WhenOver::Delay, _) => Some(Later::Delay),
+                (WhenOver::Queue, _) | (WhenOver::Delay, Some(WaitMode::Queue)) => {
+                    Some(WaitMode::Queue)
+                }
+                (WhenOver::Delay, _) => Some(WaitMode::Delay),
             };
         }
-        later
+        mode
     }
 }
 
-/// What a limit says to the one in front.
-#[derive(Debug)]
-pub enum Said<P, R> {
-    /// It passes.
-    Pass(P),
-    /// Not before this long, and what to answer if that is too long.
-    NotYet(Duration, R),
-    /// It is refused.
-    Refused(R),
-}
-
-/// What a line is known by: the entries of one descriptor.
+/// Identifies a line: a hash of the entries of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineKey(u64);
 
-/// All lines there are.
+/// All lines.
 #[derive(Debug)]
 pub struct Lines {
     lines: Mutex<HashMap<LineKey, Line>>,
@@ -100,17 +83,17 @@ pub struct Lines {
 
 #[derive(Debug)]
 struct Line {
-    later: Later,
-    places: VecDeque<Place>,
+    mode: WaitMode,
+    members: VecDeque<LineMember>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct LineMember {
     ticket: u64,
-    turn: Arc<Notify>,
+    front: Arc<Notify>,
 }
 
-/// There is no place left.
+/// The line is full, or too many requests wait in all lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFull;
 
@@ -137,123 +120,124 @@ impl Lines {
     }
 
     /// The key of one of the request's descriptors.
-    pub fn key(&self, described: &Described, descriptor: usize) -> LineKey {
-        LineKey(self.seed.hash_one(described.entries_of(descriptor)))
+    pub fn key(&self, description: &RequestDescription, descriptor: usize) -> LineKey {
+        LineKey(self.seed.hash_one(description.entries_of(descriptor)))
     }
 
-    /// The line that somebody waits in whom this request must not overtake, and how.
-    pub fn standing(&self, described: &Described) -> Option<(LineKey, Later)> {
+    /// The line of requests that this one must not overtake.
+    pub fn ahead_of(&self, description: &RequestDescription) -> Option<(LineKey, WaitMode)> {
         if self.waiting() == 0 {
             return None;
         }
         let lines = self.lines.lock();
-        (0..described.len()).find_map(|place| {
-            let key = self.key(described, place);
-            lines.get(&key).map(|line| (key, line.later))
+        (0..description.len()).find_map(|index| {
+            let key = self.key(description, index);
+            lines.get(&key).map(|line| (key, line.mode))
         })
     }
 
-    /// Takes the last place of a line, within these bounds.
+    /// Joins the end of a line.
+    ///
+    /// # Errors
+    /// When there is no room within these bounds.
     pub fn join(
         self: &Arc<Self>,
         key: LineKey,
-        later: Later,
+        mode: WaitMode,
         bounds: &DelaySettings,
     ) -> Result<Ticket, LineFull> {
         let mut lines = self.lines.lock();
-        if later == Later::Delay && self.waiting() >= bounds.waiting_max {
+        if mode == WaitMode::Delay && self.waiting() >= bounds.waiting_max {
             return Err(LineFull);
         }
-        let new = || Line { later, places: VecDeque::new() };
-        let line = &mut lines.entry(key).or_insert_with(new).places;
-        // Those that are kept have a maximum of their own.
-        if later == Later::Delay && line.len() >= bounds.line_max {
+        let new = || Line { mode, members: VecDeque::new() };
+        let line = &mut lines.entry(key).or_insert_with(new).members;
+        // The queue has a maximum of its own.
+        if mode == WaitMode::Delay && line.len() >= bounds.line_max {
             return Err(LineFull);
         }
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let turn = Arc::new(Notify::new());
+        let front = Arc::new(Notify::new());
         if line.is_empty() {
-            turn.notify_one();
+            front.notify_one();
         }
-        line.push_back(Place { ticket, turn: Arc::clone(&turn) });
+        line.push_back(LineMember { ticket, front: Arc::clone(&front) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Ok(Ticket { lines: Arc::clone(self), key, ticket, turn })
+        Ok(Ticket { lines: Arc::clone(self), key, ticket, front })
     }
 
-    /// Waits in a line until `ask` lets the request pass, but no longer than `patience`. `told`
-    /// is what it was told when it asked before it came here.
+    /// Waits in line until `decide` admits the request, within these bounds.
     ///
     /// # Errors
-    /// The last refusal that it was told, if any, when it does not pass.
-    pub async fn stand<P, R, F>(
+    /// The last refusal, if the request was decided at all.
+    pub(crate) async fn wait<F>(
         self: &Arc<Self>,
-        (key, later): (LineKey, Later),
-        (bounds, patience): (&DelaySettings, Duration),
-        told: Option<(Duration, R)>,
-        mut ask: impl FnMut() -> F,
-    ) -> Result<P, Option<R>>
+        LineWait { line, mode, refused }: LineWait,
+        bounds: &DelaySettings,
+        mut decide: impl FnMut() -> F,
+    ) -> Result<Grant, Option<Refusal>>
     where
-        F: Future<Output = Said<P, R>>,
+        F: Future<Output = Admission>,
     {
-        // Who is in front at once knows how long to wait; others ask when it is their turn.
-        let (mut wait, mut told) = told.unzip();
-        if wait.is_some_and(|wait| wait > patience) {
-            return Err(told);
+        let (mut after, mut refusal) = refused.unzip();
+        if after.is_some_and(|after| after > bounds.wait_max) {
+            return Err(refusal);
         }
-        let Ok(ticket) = self.join(key, later, bounds) else { return Err(told) };
+        let Ok(ticket) = self.join(line, mode, bounds) else { return Err(refusal) };
         let began = Instant::now();
-        let mut turn = pin!(ticket.turn());
-        if poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await.is_pending() {
-            wait = None;
-            if timeout(patience, turn).await.is_err() {
-                return Err(told);
+        let mut front = pin!(ticket.wait_for_front());
+        // A request that is in front at once knows how long to wait. Others are decided when they get there.
+        if poll_fn(|context| Poll::Ready(front.as_mut().poll(context))).await.is_pending() {
+            after = None;
+            if timeout(bounds.wait_max, front).await.is_err() {
+                return Err(refusal);
             }
         }
         loop {
-            if let Some(wait) = wait {
-                if began.elapsed().saturating_add(wait) > patience {
-                    return Err(told);
+            if let Some(after) = after {
+                if began.elapsed().saturating_add(after) > bounds.wait_max {
+                    return Err(refusal);
                 }
-                sleep(wait).await;
+                sleep(after).await;
             }
-            match ask().await {
-                Said::Pass(passage) => return Ok(passage),
-                Said::Refused(refusal) => return Err(Some(refusal)),
-                Said::NotYet(again, refusal) => {
-                    wait = Some(again.max(ASK_EVERY));
-                    told = Some(refusal);
-                }
-            }
+            let again = match decide().await {
+                Admission::Pass(grant) => return Ok(grant),
+                Admission::Refused(refusal) => return Err(Some(refusal)),
+                Admission::WaitInLine(again) => again.refused,
+            };
+            let (again, again_refused) = again.unzip();
+            after = Some(again.unwrap_or_default().max(RETRY_INTERVAL_MIN));
+            refusal = again_refused.or(refusal);
         }
     }
 
     fn leave(&self, key: LineKey, ticket: u64) {
         let mut lines = self.lines.lock();
-        let Some(Line { places: line, .. }) = lines.get_mut(&key) else { return };
-        let Some(place) = line.iter().position(|place| place.ticket == ticket) else { return };
-        line.remove(place);
+        let Some(Line { members: line, .. }) = lines.get_mut(&key) else { return };
+        let Some(position) = line.iter().position(|member| member.ticket == ticket) else { return };
+        line.remove(position);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         match line.front() {
             None => drop(lines.remove(&key)),
-            Some(next) if place == 0 => next.turn.notify_one(),
+            Some(next) if position == 0 => next.front.notify_one(),
             Some(_) => {}
         }
     }
 }
 
-/// A place in a line. Dropping it gives the place up.
+/// A position in a line. Dropping it leaves the line.
 #[derive(Debug)]
 pub struct Ticket {
     lines: Arc<Lines>,
     key: LineKey,
     ticket: u64,
-    turn: Arc<Notify>,
+    front: Arc<Notify>,
 }
 
 impl Ticket {
-    /// Waits until nobody is in front.
-    pub async fn turn(&self) {
-        self.turn.notified().await;
+    /// Waits until it is in front.
+    pub async fn wait_for_front(&self) {
+        self.front.notified().await;
     }
 }
 

@@ -1,19 +1,16 @@
-//! Turns in leaky buckets, and those that nobody takes.
+//! Turns in leaky buckets, and spare ones.
 //!
-//! A leaky bucket tells each request its turn when it admits it, and gives no place back: the
-//! others have been told theirs. So a turn that its request gives up is kept here, and the next
-//! request of the same kind takes it instead of its own, which is later and is kept in its place.
-//! The outflow stays at its pace: each turn is taken once, and only turns that the bucket gave.
-//! A request that may not wait as long as its turn is off gives it up at once; without this, those
-//! that are refused would push everybody's turn away until the bucket is full.
+//! A leaky bucket assigns each request its turn when it admits it, and cannot take a turn back: the later ones are
+//! assigned already. So the turn of a request that gives up becomes spare, and the next request of the same kind takes
+//! it instead of its own, which is later and becomes spare in its place. The outflow keeps its pace: each turn is taken
+//! once, and only turns that the bucket assigned. A request that may not wait for its turn gives it up at once;
+//! otherwise refused requests would postpone all others until the bucket is full.
 //!
-//! Requests are of the same kind when the same limits delay them, for the same values and at the
-//! same cost.
+//! Requests are of the same kind if the same limits delay them, for the same values and at the same cost.
 //!
-//! Nobody takes a turn whom the bucket itself refuses: a full one has room again when its next
-//! turn has come, also where turns are spare.
+//! Spare turns do not make room in a full bucket: it refuses until its next turn, even if spare turns are available.
 
-mod waiting;
+mod pending_turn;
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -22,61 +19,63 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_engine::{Clock, CounterStore, Engine, Nanos, Role, Verdict};
+use tidegate_engine::{Clock, CounterStore, Nanos, Role, Verdict};
 use tokio::time::{Instant, sleep_until};
 
-use crate::described::Described;
-use crate::line::{DelaySettings, Later};
+use crate::description::RequestDescription;
+use crate::domain_engine::DomainEngine;
+use crate::line::{DelaySettings, WaitMode};
+use crate::refund::Refund;
 
-pub use waiting::{Waiting, give_back};
+pub use pending_turn::PendingTurn;
 
-/// All turns that are waited for, and those that nobody takes.
+/// All turns that requests wait for, and the spare ones.
 #[derive(Debug)]
 pub struct Turns {
-    spare: Mutex<Spare>,
+    spare: Mutex<SpareTurns>,
     /// How many requests wait for their turn.
     waiting: AtomicUsize,
     seed: RandomState,
 }
 
-/// Which turns can be taken one for the other.
+/// Identifies interchangeable turns: a hash of limits, values and costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind(u64);
+struct TurnKind(u64);
 
-/// Turns to come that nobody takes: by kind, and by time.
+/// Future turns that no request waits for: by kind, and by time.
 #[derive(Debug, Default)]
-struct Spare {
-    of_kind: BTreeSet<(Kind, Instant)>,
-    in_time: BTreeSet<(Instant, Kind)>,
+struct SpareTurns {
+    by_kind: BTreeSet<(TurnKind, Instant)>,
+    by_time: BTreeSet<(Instant, TurnKind)>,
 }
 
-/// How long a request may wait, and with how many others.
+/// How long a request may wait for its turn, and with how many others.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Who waits: the client, or nobody but us.
-    pub later: Later,
+pub struct TurnBounds {
+    /// Whether the client waits, or the request is queued.
+    pub mode: WaitMode,
     /// How long it may wait.
     pub wait_max: Duration,
     /// The most clients that wait for their turn.
     pub waiting_max: usize,
-    /// The most turns that are kept for others.
+    /// The most spare turns.
     pub spares_max: usize,
 }
 
-impl Patience {
-    /// Of a request that waits no longer than this, while as many others stand in line.
+impl TurnBounds {
+    /// The bounds of a request while so many others wait in line.
     pub const fn new(
-        later: Later,
+        mode: WaitMode,
         wait_max: Duration,
-        bounds: &DelaySettings,
+        delay: &DelaySettings,
         in_line: usize,
     ) -> Self {
-        let waiting_max = bounds.waiting_max.saturating_sub(in_line);
-        Patience { later, wait_max, waiting_max, spares_max: bounds.waiting_max }
+        let waiting_max = delay.waiting_max.saturating_sub(in_line);
+        TurnBounds { mode, wait_max, waiting_max, spares_max: delay.waiting_max }
     }
 }
 
-/// Who does not get a turn may ask again after this long.
+/// There is no turn for the request; it may retry after this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTurn(pub Duration);
 
@@ -95,23 +94,23 @@ impl Turns {
     /// Takes the turn of a request that was admitted for later.
     ///
     /// # Errors
-    /// When it may not wait that long, or too many wait. What it was charged is given back.
+    /// When it may not wait that long, or too many wait. It is refunded.
     pub fn take<S, C>(
         self: &Arc<Self>,
-        described: &Described,
+        description: &RequestDescription,
         verdict: &Verdict,
-        (engine, domain): (&Arc<Engine<S, C>>, &str),
-        patience: Patience,
-    ) -> Result<Waiting, NoTurn>
+        limits: DomainEngine<'_, S, C>,
+        bounds: TurnBounds,
+    ) -> Result<PendingTurn, NoTurn>
     where
         S: CounterStore,
         C: Clock,
     {
-        let deposit = described.ask(domain, |request| engine.deposit(request, verdict));
-        match self.claim(self.kind(described, verdict), verdict.delay().into(), patience) {
-            Ok(turn) => Ok(Waiting::new(turn, deposit)),
+        let refund = Refund::of_deposit(limits.deposit(description, verdict));
+        match self.claim(self.kind(description, verdict), verdict.delay().into(), bounds) {
+            Ok(turn) => Ok(PendingTurn::new(turn, refund)),
             Err(no_turn) => {
-                give_back(deposit);
+                refund.pay_deposit();
                 Err(no_turn)
             }
         }
@@ -122,84 +121,83 @@ impl Turns {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The kind of a request that was told to wait.
-    fn kind(&self, described: &Described, verdict: &Verdict) -> Kind {
+    /// The kind of a request's turn.
+    fn kind(&self, description: &RequestDescription, verdict: &Verdict) -> TurnKind {
         let mut hasher = self.seed.build_hasher();
         let delaying = |role, delay| role != Role::Observed && delay > Nanos::ZERO;
         for ruling in verdict.rulings() {
             if delaying(ruling.role, ruling.decision.delay) {
-                let place = usize::try_from(ruling.descriptor).unwrap_or(usize::MAX);
+                let index = usize::try_from(ruling.descriptor).unwrap_or(usize::MAX);
                 verdict.limit(ruling).map(|limit| limit.identity).hash(&mut hasher);
                 ruling.cost.hash(&mut hasher);
-                described.entries_of(place).hash(&mut hasher);
+                description.entries_of(index).hash(&mut hasher);
             }
         }
-        Kind(hasher.finish())
+        TurnKind(hasher.finish())
     }
 
-    /// Takes the turn that a request was told, or one before it that nobody takes.
+    /// Takes the turn that a request was assigned, or an earlier spare one.
     fn claim(
         self: &Arc<Self>,
-        kind: Kind,
+        kind: TurnKind,
         after: Duration,
-        patience: Patience,
+        bounds: TurnBounds,
     ) -> Result<Turn, NoTurn> {
         let now = Instant::now();
-        let Some(told) = now.checked_add(after) else { return Err(NoTurn(after)) };
-        let at = self.spare.lock().swap(kind, told, now);
+        let Some(assigned) = now.checked_add(after) else { return Err(NoTurn(after)) };
+        let at = self.spare.lock().swap(kind, assigned, now);
         let wait = at.saturating_duration_since(now);
-        let too_long = wait.saturating_sub(patience.wait_max);
+        let too_long = wait.saturating_sub(bounds.wait_max);
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        // From here on, dropping it gives it up.
-        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: patience.spares_max };
+        // From here on, dropping the turn makes it spare.
+        let turn = Turn { turns: Arc::clone(self), kind, at, spares_max: bounds.spares_max };
         if !too_long.is_zero() {
             return Err(NoTurn(too_long));
         }
-        // Those that are kept have a maximum of their own.
-        let full = patience.later == Later::Delay && waiting >= patience.waiting_max;
+        // The queue has a maximum of its own.
+        let full = bounds.mode == WaitMode::Delay && waiting >= bounds.waiting_max;
         if full { Err(NoTurn(wait)) } else { Ok(turn) }
     }
 }
 
-impl Spare {
-    /// The first turn of the kind that is not after `told`. If that is another, `told` is spare.
-    fn swap(&mut self, kind: Kind, told: Instant, now: Instant) -> Instant {
-        self.forget_past(now);
-        let first = self.of_kind.range((kind, now)..(kind, told)).next().copied();
-        let Some((_, first)) = first else { return told };
-        self.of_kind.remove(&(kind, first));
-        self.in_time.remove(&(first, kind));
-        self.keep(kind, told);
+impl SpareTurns {
+    /// Takes the first spare turn before `assigned`, which then is spare itself, or else `assigned`.
+    fn swap(&mut self, kind: TurnKind, assigned: Instant, now: Instant) -> Instant {
+        self.remove_past(now);
+        let first = self.by_kind.range((kind, now)..(kind, assigned)).next().copied();
+        let Some((_, first)) = first else { return assigned };
+        self.by_kind.remove(&(kind, first));
+        self.by_time.remove(&(first, kind));
+        self.insert(kind, assigned);
         first
     }
 
-    fn keep(&mut self, kind: Kind, at: Instant) {
-        self.of_kind.insert((kind, at));
-        self.in_time.insert((at, kind));
+    fn insert(&mut self, kind: TurnKind, at: Instant) {
+        self.by_kind.insert((kind, at));
+        self.by_time.insert((at, kind));
     }
 
-    fn forget_past(&mut self, now: Instant) {
-        while let Some((at, kind)) = self.in_time.first().copied()
+    fn remove_past(&mut self, now: Instant) {
+        while let Some((at, kind)) = self.by_time.first().copied()
             && at <= now
         {
-            self.in_time.pop_first();
-            self.of_kind.remove(&(kind, at));
+            self.by_time.pop_first();
+            self.by_kind.remove(&(kind, at));
         }
     }
 }
 
-/// The turn that a request waits for. Dropping it before it has come gives it up.
+/// The turn that a request waits for. Dropping it earlier makes it spare.
 #[derive(Debug)]
 struct Turn {
     turns: Arc<Turns>,
-    kind: Kind,
+    kind: TurnKind,
     at: Instant,
     spares_max: usize,
 }
 
 impl Turn {
-    /// Waits until it has come.
-    async fn come(&self) {
+    async fn wait(&self) {
         sleep_until(self.at).await;
     }
 
@@ -214,10 +212,10 @@ impl Drop for Turn {
         let now = Instant::now();
         if self.at > now {
             let mut spare = self.turns.spare.lock();
-            spare.forget_past(now);
-            // Without room the outflow has a gap, which harms nobody.
-            if spare.in_time.len() < self.spares_max {
-                spare.keep(self.kind, self.at);
+            spare.remove_past(now);
+            // Without room the outflow has a gap, which does no harm.
+            if spare.by_time.len() < self.spares_max {
+                spare.insert(self.kind, self.at);
             }
         }
     }

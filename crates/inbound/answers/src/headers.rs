@@ -1,18 +1,15 @@
-//! From a notice to header fields.
+//! The rate limit header fields of a response.
 //!
-//! There is no one standard, so the set is chosen: two de-facto sets, the old
-//! drafts of the IETF and the present one. `Retry-After` is in every refusal.
-//! What an answer says of the limits themselves is the same for all answers of
-//! a rule, so it is written once and remembered; what is left is written anew,
-//! unless an admitted request was told the same before.
+//! There is no one standard, so the operator chooses: two de-facto sets, the IETF's old drafts, and its current one.
+//! `Retry-After` is in every refusal. The texts that depend on the rules only are cached (`policy_texts`), and so are
+//! all fields of an admitted request whose figures occur again (`cached_fields`).
 //!
-//! Field names are the same in any case, so the two sets that begin with
-//! `X-RateLimit` go together: they share their first two fields.
+//! Field names are case-insensitive, so the two sets that begin with `X-RateLimit` share their first two fields.
 
+mod cached_fields;
 mod number;
-mod remembered;
+mod policy_texts;
 mod structured;
-mod told;
 
 use std::sync::Arc;
 
@@ -20,9 +17,10 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use tidegate_engine::{Nanos, Timestamp, Verdict};
 
 use crate::notice::{Notice, Policy};
+use cached_fields::{CacheLookup, CachedFields};
 pub use number::write_number;
-use remembered::Remembered;
-use told::{Recalled, Told};
+pub(crate) use number::{number_value, pushback_value};
+use policy_texts::PolicyTexts;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -37,7 +35,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// Room for the fields of the default set in a refusal.
 const FIELDS: usize = 6;
 
-/// One known set of header fields.
+/// One set of header fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFormat {
     /// `X-Ratelimit-Limit` and `X-Ratelimit-Remaining`; with a refusal
@@ -45,20 +43,19 @@ pub enum HeaderFormat {
     XRetryAfter,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     XReset(ResetAs),
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, as in
-    /// the IETF's drafts up to the sixth.
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`: the IETF's drafts up to the sixth.
     Legacy,
-    /// `RateLimit-Policy` and `RateLimit`, as in the IETF's eleventh draft.
+    /// `RateLimit-Policy` and `RateLimit`: the IETF's eleventh draft.
     Draft11,
 }
 
-/// How `X-RateLimit-Reset` names an instant.
+/// The form of `X-RateLimit-Reset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetAs {
-    /// Seconds from now, as Envoy has it.
+    /// Seconds from now, as Envoy sends it.
     #[default]
     DeltaSeconds,
-    /// Seconds since the Unix epoch, as GitHub has it.
+    /// Seconds since the Unix epoch, as GitHub sends it.
     EpochSeconds,
 }
 
@@ -80,7 +77,7 @@ pub struct HeaderSet {
 }
 
 impl HeaderSet {
-    /// Nothing but `Retry-After` with refusals.
+    /// No fields but `Retry-After` in refusals.
     pub const NONE: HeaderSet =
         HeaderSet { x_retry_after: false, x_reset: None, legacy: false, draft_11: false };
 
@@ -95,15 +92,14 @@ impl HeaderSet {
         }
     }
 
-    /// The fields for a notice. A verdict that no enforced limit stands behind
-    /// has none, but for `Retry-After` if it refuses.
+    /// The fields for a notice. Without an enforced limit there are none, but for `Retry-After` in a refusal.
     pub fn fields(&self, notice: &Notice<'_>, now: Timestamp) -> Fields {
-        Fields(Source::Written(self.written(notice, now)))
+        Fields(FieldSource::Own(self.write_all(notice, now)))
     }
 
-    /// The same for a verdict. What an admitted request is told may have been written before.
+    /// The fields for a verdict. Those of an admitted request may come from a cache.
     pub fn fields_of(&self, verdict: &Verdict, now: impl FnOnce() -> Timestamp) -> Fields {
-        // A refusal has fields of its own, and an instant is another one every second.
+        // Refusals are not cached, and an instant changes every second.
         if !verdict.is_admitted() || self.x_reset == Some(ResetAs::EpochSeconds) {
             return self.fields(&Notice::of(verdict), now());
         }
@@ -111,17 +107,17 @@ impl HeaderSet {
             return Fields::default();
         }
         // None of the other fields depends on the time of day.
-        let written = || self.written(&Notice::of(verdict), Timestamp::EPOCH);
-        Fields(match Told::recall(*self, verdict) {
-            Recalled::Known(told) => Source::Told(told),
-            Recalled::Unknown { again: true } => {
-                Source::Told(Told::keep(*self, verdict, written()))
+        let write = || self.write_all(&Notice::of(verdict), Timestamp::EPOCH);
+        Fields(match CachedFields::look_up(*self, verdict) {
+            CacheLookup::Hit(cached) => FieldSource::Cached(cached),
+            CacheLookup::Miss { again: true } => {
+                FieldSource::Cached(CachedFields::insert(*self, verdict, write()))
             }
-            Recalled::Unknown { again: false } => Source::Written(written()),
+            CacheLookup::Miss { again: false } => FieldSource::Own(write()),
         })
     }
 
-    fn written(&self, notice: &Notice<'_>, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {
+    fn write_all(&self, notice: &Notice<'_>, now: Timestamp) -> Vec<(HeaderName, HeaderValue)> {
         let mut fields = Vec::new();
         if !notice.policies().is_empty() {
             fields.reserve(FIELDS);
@@ -130,15 +126,15 @@ impl HeaderSet {
         fields
     }
 
-    /// Puts the fields for a notice on an answer that has none yet.
+    /// Puts the fields for a notice on a response that has none yet.
     pub fn put_on(&self, headers: &mut HeaderMap, notice: &Notice<'_>, now: Timestamp) {
         self.write(notice, now, |name, value| {
-            // There is room: these are all.
+            // A map of so few fields never overflows.
             let _ = headers.try_insert(name, value);
         });
     }
 
-    /// Makes the fields for a notice, one after the other.
+    /// Passes the fields for a notice to `put`, one after the other.
     fn write(
         &self,
         notice: &Notice<'_>,
@@ -150,44 +146,46 @@ impl HeaderSet {
             put(RETRY_AFTER, HeaderValue::from(seconds));
         }
         let Some(tightest) = notice.tightest().filter(|_| *self != Self::NONE) else { return };
-        let mut known = Remembered::recall(notice);
-        self.write_plain(&mut known, tightest, (retry_after, now), &mut put);
+        let mut texts = PolicyTexts::take(notice);
+        self.write_plain(&mut texts, tightest, Moment { retry_after, now }, &mut put);
         if self.draft_11 {
-            put(POLICY, known.policies());
-            put(RATE_LIMIT, known.available(notice));
+            put(POLICY, texts.policy_field());
+            put(RATE_LIMIT, texts.remaining_field(notice));
         }
-        known.keep();
+        texts.put_back();
     }
 
-    /// The sets that tell of one limit, in plain numbers.
+    /// The sets that have one limit, in plain numbers.
     fn write_plain(
         &self,
-        known: &mut Remembered,
+        texts: &mut PolicyTexts,
         policy: &Policy<'_>,
-        (retry_after, now): (Option<u64>, Timestamp),
+        moment: Moment,
         mut put: impl FnMut(HeaderName, HeaderValue),
     ) {
         let decision = policy.decision();
         let reset = policy.reset_after();
         if self.x_retry_after || self.x_reset.is_some() {
-            put(X_LIMIT, known.limit(decision.limit));
-            put(X_REMAINING, known.number(decision.remaining));
+            put(X_LIMIT, texts.limit(decision.limit));
+            put(X_REMAINING, texts.number(decision.remaining));
         }
-        if let Some(seconds) = retry_after.filter(|_| self.x_retry_after) {
-            put(X_RETRY_AFTER, known.number(seconds));
+        if let Some(seconds) = moment.retry_after.filter(|_| self.x_retry_after) {
+            put(X_RETRY_AFTER, texts.number(seconds));
         }
         if let (Some(format), Some(reset)) = (self.x_reset, reset) {
             let seconds = match format {
                 ResetAs::DeltaSeconds => reset.as_secs_ceil(),
-                ResetAs::EpochSeconds => Nanos::new(now.after(reset).as_nanos()).as_secs_ceil(),
+                ResetAs::EpochSeconds => {
+                    Nanos::new(moment.now.after(reset).as_nanos()).as_secs_ceil()
+                }
             };
-            put(X_RESET, known.number(seconds));
+            put(X_RESET, texts.number(seconds));
         }
         if self.legacy {
-            put(LEGACY_LIMIT, known.limit(decision.limit));
-            put(LEGACY_REMAINING, known.number(decision.remaining));
+            put(LEGACY_LIMIT, texts.limit(decision.limit));
+            put(LEGACY_REMAINING, texts.number(decision.remaining));
             if let Some(reset) = reset {
-                put(LEGACY_RESET, known.number(reset.as_secs_ceil()));
+                put(LEGACY_RESET, texts.number(reset.as_secs_ceil()));
             }
         }
     }
@@ -199,50 +197,55 @@ impl Default for HeaderSet {
     }
 }
 
-/// Which answers carry rate limit fields.
+/// When the fields are written, and when to retry.
+#[derive(Clone, Copy)]
+struct Moment {
+    retry_after: Option<u64>,
+    now: Timestamp,
+}
+
+/// Which responses carry rate limit fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadersOn {
-    /// All of them, so that clients see it coming.
+    /// All, so that clients can slow down before they are refused.
     #[default]
     Always,
     /// Refusals only.
     Refusal,
 }
 
-/// Header fields, ready to be put on an answer.
+/// Header fields, ready to be put on a response.
 #[derive(Clone, Debug, Default)]
-pub struct Fields(Source);
+pub struct Fields(FieldSource);
 
 #[derive(Clone, Debug)]
-enum Source {
-    /// For one answer.
-    Written(Vec<(HeaderName, HeaderValue)>),
-    /// For every answer that says the same.
-    Told(Arc<Told>),
+enum FieldSource {
+    /// Written for one response.
+    Own(Vec<(HeaderName, HeaderValue)>),
+    /// Shared by responses with the same figures.
+    Cached(Arc<CachedFields>),
 }
 
-impl Default for Source {
+impl Default for FieldSource {
     fn default() -> Self {
-        Source::Written(Vec::new())
+        FieldSource::Own(Vec::new())
     }
 }
 
 impl Fields {
-    /// Puts the fields on an answer. A field that the answer has stays as it
-    /// is: whoever is nearer to the resource knows better.
+    /// Puts the fields on a response. A field that the response has already stays: the service knows better.
     pub fn add_to(self, headers: &mut HeaderMap) {
-        // Few answers have any, and looking at the names that are there costs less than looking
-        // for those that are not.
-        let some_are_there = headers.keys().any(may_be_ours);
+        // Scanning the few names that are there costs less than a lookup for each of ours.
+        let may_collide = headers.keys().any(may_be_ours);
         match self.0 {
-            Source::Written(fields) => {
+            FieldSource::Own(fields) => {
                 for (name, value) in fields {
-                    add(headers, some_are_there, name, value);
+                    add(headers, may_collide, name, value);
                 }
             }
-            Source::Told(told) => {
-                for (name, value) in &told.fields {
-                    add(headers, some_are_there, name.clone(), value.clone());
+            FieldSource::Cached(cached) => {
+                for (name, value) in &cached.fields {
+                    add(headers, may_collide, name.clone(), value.clone());
                 }
             }
         }
@@ -251,23 +254,23 @@ impl Fields {
     /// The fields, in the order in which they are sent.
     pub fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         let fields = match &self.0 {
-            Source::Written(fields) => fields,
-            Source::Told(told) => &told.fields,
+            FieldSource::Own(fields) => fields,
+            FieldSource::Cached(cached) => &cached.fields,
         };
         fields.iter().map(|(name, value)| (name, value))
     }
 }
 
-/// Adds a field unless it is there, which it can only be if some are.
+/// Adds a field unless it is there.
 #[inline]
-fn add(headers: &mut HeaderMap, some_are_there: bool, name: HeaderName, value: HeaderValue) {
-    if !(some_are_there && headers.contains_key(&name)) {
-        // An answer with tens of thousands of fields has no room for more.
+fn add(headers: &mut HeaderMap, may_collide: bool, name: HeaderName, value: HeaderValue) {
+    if !(may_collide && headers.contains_key(&name)) {
+        // A map with tens of thousands of fields has no room for more.
         let _ = headers.try_insert(name, value);
     }
 }
 
-/// Whether a name begins as those of our fields do.
+/// Whether a name begins like those of our fields.
 fn may_be_ours(name: &HeaderName) -> bool {
     matches!(name.as_str().as_bytes().first(), Some(b'r' | b'x'))
 }

@@ -1,10 +1,7 @@
-//! What a client is told of a verdict.
+//! The facts of a verdict that a client may learn.
 //!
-//! Every answer (header fields, problem body, gRPC status) says the same, so it
-//! is worked out once, here. A limit in shadow is never told. A limit that
-//! several descriptors met is told once, as its tightest.
-//!
-//! How the words look on the wire is not here.
+//! Header fields, problem bodies and gRPC statuses are all made from a [`Notice`], so they agree. A limit in shadow is
+//! never listed. A limit that several descriptors met is listed once, in its tightest state.
 
 mod policy;
 
@@ -13,14 +10,14 @@ use tidegate_engine::{Nanos, Retry, Role, Ruling, Verdict};
 
 pub use policy::{NAME_CHARS_MAX, Policy, PolicyName};
 
-/// The most limits that one answer tells of: with names of usual length the
-/// fields stay under a kilobyte. Beyond, the tightest are told.
+/// The most limits that one response lists, the tightest first: with names of usual length the fields stay under a
+/// kilobyte.
 pub const POLICIES_MAX: usize = 16;
 
-/// After how long to ask again when nobody could decide.
+/// When to retry after limits could not be checked.
 const UNDECIDED_WAIT: Nanos = Nanos::from_secs(1);
 
-/// What a client is told of a verdict.
+/// What a client may learn of a verdict.
 #[derive(Debug)]
 pub struct Notice<'v> {
     verdict: &'v Verdict,
@@ -28,9 +25,9 @@ pub struct Notice<'v> {
 }
 
 impl<'v> Notice<'v> {
-    /// What to tell of this verdict.
+    /// The facts of this verdict.
     pub fn of(verdict: &'v Verdict) -> Self {
-        let one_will_do = verdict
+        let alternative_admits = verdict
             .rulings()
             .iter()
             .any(|ruling| ruling.role == Role::Alternative && ruling.decision.is_admitted());
@@ -39,10 +36,10 @@ impl<'v> Notice<'v> {
             let refused = !verdict.is_admitted() && !ruling.decision.is_admitted();
             let violated = match ruling.role {
                 Role::Required => refused,
-                Role::Alternative => refused && !one_will_do,
+                Role::Alternative => refused && !alternative_admits,
                 Role::Observed => continue,
             };
-            notice.note(ruling, violated);
+            notice.add(ruling, violated);
         }
         notice
     }
@@ -57,8 +54,7 @@ impl<'v> Notice<'v> {
         !self.verdict.is_admitted()
     }
 
-    /// Whether the request was refused because nobody could decide, which is
-    /// not the client's fault.
+    /// Whether the request was refused because its limits could not be checked, which is not the client's fault.
     pub const fn is_undecided_refusal(&self) -> bool {
         self.is_refusal() && self.verdict.undecided().is_some()
     }
@@ -73,28 +69,26 @@ impl<'v> Notice<'v> {
         self.policies.iter().filter(|policy| policy.is_violated())
     }
 
-    /// The limit to tell of where there is room for one: the one whose refusal
-    /// lasts, or else the one with the least remaining, limits of requests in
-    /// flight after all others.
+    /// The limit to name where there is room for one: the one whose refusal lasts longest, or else the one with the
+    /// least remaining, concurrency limits after all others.
     pub fn tightest(&self) -> Option<&Policy<'v>> {
         self.policies.iter().min_by_key(|policy| policy.looseness())
     }
 
-    /// When to ask again.
+    /// When to retry.
     pub fn retry(&self) -> Retry {
         if !self.is_refusal() {
             return Retry::Now;
         }
         match self.tightest().filter(|policy| policy.is_violated()) {
             Some(policy) => policy.retry(),
-            // A limit that the request brought along is no policy of ours.
+            // A limit that the request itself brought is not in the rules.
             None if self.verdict.undecided().is_none() => self.verdict.retry(),
             None => Retry::After(UNDECIDED_WAIT),
         }
     }
 
-    /// Whole seconds after which to ask again, at least one; none when the
-    /// request was admitted, or never will be.
+    /// Whole seconds after which to retry, at least one; [`None`] if the request was admitted, or never will be.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self.retry() {
             Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
@@ -102,32 +96,19 @@ impl<'v> Notice<'v> {
         }
     }
 
-    /// One sentence or two on why the request was refused, for a person.
-    pub fn detail(&self) -> String {
-        let violated = self.tightest().filter(|policy| policy.is_violated());
-        let Some(policy) = violated else {
-            return "The request could not be checked against its limits.".to_owned();
-        };
-        match self.retry_after_seconds() {
-            Some(1) => format!("{policy}. Try again in 1 second."),
-            Some(seconds) => format!("{policy}. Try again in {seconds} seconds."),
-            None => format!("{policy}. The request asks for more than it can ever admit."),
-        }
-    }
-
-    /// Keeps the ruling if it is among the tightest, once for each limit.
-    fn note(&mut self, ruling: &'v Ruling, violated: bool) {
+    /// Adds the ruling if it is among the tightest, once for each limit.
+    fn add(&mut self, ruling: &'v Ruling, violated: bool) {
         let Some(policy) = Policy::of(self.verdict, ruling, violated) else { return };
         let same = self.policies.iter().position(|other| other.limit_id() == policy.limit_id());
-        let place = match same {
-            Some(place) => Some(place),
+        let index = match same {
+            Some(index) => Some(index),
             None if self.policies.len() < POLICIES_MAX => None,
             None => {
                 let loosest = self.policies.iter().enumerate();
-                loosest.max_by_key(|(_, policy)| policy.looseness()).map(|(place, _)| place)
+                loosest.max_by_key(|(_, policy)| policy.looseness()).map(|(index, _)| index)
             }
         };
-        match place.and_then(|place| self.policies.get_mut(place)) {
+        match index.and_then(|index| self.policies.get_mut(index)) {
             Some(other) if policy.looseness() < other.looseness() => *other = policy,
             Some(_) => {}
             None => self.policies.push(policy),

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::answers::AnswerSet;
 use super::category::Categories;
 use super::client_address::TrustedHops;
 use super::describe::{ApiKeys, IdentitySources, Tokens};
+use super::encode::RouteAnswers;
 use super::forward::Provenance;
 use super::route::{Route, RouteUpstreams};
 use super::settings::{GatewayError, GatewaySettings, Problems};
@@ -27,7 +27,7 @@ pub(super) struct ActiveDocument<S, C> {
     pub(super) categories: Categories,
     pub(super) identities: IdentitySources,
     /// The answers to requests without a route.
-    pub(super) answers: AnswerSet,
+    pub(super) answers: RouteAnswers,
     /// One per route, and a last one for requests without a route.
     pub(super) tallies: Box<[Arc<Tally>]>,
 }
@@ -40,7 +40,7 @@ pub(super) struct CompiledDocument {
     provenance: Provenance,
     categories: Categories,
     identities: IdentitySources,
-    answers: AnswerSet,
+    answers: RouteAnswers,
 }
 
 impl CompiledDocument {
@@ -56,7 +56,7 @@ impl CompiledDocument {
         let provenance = problems.take("provenance.via", Provenance::of(&settings.provenance));
         let identities = compile_identities(&settings, previous, problems);
         let categories = Categories::compile(&settings.categories, &settings.routes, problems);
-        let answers = problems.take("answers", AnswerSet::of(&Default::default()));
+        let answers = problems.take("answers", RouteAnswers::of(&Default::default()));
         Some(CompiledDocument {
             routes,
             upstreams: upstreams.into(),

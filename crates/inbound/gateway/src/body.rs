@@ -1,14 +1,12 @@
-//! Bodies on their way: from client to upstream, and back.
+//! Bodies while they stream: from client to upstream, and back.
 //!
-//! Both are watched while they stream, and neither is gathered. A timer is made only when a
-//! body has to be waited for: most answers are there with their head.
+//! Neither is buffered. A timer is made only when a body has to be waited for: most responses arrive with their head.
 
-mod answer;
 mod request;
+mod response;
 
-pub(super) use answer::{End, Ending, OnEnd};
-pub use answer::{GatewayBody, GatewayBodyError};
-pub(super) use request::{Fate, Gate, GateKey, Progress, RequestBody};
+pub(super) use request::{BodyProgress, BodyState, ContinueGate, ContinueSignal, RequestBody};
+pub use response::{GatewayBody, GatewayBodyError};
 
 use std::error::Error as StdError;
 

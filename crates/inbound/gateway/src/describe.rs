@@ -32,7 +32,7 @@ pub(super) use cost::{Cost, DeferredCharges};
 use credential::{cookie, query_parameter};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};
 pub(super) use jwt::Tokens;
-use tidegate_admission::Described;
+use tidegate_admission::RequestDescription;
 
 /// The length of the longest IPv4 address.
 const IPV4_CHARS_MAX: usize = 15;
@@ -81,7 +81,7 @@ pub(super) struct RequestView<'r> {
 /// The descriptors of a request, and the charges that are due when it has ended.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
-    pub(super) described: Described,
+    pub(super) described: RequestDescription,
     pub(super) deferred: DeferredCharges,
 }
 
@@ -167,7 +167,7 @@ impl Describer {
         let path = request.target.path(request.head);
         let template = self.path_templates.iter().find(|template| template.matches(path));
         let mut description =
-            Description { described: Described::new(), deferred: DeferredCharges::new() };
+            Description { described: RequestDescription::new(), deferred: DeferredCharges::new() };
         for descriptor in &self.descriptors {
             let begin = description.described.mark();
             let complete = descriptor.entries.iter().all(|entry| {
@@ -184,7 +184,7 @@ impl Describer {
                 true
             });
             if !complete || description.described.mark() == begin {
-                description.described.forget_since(begin);
+                description.described.truncate(begin);
                 continue;
             }
             let cost = descriptor.cost.upfront(request.head, request.body_bytes);

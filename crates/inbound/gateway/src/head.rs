@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Uri, Version};
 
-use super::answers::Fault;
+use super::encode::Fault;
 use super::settings::HeadSettings;
 
 /// The resource that a request is for.

@@ -3,14 +3,12 @@
 //! [`Gateway`] decides about a request before it reads a byte of the body, then forwards it, streaming both ways. Its
 //! modules, in the order in which a request passes them:
 //!
-//! - **Decode**: `head` (can it be forwarded safely?), `client_address`, `route`, `category` (priority under overload),
+//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?), `client_address`, `route`, `category` (priority under overload),
 //!   `describe` (descriptors, cost, identity of the caller).
-//! - **Decide**: `visit` (all checks that never wait), `decide` (the verdict: pass, wait, queue or refuse), `held`
-//!   (queued
-//!   requests).
-//! - **Forward**: `errand` (the part that waits), `forward` (header fields, paths, tunnels), `upstream` (hosts,
+//! - **Decide**: `decide` (shed, then limit: pass, wait, queue or refuse), `queue` (requests that are processed later).
+//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths, tunnels), `upstream` (hosts,
 //!   connections, timeouts), `body`.
-//! - **Encode**: `answers` (responses of the gateway itself).
+//! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
 //! - **Observe**: `access_log`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload
 //!   replaces).
@@ -69,23 +67,24 @@
 // Decode.
 mod category;
 mod client_address;
+mod decode;
 mod describe;
 mod head;
 mod route;
 
 // Decide.
 mod decide;
-mod held;
-mod visit;
+mod queue;
 
 // Forward.
 mod body;
-mod errand;
 mod forward;
+mod request;
 mod upstream;
 
 // Encode.
-mod answers;
+mod encode;
+mod outcome;
 
 // Observe.
 mod access_log;
@@ -106,8 +105,8 @@ mod watched_file;
 pub use body::{GatewayBody, GatewayBodyError};
 pub use describe::api_key_plans;
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
-pub use held::{HeldId, HeldInMemory, HeldRequest, HeldRequests, HeldState, NoRoom};
 pub use metrics::{GATEWAY_METRICS, GatewayPage};
+pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{

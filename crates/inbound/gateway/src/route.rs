@@ -9,8 +9,8 @@ use http::Method;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use super::answers::AnswerSet;
 use super::describe::Describer;
+use super::encode::RouteAnswers;
 use super::forward::{HeaderEdits, Rewrite};
 use super::head::Target;
 use super::settings::{HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
@@ -30,7 +30,7 @@ pub(super) struct Route {
     pub(super) request_edits: HeaderEdits,
     pub(super) response_edits: HeaderEdits,
     pub(super) describer: Describer,
-    pub(super) answers: AnswerSet,
+    pub(super) answers: RouteAnswers,
     pub(super) timeouts: Timeouts,
     pub(super) exempt: bool,
 }
@@ -71,7 +71,7 @@ impl Route {
             .take(format!("{location}.rewrite"), Rewrite::of(&settings.rewrite, &settings.path));
         let describer = Describer::compile(settings, location, problems);
         let answers =
-            problems.take(format!("{location}.answers"), AnswerSet::of(&settings.answers));
+            problems.take(format!("{location}.answers"), RouteAnswers::of(&settings.answers));
         let hosts = settings.hosts.iter().map(|host| host_pattern(host)).collect();
         Some(Route {
             name: settings.name.clone().into_boxed_str(),

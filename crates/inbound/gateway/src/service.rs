@@ -21,19 +21,18 @@ use tokio::time::Instant;
 
 use super::access_log::AccessLog;
 use super::active_document::CompiledDocument;
-use super::answers::Answer;
 use super::body::{BoxError, RequestBody};
 use super::describe::IdentitySources;
-use super::errand::Trip;
+use super::encode::Answer;
 use super::forward::Hop;
-use super::held::{HeldInMemory, HeldRequests};
+use super::queue::{MemoryQueue, RequestQueue};
 use super::refusal_samples::{RefusalSamples, RefusedRequest};
+use super::request::InFlightRequest;
 use super::settings::{GatewayError, GatewaySettings, Problems};
 use super::state::{Counters, CurrentDocument, GatewayState};
 use super::tally::GatewayReading;
 use super::upstream::UpstreamGroup;
-use tidegate_admission::Lines;
-use tidegate_admission::Turns;
+use tidegate_admission::{HoldTime, WaitingRoom};
 use tidegate_metrics::Meter;
 use tidegate_server::Peer;
 
@@ -45,7 +44,7 @@ pub struct GatewayParts {
     /// Sheds load when the node or the fleet is overloaded. Default: none.
     pub protection: Option<Arc<Protection<SteadyClock>>>,
     /// Stores requests that are queued by limits with `when_over: queue`. Default: in memory.
-    pub held: Option<Arc<dyn HeldRequests>>,
+    pub queue: Option<Arc<dyn RequestQueue>>,
     /// The writer of the access log, if the settings have one.
     pub access_log: Option<Box<dyn Write + Send>>,
 }
@@ -69,7 +68,7 @@ impl<S, C: Clock> Gateway<S, C> {
     ) -> Result<Self, GatewayError> {
         let mut problems = Problems::default();
         let (log, samples) = (settings.access_log, settings.sample_refusals);
-        let queue = settings.queue;
+        let queue_settings = settings.queue;
         let compiled = CompiledDocument::compile::<S, C>(settings, None, &mut problems);
         let log = match (log, parts.access_log) {
             (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
@@ -77,24 +76,24 @@ impl<S, C: Clock> Gateway<S, C> {
         };
         problems.finish()?;
         let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
-        let (held, room): (Arc<dyn HeldRequests>, _) = match parts.held {
-            Some(held) => (held, None),
+        let (queue, memory_queue): (Arc<dyn RequestQueue>, _) = match parts.queue {
+            Some(queue) => (queue, None),
             None => {
-                let room = Arc::new(HeldInMemory::new(queue));
-                (Arc::clone(&room) as _, Some(room))
+                let queue = Arc::new(MemoryQueue::new(queue_settings));
+                (Arc::clone(&queue) as _, Some(queue))
             }
         };
         let state = GatewayState {
             engine,
-            lines: Arc::new(Lines::new()),
-            turns: Arc::new(Turns::new()),
-            held,
-            room,
+            waiting: WaitingRoom::default(),
+            queue,
+            memory_queue,
             protection: parts.protection,
             log,
             samples: samples.map(RefusalSamples::new),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             counters: Counters::default(),
+            hold_time: HoldTime::default(),
         };
         let current = CurrentDocument::new(compiled.activate(Arc::new(state), None));
         Ok(Gateway { current: Arc::new(current), hop: Arc::new(Hop::of(&Peer::default())) })
@@ -112,8 +111,8 @@ impl<S, C: Clock> Gateway<S, C> {
         let _reloading = self.current.reloading.lock();
         let queue = settings.queue;
         let document = self.current.active.load_full().with(settings)?;
-        if let Some(room) = &document.state.room {
-            room.resize(queue);
+        if let Some(memory_queue) = &document.state.memory_queue {
+            memory_queue.resize(queue);
         }
         self.current.replace(document);
         Ok(())
@@ -173,7 +172,7 @@ impl<S, C: Clock> Gateway<S, C> {
         GatewayReading {
             routes: names.zip(document.tallies.iter().map(|tally| tally.read())).collect(),
             upstreams: document.upstreams.iter().map(hosts).collect(),
-            waiting: state.lines.waiting().saturating_add(state.turns.waiting()),
+            waiting: state.waiting.waiting(),
             in_flight,
             tunnels: state.counters.tunnels.load(Ordering::Relaxed),
             broken: state.counters.broken.load(Ordering::Relaxed),
@@ -236,15 +235,15 @@ where
         let (mut head, body) = request.into_parts();
         let length = body.size_hint().exact();
         let document = self.current.active.load();
-        match document.visit(&self.hop, &mut head, length) {
+        match document.receive(&self.hop, &mut head, length) {
             ControlFlow::Break(answer) => GatewayFuture(FutureState::Ready(Some(answer))),
-            ControlFlow::Continue(visit) => {
+            ControlFlow::Continue(pending) => {
                 let limits = &document.settings.head;
                 let (body, progress) =
                     RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
                 let hop = Arc::clone(&self.hop);
-                let trip = Box::new(Trip { hop, visit, head, body, progress });
-                let running = Arc::clone(&document).run(trip);
+                let request = Box::new(InFlightRequest { hop, pending, head, body, progress });
+                let running = Arc::clone(&document).handle(request);
                 GatewayFuture(FutureState::Running(Box::pin(running)))
             }
         }

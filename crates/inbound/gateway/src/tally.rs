@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::answers::{Cause, Fault};
+use super::encode::Fault;
 use super::upstream::HostState;
+use tidegate_answers::Cause;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ impl Outcome {
             Outcome::Kept => 1,
             Outcome::Own => 2,
             Outcome::Gone => 3,
-            Outcome::Refused(cause) => 4 + cause as usize,
+            Outcome::Refused(cause) => 4 + cause.index(),
             Outcome::Fault(fault) => 4 + Cause::ALL.len() + fault as usize,
         }
     }

@@ -24,7 +24,7 @@ use hyper::body::Incoming;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
-use super::body::{Fate, Progress, RequestBody};
+use super::body::{BodyProgress, BodyState, RequestBody};
 use super::settings::{Problems, Timeouts, UpstreamSettings};
 use super::watched_file::FileStamp;
 use connect::ConnectError;
@@ -50,7 +50,7 @@ pub(super) enum SendError {
     Timeout,
     /// The client did not send its body completely.
     #[error("the body of the request is incomplete")]
-    Body(Fate),
+    Body(BodyState),
 }
 
 /// How a request is sent.
@@ -59,7 +59,7 @@ pub(super) struct SendOptions<'r> {
     /// The deadline of the whole request.
     pub(super) end: Option<Instant>,
     /// The progress of the body, if there is one.
-    pub(super) progress: Option<&'r Arc<Progress>>,
+    pub(super) progress: Option<&'r Arc<BodyProgress>>,
 }
 
 /// A request and its response. Passed by reference: both are large, and a future would copy its arguments and result.
@@ -167,10 +167,11 @@ impl UpstreamGroup {
         let first = Instant::now() + options.timeouts.first_byte;
         let timer = std::pin::pin!(sleep_until(first.min(options.end.unwrap_or(first))));
         let sent = wait_for_response(sending, timer, options).await;
-        match (&sent, options.progress.map(|progress| progress.fate())) {
-            (Err(_), Some(fate @ (Fate::TooSlow | Fate::TooLarge | Fate::Broken))) => {
-                Err(SendError::Body(fate))
-            }
+        match (&sent, options.progress.map(|progress| progress.state())) {
+            (
+                Err(_),
+                Some(state @ (BodyState::TooSlow | BodyState::TooLarge | BodyState::Broken)),
+            ) => Err(SendError::Body(state)),
             _ => sent,
         }
     }

@@ -7,6 +7,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_answers::{NO_STORE, PROBLEM_JSON, Problem};
 
 /// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +31,9 @@ pub(super) struct Location {
     pub(super) column: usize,
 }
 
+/// The members beside the standard ones.
 #[derive(Serialize)]
-struct ProblemBody<'c> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'c str,
+struct ProblemMembers<'c> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'c str>,
     #[serde(flatten)]
@@ -71,21 +69,14 @@ impl RequestProblem {
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let problem = ProblemBody {
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            hint: self.hint.as_deref(),
-            location: self.location.as_ref(),
-        };
-        // Cannot fail: strings and numbers only.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let members =
+            ProblemMembers { hint: self.hint.as_deref(), location: self.location.as_ref() };
+        let body = Problem::new(self.status, &self.detail, members).to_vec();
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+        headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(methods) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));
         }

@@ -11,13 +11,11 @@ use crate::body::RlsBody;
 use crate::decode::RequestError;
 use crate::decode::frame::FrameError;
 use crate::decode::wire::WireError;
-use tidegate_answers::grpc::percent_encoded;
+pub(super) use tidegate_answers::grpc::{CONTENT_TYPE_GRPC as GRPC, STATUS};
+use tidegate_answers::grpc::{MESSAGE, percent_encoded};
 use tidegate_metrics::AnswerKind;
 
-pub(super) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-pub(super) const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 

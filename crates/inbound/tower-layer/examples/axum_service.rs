@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use http::request::Parts;
-use tidegate_admission::Described;
+use tidegate_admission::RequestDescription;
 use tidegate_engine::{Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile};
 use tidegate_tower_layer::RateLimitLayer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,7 +63,7 @@ fn service() -> Result<Router, Box<dyn Error>> {
         .layer(RateLimitLayer::new(engine, "shop", describe)))
 }
 
-fn describe(request: &Parts) -> Option<Described> {
+fn describe(request: &Parts) -> Option<RequestDescription> {
     let cost = match request.uri.path() {
         "/health" => return None,
         "/report" => REPORT_COST,
@@ -72,7 +72,7 @@ fn describe(request: &Parts) -> Option<Described> {
     let user = request.headers.get("x-user").and_then(|user| user.to_str().ok());
     let user = user.unwrap_or("anonymous");
     // A report counts as several requests, but takes one slot like any other.
-    let described = Described::new()
+    let described = RequestDescription::new()
         .descriptor_costing(cost, [("user", user)])
         .descriptor([("in_flight_of", user)]);
     Some(described)

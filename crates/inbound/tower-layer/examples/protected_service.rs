@@ -16,7 +16,7 @@ use axum::routing::{get, post};
 use http::request::Parts;
 use tidegate_engine::{Clock, SystemClock};
 use tidegate_overload::{Category, Mode, Protection, ProtectionSettings, SteadyClock, run};
-use tidegate_tower_layer::{Arriving, ProtectionLayer};
+use tidegate_tower_layer::{ArrivingRequest, ProtectionLayer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -89,9 +89,9 @@ fn service(work: Work) -> (Router, Arc<Protection<SteadyClock>>) {
     (router, protection)
 }
 
-fn arriving(request: &Parts) -> Option<Arriving> {
+fn arriving(request: &Parts) -> Option<ArrivingRequest> {
     let caller = request.headers.get("x-user").map_or(&b""[..], |user| user.as_bytes());
-    let arriving = Arriving::of(request).from_caller(caller);
+    let arriving = ArrivingRequest::of(request).from_caller(caller);
     match request.uri.path() {
         "/health" => None,
         "/pay" => Some(arriving.in_category(Category::Critical)),

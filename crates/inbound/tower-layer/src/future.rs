@@ -1,8 +1,9 @@
-//! The way of one request through the limited service.
+//! The future of one request: waiting, refused, or with the service.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,66 +12,69 @@ use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::body::{Held, LimitedBody};
-use super::receipt::{Receipt, Unserved};
+use super::body::LimitedBody;
+use super::decide::Decision;
+use super::refund::{PendingRefund, UnservedRequest};
+use super::settings::Settings;
+use tidegate_admission::{EndGuard, Grant, HeldSlots, RequestDescription};
 use tidegate_answers::Fields;
+use tidegate_engine::{Clock, CounterStore};
 
-/// What a request that may pass takes along: its slots, the fields for its answer, and what it
-/// gets back if it is not served.
-#[derive(Debug)]
-pub(super) struct Passage {
-    held: Held,
+/// What a request that passes takes along.
+#[derive(Debug, Default)]
+pub(super) struct AdmittedRequest {
+    slots: Option<HeldSlots>,
+    /// The fields of its response.
     fields: Fields,
-    receipt: Option<Receipt>,
+    /// What it gets back if it is not served.
+    refund: Option<PendingRefund>,
 }
 
-impl Passage {
-    pub(super) const fn new(held: Held, fields: Fields) -> Self {
-        Passage { held, fields, receipt: None }
+impl AdmittedRequest {
+    pub(super) fn new<T, C>(
+        grant: Grant,
+        settings: &Arc<Settings<T, C>>,
+        description: RequestDescription,
+    ) -> Self
+    where
+        T: CounterStore,
+        C: Clock,
+    {
+        let Grant { slots, fields, refund, .. } = grant;
+        AdmittedRequest { slots, fields, refund: PendingRefund::of(refund, settings, description) }
     }
 
-    /// Of a request that is not limited.
-    pub(super) fn free() -> Self {
-        Passage::new(Held::nothing(), Fields::default())
-    }
-
-    pub(super) fn with_receipt(self, receipt: Option<Receipt>) -> Self {
-        Passage { receipt, ..self }
-    }
-
-    fn hand_over<R: Body>(self, answer: Response<R>) -> Response<LimitedBody<R>> {
-        if answer.extensions().get::<Unserved>().is_some() {
-            self.receipt.into_iter().for_each(Receipt::give_back);
+    fn into_response<R: Body>(self, response: Response<R>) -> Response<LimitedBody<R>> {
+        if response.extensions().get::<UnservedRequest>().is_some() {
+            self.refund.into_iter().for_each(PendingRefund::pay);
         }
-        let mut answer = answer.map(|body| LimitedBody::of_service(body, self.held));
-        self.fields.add_to(answer.headers_mut());
-        answer
+        let guard = EndGuard::of_slots(self.slots);
+        let mut response = response.map(|body| LimitedBody::of_service(body, guard));
+        self.fields.add_to(response.headers_mut());
+        response
     }
 }
 
 pin_project! {
-    /// The answer to come. Dropping it gives the request up: its slots come back, and if it
-    /// still waits, its place and what it was charged do too.
+    /// The response to come. Dropping it abandons the request: its slots are free again, and if it still waits, it
+    /// leaves its line and is refunded.
     pub struct RateLimitFuture<S, B>
     where
         S: Service<Request<B>>,
     {
         #[pin]
-        stage: Stage<S, B, S::Future>,
-        passage: Option<Passage>,
+        stage: LimitStage<S, B, S::Future>,
+        admitted: Option<AdmittedRequest>,
     }
 }
 
-/// What became of a request: it passes, or this is its answer.
-pub(super) type Settled = Result<Passage, Response<Bytes>>;
-
 /// A request that waits: for the store, in line, or for its turn.
-pub(super) type Deciding<B> = Pin<Box<dyn Future<Output = (Settled, Request<B>)> + Send>>;
+pub(super) type PendingDecision<B> = Pin<Box<dyn Future<Output = (Decision, Request<B>)> + Send>>;
 
 pin_project! {
-    #[project = StageProjection]
-    enum Stage<S, B, F> {
-        Deciding { decision: Deciding<B>, service: Option<S> },
+    #[project = LimitStageProjection]
+    enum LimitStage<S, B, F> {
+        Deciding { decision: PendingDecision<B>, service: Option<S> },
         Refused { answer: Option<Response<Bytes>> },
         Running { #[pin] answer: F },
     }
@@ -80,17 +84,17 @@ impl<S, B> RateLimitFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn deciding(decision: Deciding<B>, service: S) -> Self {
-        let stage = Stage::Deciding { decision, service: Some(service) };
-        RateLimitFuture { stage, passage: None }
+    pub(super) const fn deciding(decision: PendingDecision<B>, service: S) -> Self {
+        let stage = LimitStage::Deciding { decision, service: Some(service) };
+        RateLimitFuture { stage, admitted: None }
     }
 
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
-        RateLimitFuture { stage: Stage::Refused { answer: Some(answer) }, passage: None }
+        RateLimitFuture { stage: LimitStage::Refused { answer: Some(answer) }, admitted: None }
     }
 
-    pub(super) const fn running(answer: S::Future, passage: Passage) -> Self {
-        RateLimitFuture { stage: Stage::Running { answer }, passage: Some(passage) }
+    pub(super) const fn running(answer: S::Future, admitted: AdmittedRequest) -> Self {
+        RateLimitFuture { stage: LimitStage::Running { answer }, admitted: Some(admitted) }
     }
 }
 
@@ -105,27 +109,27 @@ where
         let mut this = self.project();
         loop {
             match this.stage.as_mut().project() {
-                StageProjection::Deciding { decision, service } => {
-                    let (settled, request) = ready!(decision.as_mut().poll(context));
+                LimitStageProjection::Deciding { decision, service } => {
+                    let (decision, request) = ready!(decision.as_mut().poll(context));
                     let mut service = service.take().expect("a request is decided once");
-                    match settled {
-                        Err(answer) => this.stage.set(Stage::Refused { answer: Some(answer) }),
-                        Ok(passage) => {
-                            *this.passage = Some(passage);
+                    match decision {
+                        Err(answer) => this.stage.set(LimitStage::Refused { answer: Some(answer) }),
+                        Ok(admitted) => {
+                            *this.admitted = Some(admitted);
                             let answer = service.call(request);
-                            this.stage.set(Stage::Running { answer });
+                            this.stage.set(LimitStage::Running { answer });
                         }
                     }
                 }
-                StageProjection::Refused { answer } => {
+                LimitStageProjection::Refused { answer } => {
                     let answer = answer.take().expect("a future is not polled after its end");
                     return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
                 }
-                StageProjection::Running { answer } => {
+                LimitStageProjection::Running { answer } => {
                     let answer = ready!(answer.poll(context));
-                    // Taken before the error is returned: the slots come back with it.
-                    let passage = this.passage.take().unwrap_or_else(Passage::free);
-                    return Poll::Ready(answer.map(|answer| passage.hand_over(answer)));
+                    // Taken before the error is returned: the slots are free with it.
+                    let admitted = this.admitted.take().unwrap_or_default();
+                    return Poll::Ready(answer.map(|answer| admitted.into_response(answer)));
                 }
             }
         }
@@ -138,9 +142,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.stage {
-            Stage::Deciding { .. } => "deciding",
-            Stage::Refused { .. } => "refused",
-            Stage::Running { .. } => "running",
+            LimitStage::Deciding { .. } => "deciding",
+            LimitStage::Refused { .. } => "refused",
+            LimitStage::Running { .. } => "running",
         };
         f.debug_struct("RateLimitFuture").field("stage", &stage).finish_non_exhaustive()
     }

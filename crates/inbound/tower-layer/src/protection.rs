@@ -1,27 +1,22 @@
-//! Overload protection as a tower layer: worker shedder, the fleet's share and the gate, before
-//! a service in this process.
+//! Overload protection as a tower layer: worker shedder, the fleet's share and the gate.
 //!
-//! A closure says what a request is; [`Protection`] decides. A refused request is answered
-//! at once with the contract of every door: 503, `Retry-After`, a problem, or a gRPC status. What an
-//! admitted request holds is given back when the answer's body has ended or was dropped,
-//! and how it ended is what the gate learns from.
+//! A closure describes a request; [`Protection`](tidegate_overload::Protection) decides. A refused request is answered
+//! at once, like behind every door: 503, `Retry-After`, a problem, or a gRPC status. An admitted request holds its slot
+//! until the body of the response has ended or was dropped; the gate learns from how it ended.
 //!
-//! Where a caller's own limits are asked too, the order matters: a request that cannot be
-//! served should not spend its caller's budget, and one that waits for its turn should not
-//! hold a place inside. [`ProtectionLayer::screening`] is the part that comes before the limits.
-//! What is refused after them is marked as [`Unserved`](crate::Unserved), and they give back what
-//! they charged.
+//! Where the caller's own limits apply too, the order matters: see the crate `tidegate-admission`.
+//! [`ProtectionLayer::screening`] is the part that comes before the limits. A refusal after them is marked as an
+//! [`UnservedRequest`](crate::UnservedRequest), and they refund what they charged.
 //!
-//! The loops of [`Protection`] have to be run: `tidegate_overload::run`, and `run_beats` for a
-//! node of a fleet. That is not done here.
+//! The caller runs the loops of the protection: `tidegate_overload::run`, and `run_beats` for a node of a fleet.
 
-mod answer;
-mod arriving;
+mod arrival;
+mod encode;
 mod future;
-mod layer;
 mod service;
+mod settings;
 
-pub use arriving::Arriving;
+pub use arrival::ArrivingRequest;
 pub use future::ProtectedFuture;
-pub use layer::{ProtectionLayer, ScreeningLayer};
-pub use service::{Protected, Screened};
+pub use service::{ProtectedService, ScreenedService};
+pub use settings::{ProtectionLayer, ScreeningLayer};

@@ -1,8 +1,7 @@
 //! The limited service: decides, then refuses, delays or passes on.
 //!
-//! With the embedded store a request is decided where it arrives. Another store
-//! has to be waited for, and so have limits that delay: then the request, and the service that
-//! was made ready for it, wait in the future.
+//! With the embedded store a request is decided in `call`. If it has to wait, for another store or a limit that
+//! delays, the future holds the request and the service that was made ready for it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,14 +9,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock, Tenure};
+use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::future::{Passage, RateLimitFuture, Settled};
-use super::receipt::Receipt;
+use super::decide::Decision;
+use super::future::{AdmittedRequest, RateLimitFuture};
 use super::settings::Settings;
-use super::waiting::Ruled;
+use tidegate_admission::Admission;
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
@@ -58,42 +57,24 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = &self.settings;
-        let Some(described) = (settings.describe)(&parts) else {
+        let Some(description) = (settings.describe)(&parts) else {
             let request = Request::from_parts(parts, body);
-            return RateLimitFuture::running(self.inner.call(request), Passage::free());
+            return RateLimitFuture::running(self.inner.call(request), AdmittedRequest::default());
         };
-        if let Some(line) = settings.line_before(&described) {
-            let settings = Arc::clone(settings);
-            return self.wait(async move {
-                let settled = settings.stand(line, None, &parts, described).await;
-                (settled, Request::from_parts(parts, body))
-            });
-        }
-        let patience = settings.delay.wait_max;
-        let ruled = settings.engine.local().map(|engine| {
-            let (mut verdict, permit) =
-                described.ask(&settings.domain, |request| engine.admit_now(request, Tenure::Held));
-            settings.rule_on(&parts, &described, &mut verdict, permit, patience)
-        });
-        let Some(ruled) = ruled else {
-            let settings = Arc::clone(settings);
-            return self.wait(async move {
-                let settled = settings.decide(&parts, described).await;
-                (settled, Request::from_parts(parts, body))
-            });
-        };
-        match ruled {
-            Ruled::Refused(answer) => RateLimitFuture::refused(answer),
-            Ruled::Passed(passage, charged) => {
-                let passage = passage.with_receipt(Receipt::of(settings, described, charged));
-                let request = Request::from_parts(parts, body);
-                RateLimitFuture::running(self.inner.call(request), passage)
+        match settings.decide_now(&description) {
+            Some(Admission::Refused(refusal)) => {
+                RateLimitFuture::refused(settings.refuse(&parts, refusal))
             }
-            later => {
+            Some(Admission::Pass(grant)) if grant.turn.is_none() => {
+                let admitted = AdmittedRequest::new(grant, settings, description);
+                let request = Request::from_parts(parts, body);
+                RateLimitFuture::running(self.inner.call(request), admitted)
+            }
+            decided => {
                 let settings = Arc::clone(settings);
                 self.wait(async move {
-                    let settled = settings.settle(later, &parts, described).await;
-                    (settled, Request::from_parts(parts, body))
+                    let decision = settings.decide(decided, &parts, description).await;
+                    (decision, Request::from_parts(parts, body))
                 })
             }
         }
@@ -103,7 +84,7 @@ where
 impl<S: Clone, T, C> RateLimit<S, T, C> {
     fn wait<B>(
         &mut self,
-        decision: impl Future<Output = (Settled, Request<B>)> + Send + 'static,
+        decision: impl Future<Output = (Decision, Request<B>)> + Send + 'static,
     ) -> RateLimitFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -111,8 +92,7 @@ impl<S: Clone, T, C> RateLimit<S, T, C> {
         RateLimitFuture::deciding(Box::pin(decision), self.take_ready())
     }
 
-    /// The service that was made ready goes with the request; the clone that
-    /// stays has to become ready itself.
+    /// Takes the service that was made ready for the request; the clone that stays has to become ready itself.
     fn take_ready(&mut self) -> S {
         let unready = self.inner.clone();
         std::mem::replace(&mut self.inner, unready)

@@ -1,4 +1,4 @@
-//! What the layer is told: whom to ask, how to describe, what to answer.
+//! The settings of the layer: engine, description of requests, header fields, waits, own answers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,8 @@ use tidegate_engine::{
 use tower_layer::Layer;
 
 use super::service::RateLimit;
-use tidegate_admission::Described;
-use tidegate_admission::Turns;
-use tidegate_admission::{DelaySettings, Lines};
-use tidegate_answers::Notice;
-use tidegate_answers::{HeaderSet, HeadersOn};
+use tidegate_admission::{DelaySettings, RequestDescription, WaitingRoom};
+use tidegate_answers::{HeaderSet, HeadersOn, Refusal, Renderer};
 
 /// Where the rules of [`RateLimitLayer::by_key`] apply.
 const KEYED_DOMAIN: &str = "keyed";
@@ -25,16 +22,16 @@ const KEYED_ENTRY: &str = "caller";
 /// A limit that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
-    /// The text is no limit.
+    /// The text is not a limit.
     #[error(transparent)]
     Rules(#[from] Report),
-    /// The counters cannot be kept.
+    /// The memory store cannot be made.
     #[error(transparent)]
     Memory(#[from] ConfigError),
 }
 
-type Describe = dyn Fn(&Parts) -> Option<Described> + Send + Sync;
-type Answer = dyn Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync;
+type DescribeRequest = dyn Fn(&Parts) -> Option<RequestDescription> + Send + Sync;
+type AnswerRefusal = dyn Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync;
 
 /// Limits a service of HTTP requests by the rules of an engine.
 ///
@@ -42,7 +39,7 @@ type Answer = dyn Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync;
 /// use std::sync::Arc;
 ///
 /// use http::request::Parts;
-/// use tidegate_admission::Described;
+/// use tidegate_admission::RequestDescription;
 /// use tidegate_tower_layer::RateLimitLayer;
 /// use tidegate_engine::{Engine, MemoryConfig, MemoryStore, SystemClock};
 ///
@@ -52,7 +49,7 @@ type Answer = dyn Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync;
 ///         return None; // not limited
 ///     }
 ///     let user = request.headers.get("x-user")?.to_str().ok()?;
-///     Some(Described::new().descriptor([("user", user), ("path", request.uri.path())]))
+///     Some(RequestDescription::new().descriptor([("user", user), ("path", request.uri.path())]))
 /// });
 /// # drop(layer);
 /// # Ok::<(), tidegate_engine::ConfigError>(())
@@ -61,43 +58,43 @@ pub struct RateLimitLayer<T = MemoryStore, C = SystemClock> {
     settings: Settings<T, C>,
 }
 
-/// What the layer hands to its services.
+/// What the services of the layer share.
 pub(super) struct Settings<T, C> {
     pub(super) engine: Arc<Engine<T, C>>,
     pub(super) domain: Arc<str>,
-    pub(super) describe: Arc<Describe>,
-    pub(super) answer: Option<Arc<Answer>>,
+    pub(super) describe: Arc<DescribeRequest>,
+    pub(super) answer: Option<Arc<AnswerRefusal>>,
+    pub(super) renderer: Arc<Renderer>,
     pub(super) headers: HeaderSet,
     pub(super) headers_on: HeadersOn,
     pub(super) wait_for_turn: bool,
     pub(super) delay: DelaySettings,
-    /// Shared by all services of the layer and of its clones, as the engine is.
-    pub(super) lines: Arc<Lines>,
-    pub(super) turns: Arc<Turns>,
+    /// Shared by all services of the layer and of its clones, like the engine.
+    pub(super) room: WaitingRoom,
 }
 
 impl<T, C> RateLimitLayer<T, C> {
-    /// Limits by the rules that `engine` has for `domain`. The closure says
-    /// what a request is limited by; `None` lets it pass without being asked about.
+    /// Limits by the rules that `engine` has for `domain`. The closure describes what a request is limited by; `None`
+    /// lets it pass unchecked.
     pub fn new<D>(
         engine: Arc<Engine<T, C>>,
         domain: impl Into<Arc<str>>,
         describe: impl Fn(&Parts) -> D + Send + Sync + 'static,
     ) -> Self
     where
-        D: Into<Option<Described>>,
+        D: Into<Option<RequestDescription>>,
     {
         let settings = Settings {
             engine,
             domain: domain.into(),
             describe: Arc::new(move |request| describe(request).into()),
             answer: None,
+            renderer: Arc::new(Renderer::default()),
             headers: HeaderSet::default(),
             headers_on: HeadersOn::default(),
             wait_for_turn: true,
             delay: DelaySettings::default(),
-            lines: Arc::new(Lines::new()),
-            turns: Arc::new(Turns::new()),
+            room: WaitingRoom::default(),
         };
         RateLimitLayer { settings }
     }
@@ -116,31 +113,29 @@ impl<T, C> RateLimitLayer<T, C> {
         self
     }
 
-    /// Whether requests wait here: for their turn in a leaky bucket, and for limits with
-    /// `when_over: delay`. Default: they do, on tokio's timer, so the service must run where
-    /// there is one. Otherwise a request that a leaky bucket admits for later is passed on at
-    /// once, and one over a limit is refused.
+    /// Whether requests wait: for their turn in a leaky bucket, and for limits with `when_over: delay`. Default: yes,
+    /// on tokio's timer, so the service must run on a tokio runtime with time enabled. Otherwise a request that a
+    /// leaky bucket admits for later is passed on at once, and one over a limit is refused.
     #[must_use]
     pub fn wait_for_turn(mut self, wait_for_turn: bool) -> Self {
         self.settings.wait_for_turn = wait_for_turn;
         self
     }
 
-    /// How many requests wait, and for how long. One that would have to wait longer for its turn
-    /// in a leaky bucket is refused, gets back what its other limits charged, and is told when to
-    /// come instead.
+    /// How many requests wait, and for how long. A request that would have to wait longer for its turn in a leaky
+    /// bucket is refused and refunded; `Retry-After` says when to come back.
     #[must_use]
     pub fn delay(mut self, delay: DelaySettings) -> Self {
         self.settings.delay = delay;
         self
     }
 
-    /// The same layer with another answer for refused requests. Rate limit
-    /// fields are added to it, but for those that it has.
+    /// The same layer with another response for refused requests. `Retry-After` and the rate limit fields are added
+    /// to it, except those that it has already.
     #[must_use]
     pub fn answer_refusals_with(
         mut self,
-        answer: impl Fn(&Parts, &Notice<'_>) -> Response<Bytes> + Send + Sync + 'static,
+        answer: impl Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         self.settings.answer = Some(Arc::new(answer));
         self
@@ -148,9 +143,8 @@ impl<T, C> RateLimitLayer<T, C> {
 }
 
 impl RateLimitLayer {
-    /// One limit for each key, without rule files. The limit is written as an
-    /// item of `limits` in a rule file, without the braces; the closure says
-    /// the key, or `None` for requests that are not limited.
+    /// One limit for each key, without rule files. The limit is written like an item of `limits` in a rule file,
+    /// without the braces; the closure returns the key, or `None` for requests that are not limited.
     ///
     /// ```
     /// use http::request::Parts;
@@ -165,7 +159,7 @@ impl RateLimitLayer {
     /// ```
     ///
     /// # Errors
-    /// When the text is no limit.
+    /// When the text is not a limit.
     pub fn by_key(
         limit: &str,
         key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -177,7 +171,7 @@ impl RateLimitLayer {
         let store = MemoryStore::new(MemoryConfig::default())?;
         let engine = Engine::new(store, SystemClock::new()).with_rules(snapshot);
         Ok(Self::new(Arc::new(engine), KEYED_DOMAIN, move |request: &Parts| {
-            Some(Described::new().descriptor([(KEYED_ENTRY, key(request)?)]))
+            Some(RequestDescription::new().descriptor([(KEYED_ENTRY, key(request)?)]))
         }))
     }
 }
@@ -203,12 +197,12 @@ impl<T, C> Clone for Settings<T, C> {
             domain: Arc::clone(&self.domain),
             describe: Arc::clone(&self.describe),
             answer: self.answer.clone(),
+            renderer: Arc::clone(&self.renderer),
             headers: self.headers,
             headers_on: self.headers_on,
             wait_for_turn: self.wait_for_turn,
             delay: self.delay,
-            lines: Arc::clone(&self.lines),
-            turns: Arc::clone(&self.turns),
+            room: self.room.clone(),
         }
     }
 }

@@ -18,7 +18,7 @@ use tidegate_overload::{
     Answer as Said, Category, Completion, Limiter, Mode, Pass, Protection, ProtectionSettings,
     TokioClock,
 };
-use tidegate_tower_layer::{Arriving, ProtectionLayer, Unserved};
+use tidegate_tower_layer::{ArrivingRequest, ProtectionLayer, UnservedRequest};
 use tower::{Layer, Service, ServiceExt};
 
 type Guard = Arc<Protection<TokioClock>>;
@@ -37,11 +37,11 @@ fn guard(mode: Mode) -> Guard {
 }
 
 /// Health checks are exempt, and payments critical.
-fn arriving(request: &Parts) -> Option<Arriving> {
+fn arriving(request: &Parts) -> Option<ArrivingRequest> {
     match request.uri.path() {
         "/health" => None,
-        "/pay" => Some(Arriving::new(Category::Critical)),
-        _ => Some(Arriving::of(request)),
+        "/pay" => Some(ArrivingRequest::new(Category::Critical)),
+        _ => Some(ArrivingRequest::of(request)),
     }
 }
 
@@ -280,7 +280,7 @@ async fn a_service_can_say_by_itself_that_it_did_not_serve() {
     let busy = tower::service_fn(|request: Request<()>| async move {
         let mut answer = Response::new(Full::new(Bytes::new()));
         if request.uri().path() == "/busy" {
-            answer.extensions_mut().insert(Unserved);
+            answer.extensions_mut().insert(UnservedRequest);
         }
         Ok::<_, Infallible>(answer)
     });

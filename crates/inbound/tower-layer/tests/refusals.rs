@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
 use support::{by_user, get, hello, layer, send, user_limits};
-use tidegate_admission::Described;
-use tidegate_answers::{HeaderSet, HeadersOn, Notice};
+use tidegate_admission::RequestDescription;
+use tidegate_answers::{HeaderSet, HeadersOn, Refusal};
 use tidegate_engine::{DESCRIPTORS_MAX, FailureMode, ManualClock, MemoryStore, Nanos};
 use tidegate_tower_layer::RateLimitLayer;
 use tower::Layer;
@@ -44,9 +44,12 @@ async fn answers_429_with_exact_fields_and_a_problem_once_the_burst_is_spent() {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Quota Exceeded",
         "status": 429,
-        "detail": "The limit \"burst\" allows 2 per 60s. Try again in 30 seconds.",
+        "code": "rate_limited",
+        "detail":
+            "The limit \"burst\" allows 2 per 60s. Wait for the time in Retry-After, then try again.",
         "violated-policies": ["burst"],
         "retry-after": 30,
+        "violated": [{"name": "burst", "limit": 2, "used": 2, "window": 60, "retry_after": 30}],
     });
     assert_eq!(problem, expected);
 }
@@ -91,24 +94,85 @@ async fn a_grpc_call_is_refused_with_trailers_only() {
     assert_eq!((refused.status, refused.body.as_str()), (200, ""));
     let expected = [
         "content-type: application/grpc+proto",
-        "grpc-message: The limit \"50%25 ?\" allows 1 per 1.5s. Try again in 2 seconds.",
+        "grpc-message: The limit \"50%25 ?\" allows 1 per 1.5s. Wait for the time in Retry-After, \
+         then try again.",
         "grpc-retry-pushback-ms: 1500",
+        "grpc-status-details-bin: DETAILS",
         "grpc-status: 8",
         "retry-after: 2",
     ];
-    assert_eq!(refused.fields(), expected);
+    let details = refused.field("grpc-status-details-bin").unwrap();
+    let fields: Vec<String> =
+        refused.fields().iter().map(|field| field.replace(details, "DETAILS")).collect();
+    assert_eq!(fields, expected);
+    assert_eq!(retry_info(&refused), 2);
 
     let never = send(&service, call("application/grpc", "2")).await;
     assert_eq!(never.field("grpc-retry-pushback-ms"), Some("-1"));
     assert_eq!(never.field("retry-after"), None);
 }
 
+/// The seconds in the `RetryInfo` of a refused call, as a gRPC client reads them.
+fn retry_info(refused: &support::Answer) -> u8 {
+    let status = tonic::Status::from_header_map(&refused.headers).expect("it is a status");
+    assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+    let details = status.details();
+    let name = b"google.rpc.RetryInfo";
+    assert!(details.windows(name.len()).any(|part| part == name), "{details:?}");
+    // The last field is the seconds, a small number.
+    *details.last().expect("they are not empty")
+}
+
+#[tokio::test]
+async fn every_limit_that_refuses_is_listed_with_its_use_the_longest_wait_first() {
+    let service = layer(&user_limits(
+        "{name: hourly, unit: hour, requests_per_unit: 3}, \
+         {name: daily, unit: day, requests_per_unit: 3}, \
+         {name: yearly, unit: year, requests_per_unit: 30}",
+    ))
+    .layer(hello());
+    let cost = |cost: &'static str| Request::get("/").header("x-cost", cost).body(()).unwrap();
+    assert_eq!(send(&service, cost("2")).await.status, 200);
+    let refused = send(&service, cost("2")).await;
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(problem["violated-policies"], serde_json::json!(["daily", "hourly"]));
+    let figures = |index: usize| {
+        let limit = &problem["violated"][index];
+        (limit["name"].as_str(), limit["limit"].as_u64(), limit["used"].as_u64())
+    };
+    assert_eq!(figures(0), (Some("daily"), Some(3), Some(2)));
+    assert_eq!(figures(1), (Some("hourly"), Some(3), Some(2)));
+    assert_eq!(problem["violated"][1]["window"], 3_600);
+    assert_eq!(problem["violated"][0]["retry_after"], problem["retry-after"]);
+    assert!(problem["violated"][1]["retry_after"].as_u64() < problem["retry-after"].as_u64());
+}
+
+#[tokio::test]
+async fn a_limit_chooses_the_status_of_its_refusals() {
+    let limit = "{name: shared, unit: day, requests_per_unit: 0, refusal_status: 503}";
+    let service = layer(&user_limits(limit)).layer(hello());
+    let refused = send(&service, get("/")).await;
+    assert_eq!(refused.status, 503);
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!((&problem["status"], &problem["code"]), (&503.into(), &"rate_limited".into()));
+    let refused = send(&service, call("application/grpc", "1")).await;
+    assert_eq!(refused.field("grpc-status"), Some("14"));
+}
+
+#[tokio::test]
+async fn browsers_get_a_page() {
+    let service = layer(&user_limits("{unit: day, requests_per_unit: 0}")).layer(hello());
+    let request = Request::get("/").header("accept", "text/html,*/*;q=0.8").body(()).unwrap();
+    let refused = send(&service, request).await;
+    assert_eq!(refused.field("content-type"), Some("text/html; charset=utf-8"));
+    assert!(refused.body.starts_with("<!doctype html>"), "{}", refused.body);
+}
+
 #[tokio::test]
 async fn an_own_answer_replaces_ours_and_keeps_its_fields() {
     let service = layer(&user_limits("{name: none, unit: day, requests_per_unit: 0}"))
-        .answer_refusals_with(|request: &Parts, notice: &Notice<'_>| {
-            let names: Vec<String> =
-                notice.violated().map(|policy| policy.name().to_string()).collect();
+        .answer_refusals_with(|request: &Parts, refusal: &Refusal| {
+            let names: Vec<&str> = refusal.limits.iter().map(|limit| limit.name.as_str()).collect();
             let text = format!("{} {} {names:?}", request.method, request.uri.path());
             let answer = Response::builder().status(509).header("ratelimit", "\"mine\";r=0");
             answer.body(Bytes::from(text)).unwrap()
@@ -182,7 +246,7 @@ async fn a_described_request_need_not_be_wrapped_in_an_option() {
     let layer = RateLimitLayer::new(
         user_limits("{unit: day, requests_per_unit: 0}"),
         "api",
-        |_request: &Parts| Described::new().descriptor([("user", "7")]),
+        |_request: &Parts| RequestDescription::new().descriptor([("user", "7")]),
     );
     assert_eq!(send(&layer.layer(hello()), get("/")).await.status, 429);
 }

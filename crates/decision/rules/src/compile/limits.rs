@@ -175,6 +175,7 @@ impl LimitsBuild {
             on_store_error: terms.on_store_error,
             consistency: terms.consistency,
             when_over: terms.when_over,
+            refusal_status: terms.refusal_status,
             cost: terms.cost,
         };
         self.limits.push(limit);

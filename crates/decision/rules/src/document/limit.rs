@@ -148,6 +148,7 @@ fn terms(reader: &mut Reader<'_, '_>, keys: &LimitKeys) -> Option<Terms> {
         on_store_error: keys.on_store_error.map(|word| word.0).unwrap_or_default(),
         consistency: keys.consistency.map(|word| word.0).unwrap_or_default(),
         when_over: keys.when_over.unwrap_or(WhenOver::Refuse),
+        refusal_status: keys.refusal_status,
         cost: keys.cost.unwrap_or(1),
     })
 }

@@ -1,4 +1,4 @@
-//! Lines, on tokio's clock.
+//! Lines, on a paused clock.
 
 use tokio::task::yield_now;
 
@@ -8,18 +8,18 @@ fn bounds(waiting_max: usize, line_max: usize) -> DelaySettings {
     DelaySettings { waiting_max, line_max, ..DelaySettings::default() }
 }
 
-fn described(user: &str) -> Described {
-    Described::new().descriptor([("user", user)])
+fn description(user: &str) -> RequestDescription {
+    RequestDescription::new().descriptor([("user", user)])
 }
 
 #[tokio::test]
-async fn turns_come_in_order_and_a_place_given_up_is_the_next_ones() {
+async fn requests_leave_in_order_and_move_up_when_one_gives_up() {
     let lines = Arc::new(Lines::new());
-    let key = lines.key(&described("1"), 0);
-    let join = || lines.join(key, Later::Delay, &bounds(10, 10)).unwrap();
+    let key = lines.key(&description("1"), 0);
+    let join = || lines.join(key, WaitMode::Delay, &bounds(10, 10)).unwrap();
     let (first, second, third) = (join(), join(), join());
-    first.turn().await;
-    let waiting = tokio::spawn(async move { third.turn().await });
+    first.wait_for_front().await;
+    let waiting = tokio::spawn(async move { third.wait_for_front().await });
     yield_now().await;
     drop(second);
     yield_now().await;
@@ -31,10 +31,10 @@ async fn turns_come_in_order_and_a_place_given_up_is_the_next_ones() {
 }
 
 #[test]
-fn lines_are_bounded_each_and_together() {
+fn each_line_and_all_lines_are_bounded() {
     let lines = Arc::new(Lines::new());
-    let (one, two) = (lines.key(&described("1"), 0), lines.key(&described("2"), 0));
-    let join = |key| lines.join(key, Later::Delay, &bounds(3, 2));
+    let (one, two) = (lines.key(&description("1"), 0), lines.key(&description("2"), 0));
+    let join = |key| lines.join(key, WaitMode::Delay, &bounds(3, 2));
     let _held = [join(one).unwrap(), join(one).unwrap()];
     assert_eq!(join(one).unwrap_err(), LineFull);
     let _other = join(two).unwrap();
@@ -43,11 +43,11 @@ fn lines_are_bounded_each_and_together() {
 }
 
 #[test]
-fn newcomers_see_the_line_that_they_have_to_join() {
+fn a_new_request_finds_the_line_that_it_has_to_join() {
     let lines = Arc::new(Lines::new());
-    assert_eq!(lines.standing(&described("1")), None);
-    let key = lines.key(&described("1"), 0);
-    let _first = lines.join(key, Later::Delay, &bounds(3, 2)).unwrap();
-    assert_eq!(lines.standing(&described("1")), Some((key, Later::Delay)));
-    assert_eq!(lines.standing(&described("2")), None);
+    assert_eq!(lines.ahead_of(&description("1")), None);
+    let key = lines.key(&description("1"), 0);
+    let _first = lines.join(key, WaitMode::Delay, &bounds(3, 2)).unwrap();
+    assert_eq!(lines.ahead_of(&description("1")), Some((key, WaitMode::Delay)));
+    assert_eq!(lines.ahead_of(&description("2")), None);
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 use http::header::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
-/// Where it stands.
+/// The field name.
 pub const FIELD: HeaderName = HeaderName::from_static(NAME);
 const NAME: &str = "grpc-timeout";
 
-/// Whether a field is the one.
+/// Whether a field is `grpc-timeout`.
 pub fn is_field(name: &HeaderName) -> bool {
     name.as_str() == NAME
 }
 
-/// What the client of a call says; nothing if it makes no sense.
+/// The timeout of a call; [`None`] if there is none, or it is malformed.
 pub fn of(headers: &HeaderMap) -> Option<Duration> {
     parse(headers.get(FIELD)?)
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timeout_is_not_taken_for_one() {
+    fn malformed_timeouts_are_ignored() {
         for text in ["", "S", "1", "1s", "-1S", "+1S", "1.5S", "123456789S", " 1S", "1SS"] {
             assert_eq!(read(text), None, "{text:?}");
         }

@@ -1,14 +1,14 @@
-//! The IETF's fields: lists of strings with parameters, as RFC 9651 writes them.
+//! The IETF's fields: lists of strings with parameters (RFC 9651).
 
 use http::HeaderValue;
 
 use super::number::write_number;
 use crate::notice::PolicyName;
 
-/// Structured fields have integers of up to fifteen digits.
+/// The largest integer of a structured field: fifteen digits.
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// A name as a member of a list begins with it.
+/// A name as a quoted string.
 pub(super) fn quoted(name: PolicyName<'_>) -> Vec<u8> {
     let mut out = vec![b'"'];
     for byte in name.bytes() {
@@ -25,17 +25,17 @@ pub(super) fn quoted(name: PolicyName<'_>) -> Vec<u8> {
     out
 }
 
-/// A list that is being written.
+/// Writes a list.
 pub(super) struct List<'b>(&'b mut Vec<u8>);
 
 impl<'b> List<'b> {
-    /// A list in place of what was in `out`.
+    /// Begins a list in `out`, which is cleared.
     pub(super) fn new(out: &'b mut Vec<u8>) -> Self {
         out.clear();
         List(out)
     }
 
-    /// One more member, by its quoted name.
+    /// Adds a member, by its quoted name.
     pub(super) fn member(&mut self, quoted: &[u8]) {
         if !self.0.is_empty() {
             self.0.extend_from_slice(b", ");
@@ -43,18 +43,18 @@ impl<'b> List<'b> {
         self.0.extend_from_slice(quoted);
     }
 
-    /// A number that belongs to the last member.
+    /// Adds a number to the last member.
     pub(super) fn parameter(&mut self, key: u8, number: u64) {
         self.0.extend_from_slice(&[b';', key, b'=']);
         write_number(self.0, number.min(INTEGER_MAX));
     }
 
-    /// The last member counts requests that are in flight.
+    /// Marks the last member as a limit of requests in flight.
     pub(super) fn counts_requests_in_flight(&mut self) {
         self.0.extend_from_slice(b";qu=\"concurrent-requests\"");
     }
 
-    /// The list as a field has it.
+    /// The list as a field value.
     pub(super) fn value(&self) -> HeaderValue {
         // Everything written is printable, so it is a value.
         HeaderValue::from_bytes(self.0).unwrap_or(HeaderValue::from_static(""))
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::notice::NAME_CHARS_MAX;
 
-    /// The field with these names and numbers, and what a parser reads in it.
+    /// Writes these names and numbers, and parses the field.
     fn parsed(members: &[(String, usize, u64)]) -> Vec<(String, i64)> {
         let mut out = Vec::new();
         let mut list = List::new(&mut out);

@@ -1,14 +1,16 @@
-//! One limit, as clients are told of it.
+//! One limit, as clients see it.
 
 use std::fmt::{self, Write};
 
-use tidegate_engine::{Algorithm, Decision, Nanos, Retry, Role, RuleLimit, Ruling, Verdict};
+use tidegate_engine::{
+    Algorithm, Decision, Nanos, RefusalStatus, Retry, Role, RuleLimit, Ruling, Verdict, WhenOver,
+};
 
-/// The most characters of a name that are told.
+/// The most characters of a name that clients see.
 pub const NAME_CHARS_MAX: usize = 128;
 
-/// When to ask again for a slot. Slots come back when their holders are done,
-/// which nobody can foretell; the time to live is for holders that crashed.
+/// When to retry for a slot. A slot is free when its holder is done, which cannot be predicted; the time to live is for
+/// holders that crashed.
 const SLOT_WAIT: Nanos = Nanos::from_secs(1);
 
 /// One limit of a notice.
@@ -34,12 +36,12 @@ impl<'v> Policy<'v> {
         Some(Policy { name, limit, ruling, violated })
     }
 
-    /// What the limit is called.
+    /// The limit's name.
     pub const fn name(&self) -> PolicyName<'v> {
         self.name
     }
 
-    /// What it decided.
+    /// The limit's decision.
     pub const fn decision(&self) -> &'v Decision {
         &self.ruling.decision
     }
@@ -54,20 +56,19 @@ impl<'v> Policy<'v> {
         self.algorithm().holds_slots()
     }
 
-    /// The amount that its rule gives: per window, or in flight.
+    /// The amount in its rule: per window, or in flight.
     pub fn quota(&self) -> u64 {
         self.algorithm().quota()
     }
 
-    /// The window of the quota in whole seconds, rounded up; none when it is
-    /// under a second, or when the limit has no window.
+    /// The window of the quota in whole seconds, rounded up; [`None`] if it is under a second, or there is no window.
     pub fn window_seconds(&self) -> Option<u64> {
         let period = self.period();
         (!self.is_concurrency() && period >= Nanos::from_secs(1)).then(|| period.as_secs_ceil())
     }
 
-    /// For how many seconds what remains has to do: until the refused request
-    /// would pass, or else until the limit is as good as unused.
+    /// The seconds that the remaining units have to last: until the refused request would pass, or else until the
+    /// limit is as good as unused.
     pub fn effective_window_seconds(&self) -> Option<u64> {
         match self.retry() {
             Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
@@ -75,13 +76,12 @@ impl<'v> Policy<'v> {
         }
     }
 
-    /// Until the limit is as good as unused; none for requests in flight,
-    /// which nobody can foretell.
+    /// When the limit is as good as unused; [`None`] for requests in flight, which cannot be predicted.
     pub fn reset_after(&self) -> Option<Nanos> {
         (!self.is_concurrency()).then_some(self.decision().reset_after)
     }
 
-    /// When to ask again, as far as this limit goes.
+    /// When to retry, as far as this limit is concerned.
     pub fn retry(&self) -> Retry {
         match self.decision().retry {
             _ if !self.violated => Retry::Now,
@@ -90,14 +90,19 @@ impl<'v> Policy<'v> {
         }
     }
 
-    /// What the limit's counters are kept under: the same for as long as it is the same limit.
+    /// Identifies the limit's counters: stable as long as it is the same limit.
     pub const fn identity(&self) -> u64 {
         self.limit.identity
     }
 
-    /// What its rule wants for requests over it.
-    pub const fn when_over(&self) -> tidegate_engine::WhenOver {
+    /// What its rule does with requests over the limit.
+    pub const fn when_over(&self) -> WhenOver {
         self.limit.when_over
+    }
+
+    /// The status of its refusals, if its rule chooses one.
+    pub fn refusal_status(&self) -> Option<RefusalStatus> {
+        self.limit.refusal_status
     }
 
     /// Which of the request's descriptors met it.
@@ -115,10 +120,9 @@ impl<'v> Policy<'v> {
         self.limit.id.index()
     }
 
-    /// Orders limits by how urgent they are to tell, the most urgent first: a
-    /// refusal that counts by itself, the longest first; alternatives that all
-    /// refuse, the shortest first, because one will do; then what remains.
-    /// Slots in flight come last: they come back, so few of them is no news.
+    /// Orders limits by how much a client needs to know them: refusals that count by themselves, the longest first;
+    /// alternatives that all refuse, the shortest first, because one admission is enough; then the least remaining.
+    /// Concurrency limits come last: slots are free again soon, so few of them are no news.
     pub(super) fn looseness(&self) -> (u8, u64) {
         let wait = match self.retry() {
             Retry::Now => 0,
@@ -138,22 +142,10 @@ impl<'v> Policy<'v> {
     }
 }
 
-impl fmt::Display for Policy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "The limit \"{}\" allows {}", self.name, self.quota())?;
-        if self.is_concurrency() {
-            f.write_str(" at once")
-        } else {
-            write!(f, " per {}", self.period())
-        }
-    }
-}
-
-/// What a limit is called: its name, or else the path of its rule, with a
-/// number from the second of several limits without a name on.
+/// The name of a limit that clients see: its own, or else the path of its rule, with a number from the rule's second
+/// nameless limit on.
 ///
-/// Shown in printable ASCII, as structured fields want it; everything else
-/// becomes a question mark.
+/// Displayed in printable ASCII, which structured fields require; other characters become question marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyName<'v> {
     text: &'v str,
@@ -161,17 +153,17 @@ pub struct PolicyName<'v> {
 }
 
 impl<'v> PolicyName<'v> {
-    /// The name as it is written, whatever is shown of it.
+    /// The name as written in the rules.
     pub const fn text(&self) -> &'v str {
         self.text
     }
 
-    /// Which of the rule's limits it is, if it is called by its rule.
+    /// The index among the limits of its rule, if it has no own name.
     pub const fn ordinal(&self) -> usize {
         self.ordinal
     }
 
-    /// The characters, printable ASCII all of them, without the number.
+    /// The characters in printable ASCII, without the number.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + use<'v> {
         let printable = |text: char| {
             let byte = u8::try_from(text).unwrap_or(b'?');
@@ -180,7 +172,7 @@ impl<'v> PolicyName<'v> {
         self.text.chars().take(NAME_CHARS_MAX).map(printable)
     }
 
-    /// The number behind the name, if any.
+    /// The number after the name, if any.
     pub fn number(&self) -> Option<u64> {
         let number = u64::try_from(self.ordinal).unwrap_or(u64::MAX).saturating_add(1);
         (number > 1).then_some(number)

@@ -1,4 +1,4 @@
-//! The body of a request, as an upstream gets it.
+//! The body of a request on its way to an upstream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::BoxError;
 
-type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+type BodyStream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 
-/// A body on its way to an upstream.
+/// The body of a request on its way to an upstream.
 pub(crate) struct RequestBody {
-    source: Source,
-    gate: Option<Gate>,
+    source: RequestSource,
+    gate: Option<ContinueGate>,
 }
 
-enum Source {
+enum RequestSource {
     Empty,
     Whole(Bytes),
-    Stream { body: Stream, watch: Watch },
+    Stream { body: BodyStream, watch: StreamWatch },
 }
 
-/// What a streaming body is held to.
-struct Watch {
-    progress: Arc<Progress>,
+/// The limits of a streaming body.
+struct StreamWatch {
+    progress: Arc<BodyProgress>,
     idle: Duration,
     bytes_max: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// Why a body ended before its end.
+/// Why a body broke off.
 #[derive(Debug, thiserror::Error)]
 enum BodyCut {
     #[error("the client sent nothing for too long")]
@@ -47,34 +47,34 @@ enum BodyCut {
     Broken(#[source] BoxError),
 }
 
-/// What has become of a streaming body.
+/// The state of a streaming body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Fate {
-    Coming = 0,
-    Ended = 1,
+pub(crate) enum BodyState {
+    Incomplete = 0,
+    Complete = 1,
     TooSlow = 2,
     TooLarge = 3,
     Broken = 4,
 }
 
-/// How far a streaming body has come; seen by those who wait for its answer.
+/// How far a streaming body has come; read while its response is awaited.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct BodyProgress {
     began: Instant,
     bytes: AtomicU64,
-    /// Nanoseconds after the beginning at which something last came.
+    /// When data last arrived, in nanoseconds after the start.
     last: AtomicU64,
-    fate: AtomicU8,
+    state: AtomicU8,
 }
 
-impl Progress {
+impl BodyProgress {
     fn new() -> Self {
-        Progress {
+        BodyProgress {
             began: Instant::now(),
             bytes: AtomicU64::new(0),
             last: AtomicU64::new(0),
-            fate: AtomicU8::new(Fate::Coming as u8),
+            state: AtomicU8::new(BodyState::Incomplete as u8),
         }
     }
 
@@ -82,17 +82,17 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn fate(&self) -> Fate {
-        match self.fate.load(Ordering::Relaxed) {
-            0 => Fate::Coming,
-            1 => Fate::Ended,
-            2 => Fate::TooSlow,
-            3 => Fate::TooLarge,
-            _ => Fate::Broken,
+    pub(crate) fn state(&self) -> BodyState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => BodyState::Incomplete,
+            1 => BodyState::Complete,
+            2 => BodyState::TooSlow,
+            3 => BodyState::TooLarge,
+            _ => BodyState::Broken,
         }
     }
 
-    /// When something last came.
+    /// When data last arrived.
     pub(crate) fn last(&self) -> Instant {
         let after = Duration::from_nanos(self.last.load(Ordering::Relaxed));
         self.began.checked_add(after).unwrap_or(self.began)
@@ -105,19 +105,19 @@ impl Progress {
         self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
-    fn settle(&self, fate: Fate) {
+    fn end(&self, state: BodyState) {
         self.note(0);
-        self.fate.store(fate as u8, Ordering::Relaxed);
+        self.state.store(state as u8, Ordering::Relaxed);
     }
 }
 
 impl RequestBody {
-    /// Watches a client's body. One that is known to be empty costs nothing.
+    /// Watches a client's body. A body that is known to be empty costs nothing.
     pub(crate) fn watched<B>(
         body: B,
         idle: Duration,
         bytes_max: Option<u64>,
-    ) -> (Self, Option<Arc<Progress>>)
+    ) -> (Self, Option<Arc<BodyProgress>>)
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -125,35 +125,36 @@ impl RequestBody {
         if body.is_end_stream() {
             return (RequestBody::empty(), None);
         }
-        let progress = Arc::new(Progress::new());
-        let watch = Watch {
+        let progress = Arc::new(BodyProgress::new());
+        let watch = StreamWatch {
             progress: Arc::clone(&progress),
             idle,
             bytes_max: bytes_max.unwrap_or(u64::MAX),
             timer: None,
         };
-        let source = Source::Stream { body: Box::pin(Erased { body }), watch };
+        let source = RequestSource::Stream { body: Box::pin(ErasedBody { body }), watch };
         (RequestBody { source, gate: None }, Some(progress))
     }
 
     pub(crate) fn empty() -> Self {
-        RequestBody { source: Source::Empty, gate: None }
+        RequestBody { source: RequestSource::Empty, gate: None }
     }
 
-    /// A body that is there already.
+    /// A body that is complete already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        let source = if bytes.is_empty() { Source::Empty } else { Source::Whole(bytes) };
+        let source =
+            if bytes.is_empty() { RequestSource::Empty } else { RequestSource::Whole(bytes) };
         RequestBody { source, gate: None }
     }
 
-    /// The same body, not asked for until the gate opens.
-    pub(crate) fn behind(self, gate: Gate) -> Self {
+    /// The same body, not polled until the gate opens.
+    pub(crate) fn behind(self, gate: ContinueGate) -> Self {
         RequestBody { gate: Some(gate), ..self }
     }
 
     /// Whether there is a body at all.
     pub(crate) const fn is_empty(&self) -> bool {
-        matches!(self.source, Source::Empty)
+        matches!(self.source, RequestSource::Empty)
     }
 }
 
@@ -171,36 +172,36 @@ impl Body for RequestBody {
             this.gate = None;
         }
         match &mut this.source {
-            Source::Empty => Poll::Ready(None),
-            Source::Whole(bytes) => {
+            RequestSource::Empty => Poll::Ready(None),
+            RequestSource::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                this.source = Source::Empty;
+                this.source = RequestSource::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Source::Stream { body, watch } => watch.poll(body.as_mut(), cx),
+            RequestSource::Stream { body, watch } => watch.poll(body.as_mut(), cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Empty => true,
-            Source::Whole(_) => false,
-            Source::Stream { body, .. } => body.is_end_stream(),
+            RequestSource::Empty => true,
+            RequestSource::Whole(_) => false,
+            RequestSource::Stream { body, .. } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Empty => SizeHint::with_exact(0),
-            Source::Whole(bytes) => {
+            RequestSource::Empty => SizeHint::with_exact(0),
+            RequestSource::Whole(bytes) => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
-            Source::Stream { body, .. } => body.size_hint(),
+            RequestSource::Stream { body, .. } => body.size_hint(),
         }
     }
 }
 
-impl Watch {
+impl StreamWatch {
     fn poll(
         &mut self,
         body: Pin<&mut (dyn Body<Data = Bytes, Error = BoxError> + Send)>,
@@ -211,7 +212,7 @@ impl Watch {
                 let idle = self.idle;
                 let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
                 ready!(timer.as_mut().poll(cx));
-                (Fate::TooSlow, BodyCut::TooSlow)
+                (BodyState::TooSlow, BodyCut::TooSlow)
             }
             Poll::Ready(Some(Ok(frame))) => {
                 self.timer = None;
@@ -219,28 +220,28 @@ impl Watch {
                 if bytes <= self.bytes_max {
                     return Poll::Ready(Some(Ok(frame)));
                 }
-                (Fate::TooLarge, BodyCut::TooLarge)
+                (BodyState::TooLarge, BodyCut::TooLarge)
             }
             Poll::Ready(None) => {
-                self.progress.settle(Fate::Ended);
+                self.progress.end(BodyState::Complete);
                 return Poll::Ready(None);
             }
-            Poll::Ready(Some(Err(error))) => (Fate::Broken, BodyCut::Broken(error)),
+            Poll::Ready(Some(Err(error))) => (BodyState::Broken, BodyCut::Broken(error)),
         };
-        self.progress.settle(ended.0);
+        self.progress.end(ended.0);
         Poll::Ready(Some(Err(Box::new(ended.1))))
     }
 }
 
 pin_project! {
-    /// A body whose errors are of one type.
-    struct Erased<B> {
+    /// A body with boxed errors.
+    struct ErasedBody<B> {
         #[pin]
         body: B,
     }
 }
 
-impl<B> Body for Erased<B>
+impl<B> Body for ErasedBody<B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -264,21 +265,21 @@ where
     }
 }
 
-/// Keeps a body back until the upstream says to continue, or has not said anything for a while.
+/// Holds a body back until the upstream answers `100 Continue`, or has not answered for a while.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    key: Arc<GateKey>,
+pub(crate) struct ContinueGate {
+    signal: Arc<ContinueSignal>,
     timer: Pin<Box<Sleep>>,
 }
 
-/// Opens a gate, from wherever the word comes.
+/// Opens a [`ContinueGate`].
 #[derive(Debug, Default)]
-pub(crate) struct GateKey {
+pub(crate) struct ContinueSignal {
     open: AtomicBool,
     waiting: Mutex<Option<Waker>>,
 }
 
-impl GateKey {
+impl ContinueSignal {
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
         if let Some(waker) = self.waiting.lock().take() {
@@ -287,17 +288,18 @@ impl GateKey {
     }
 }
 
-impl Gate {
-    /// A gate that opens by itself after so long.
-    pub(crate) fn new(patience: Duration) -> (Self, Arc<GateKey>) {
-        let key = Arc::new(GateKey::default());
-        (Gate { key: Arc::clone(&key), timer: Box::pin(sleep(patience)) }, key)
+impl ContinueGate {
+    /// A gate that opens by itself after this time.
+    pub(crate) fn new(patience: Duration) -> (Self, Arc<ContinueSignal>) {
+        let signal = Arc::new(ContinueSignal::default());
+        let timer = Box::pin(sleep(patience));
+        (ContinueGate { signal: Arc::clone(&signal), timer }, signal)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        *self.key.waiting.lock() = Some(cx.waker().clone());
-        // Looked at after the waker is there: whoever opens in between wakes it.
-        if self.key.open.load(Ordering::Acquire) {
+        *self.signal.waiting.lock() = Some(cx.waker().clone());
+        // Read after the waker is stored, so that an opening in between wakes the task.
+        if self.signal.open.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
         self.timer.as_mut().poll(cx)

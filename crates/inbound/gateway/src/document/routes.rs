@@ -36,7 +36,8 @@ pub(super) fn route(
     put(&mut settings.cost, cost(keys.cost, problems));
     if let Some(answers) = keys.answers {
         let (json, html) = (answers.json.map(String::from), answers.html.map(String::from));
-        settings.answers = AnswerSettings { json, html };
+        let refusal_status = answers.refusal_status;
+        settings.answers = AnswerSettings { json, html, refusal_status };
     }
     if let Some(keys) = keys.timeouts {
         let group = groups.iter().find(|group| group.name == settings.upstreams);

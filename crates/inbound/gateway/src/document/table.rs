@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use tidegate_document::{HeaderName, Located, OrOff, ScalarOr, Size, Text, mapping};
+use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
     CategoryWord, CostSource, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
@@ -156,6 +157,8 @@ mapping! {
         json: Option<Text>,
         /// The body for clients that prefer HTML.
         html: Option<Text>,
+        /// The HTTP status of refusals by limits without a `refusal_status`. Without it, 429.
+        refusal_status: Option<RefusalStatus>,
     }
 }
 

@@ -70,7 +70,16 @@ fn defaults(mapping: &Mapping, indent: &str) -> String {
 }
 
 #[test]
-fn the_defaults_of_the_table_are_those_of_the_settings() {
+fn a_route_chooses_the_status_of_its_refusals() {
+    for (written, status) in [("503", "ServiceUnavailable"), ("'429'", "TooManyRequests")] {
+        let document = read(&route(&format!("answers: {{refusal_status: {written}}}")));
+        let chosen = document.settings().routes[0].answers.refusal_status;
+        assert_eq!(format!("{chosen:?}"), format!("Some({status})"));
+    }
+}
+
+#[test]
+fn the_defaults_of_the_vocabulary_are_those_of_the_settings() {
     let routes =
         format!("routes:\n- name: all\n  upstreams: api\n{}", defaults(RouteKeys::mapping(), "  "));
     let upstreams = format!(

@@ -12,14 +12,14 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::sleep;
 
-use crate::body::{End, OnEnd};
+use tidegate_admission::{BodyEnd, OnBodyEnd};
 
 /// Copies bytes between both sides on its own task, and calls `on_end` at the end.
 pub(crate) fn tunnel(
     client: OnUpgrade,
     upstream: OnUpgrade,
     idle: Duration,
-    on_end: Box<dyn OnEnd>,
+    on_end: Box<dyn OnBodyEnd>,
 ) {
     tokio::spawn(async move {
         let bytes = match tokio::try_join!(client, upstream) {
@@ -30,7 +30,7 @@ pub(crate) fn tunnel(
             }
         };
         // Its connection to the upstream cannot be reused.
-        on_end.ended(End::Left, bytes);
+        on_end.ended(BodyEnd::Dropped, bytes);
     });
 }
 

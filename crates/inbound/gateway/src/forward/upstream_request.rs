@@ -14,7 +14,7 @@ use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
 use super::{ProvenanceContext, has_hop_by_hop, remove_hop_by_hop};
-use crate::body::{Gate, GateKey, RequestBody};
+use crate::body::{ContinueGate, ContinueSignal, RequestBody};
 use crate::head::Target;
 use crate::route::Route;
 use crate::settings::HostHeader;
@@ -42,7 +42,7 @@ pub(crate) struct RequestAdapter {
     upgrade: Option<HeaderValue>,
     trailers: bool,
     /// Releases a body that waits for `100 Continue`.
-    gate: Option<Arc<GateKey>>,
+    gate: Option<Arc<ContinueSignal>>,
 }
 
 impl UpstreamRequest {
@@ -89,8 +89,10 @@ impl UpstreamRequest {
 }
 
 /// Holds the body until the upstream sends `100 Continue`, so that the client does not send a body that is not read.
-fn wait_to_continue(request: Request<RequestBody>) -> (Request<RequestBody>, Option<Arc<GateKey>>) {
-    let (gate, key) = Gate::new(CONTINUE_TIMEOUT);
+fn wait_to_continue(
+    request: Request<RequestBody>,
+) -> (Request<RequestBody>, Option<Arc<ContinueSignal>>) {
+    let (gate, key) = ContinueGate::new(CONTINUE_TIMEOUT);
     let mut request = request.map(|body| body.behind(gate));
     let opening = Arc::clone(&key);
     hyper::ext::on_informational(&mut request, move |answer| {

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use tidegate_engine::RefusalStatus;
+
 /// How the refusals of a route are told.
 ///
 /// A template is a text with `{status}`, `{code}`, `{title}`, `{detail}` and `{quota}` in it.
@@ -14,6 +16,8 @@ pub struct AnswerSettings {
     pub json: Option<String>,
     /// The body for those who ask for HTML first, with values escaped. Default: a small page.
     pub html: Option<String>,
+    /// The status of refusals by limits that do not choose one. Default: 429.
+    pub refusal_status: Option<RefusalStatus>,
 }
 
 /// What is written of requests.

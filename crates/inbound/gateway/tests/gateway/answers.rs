@@ -52,6 +52,7 @@ async fn templates_are_filled_with_the_values_of_the_answer() {
     let (harness, _upstream) = spent(AnswerSettings {
         json: Some(r#"{"error":{"code":"{code}","quota":"{quota}","is":{status}}}"#.into()),
         html: Some("<p>{title}: {quota}".into()),
+        refusal_status: None,
     })
     .await;
     let reply = harness.get_as("7").await;

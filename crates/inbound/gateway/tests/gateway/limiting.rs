@@ -2,7 +2,7 @@
 
 use http::Request;
 use tidegate_answers::HeadersOn;
-use tidegate_engine::Nanos;
+use tidegate_engine::{Nanos, RefusalStatus};
 
 use crate::harness::{Harness, by_user, to, until};
 use crate::upstream::Upstream;
@@ -29,11 +29,35 @@ async fn a_request_over_its_rate_is_not_forwarded() {
     let problem = refused.json();
     assert_eq!(problem["code"], "rate_limited");
     assert_eq!(problem["violated-policies"][0], "hourly");
+    assert_eq!(problem["retry-after"], 1_800);
+    let limit = &problem["violated"][0];
+    assert_eq!((&limit["name"], &limit["window"]), (&"hourly".into(), &3_600.into()));
+    assert_eq!((&limit["limit"], &limit["used"]), (&2.into(), &2.into()));
+    assert_eq!(limit["retry_after"], 1_800);
     assert_eq!(harness.get_as("8").await.status, 200);
     assert_eq!(upstream.seen().len(), 3);
     harness.engine.clock().advance(Nanos::from_secs(1_800));
     assert_eq!(harness.get_as("7").await.status, 200);
     assert_eq!((harness.count("served"), harness.count("rate_limited")), (4, 1));
+}
+
+#[tokio::test]
+async fn a_route_chooses_the_status_of_refusals_unless_the_limit_does() {
+    let upstream = Upstream::start().await;
+    let mut settings = by_user(to(&[upstream.url()]));
+    settings.routes[0].answers.refusal_status = Some(RefusalStatus::ServiceUnavailable);
+    let limits = "- key: user\n  value: '7'\n  limits: [{name: a, unit: hour, requests_per_unit: 0}]\n\
+                  - key: user\n  value: '8'\n  limits: [{name: b, unit: hour, requests_per_unit: 0, \
+                  refusal_status: 429}]";
+    let harness = Harness::limited(settings, limits);
+    let refused = harness.get_as("7").await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(
+        (&refused.json()["status"], &refused.json()["code"]),
+        (&503.into(), &"rate_limited".into())
+    );
+    assert_eq!(harness.get_as("8").await.status, 429);
+    assert_eq!(harness.count("rate_limited"), 2);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod manual_time;
 mod upstream;
 
 mod addresses;
+mod allocations;
 mod answers;
 mod describing;
 mod encryption;

@@ -36,7 +36,7 @@ fn every_problem_is_reported_with_its_location() {
             EntrySettings::new("c", ValueFrom::PathTemplate),
         ]),
     ];
-    route.answers = AnswerSettings { json: Some("{code}".into()), html: None };
+    route.answers = AnswerSettings { json: Some("{code}".into()), ..AnswerSettings::default() };
     settings.routes.push(route);
     settings.routes.push(RouteSettings::new("other", "tls"));
     settings.routes[0].path = PathMatch::Prefix("api".into());
@@ -63,7 +63,7 @@ fn every_problem_is_reported_with_its_location() {
         "routes[1].descriptors[1].entries[0]: no template of the route names `id`",
         "routes[1].descriptors[1].entries[1]: an address has 32 bits",
         "routes[1].descriptors[1].entries[2]: the route has no templates",
-        "routes[1].answers: the template in JSON is no JSON",
+        "routes[1].answers: the JSON template does not make valid JSON",
         "routes[2].name: `other` is defined twice",
         "provenance.via: `two words` is not a host name",
         "jwt: /nowhere/keys.json",

@@ -1,4 +1,4 @@
-//! The way of one request through the protected service.
+//! The future of one request: refused, at the gate, or with the service.
 
 use std::fmt;
 use std::future::Future;
@@ -14,61 +14,62 @@ use tidegate_engine::Clock;
 use tidegate_overload::{Completion, Pass, Refusal, ScreenedRequest};
 use tower_service::Service;
 
-use super::layer::Settings;
-use crate::body::{End, Held, Holding, LimitedBody};
+use super::settings::Settings;
+use crate::body::LimitedBody;
+use tidegate_admission::{BodyEnd, EndGuard, OnBodyEnd};
 
-/// What an admitted request holds, and where it tells how it ended.
-struct Inside<C: Clock> {
+/// The pass of an admitted request; reports to the gate how the request ended.
+struct PassGuard<C: Clock> {
     settings: Arc<Settings<C>>,
     pass: Pass<C>,
-    /// Whether the service itself said that it failed.
+    /// Whether the service returned a server error.
     failed: bool,
 }
 
-impl<C: Clock> Inside<C> {
+impl<C: Clock> PassGuard<C> {
     fn finish(self, ending: Completion) {
         let now = self.settings.protection.clock().now();
         self.pass.finish(now, ending);
     }
 }
 
-impl<C: Clock> Holding for Inside<C> {
-    fn end(self: Box<Self>, end: End) {
+impl<C: Clock> OnBodyEnd for PassGuard<C> {
+    fn ended(self: Box<Self>, end: BodyEnd, _bytes: u64) {
         let ending = match end {
-            End::Whole if self.failed => Completion::Failed,
-            End::Whole => Completion::Succeeded,
-            End::Broken => Completion::Failed,
-            End::Dropped => Completion::Abandoned,
+            BodyEnd::Complete if self.failed => Completion::Failed,
+            BodyEnd::Complete => Completion::Succeeded,
+            BodyEnd::Broken => Completion::Failed,
+            BodyEnd::Dropped => Completion::Abandoned,
         };
         self.finish(ending);
     }
 }
 
-/// A request on its way in.
-type Entering<C> = Pin<Box<dyn Future<Output = Result<Pass<C>, Refusal>> + Send>>;
+/// A request at the gate.
+type PendingEntry<C> = Pin<Box<dyn Future<Output = Result<Pass<C>, Refusal>> + Send>>;
 
 pin_project! {
-    /// The answer to come. Dropping it gives the request up, and whatever it holds.
+    /// The response to come. Dropping it abandons the request and releases what it holds.
     pub struct ProtectedFuture<S, B, C>
     where
         S: Service<Request<B>>,
         C: Clock,
     {
         #[pin]
-        stage: Stage<S, B, C, S::Future>,
+        stage: ProtectionStage<S, B, C, S::Future>,
     }
 }
 
 pin_project! {
-    #[project = StageProjection]
-    enum Stage<S, B, C: Clock, F> {
+    #[project = ProtectionStageProjection]
+    enum ProtectionStage<S, B, C: Clock, F> {
         Refused { answer: Option<Response<Bytes>> },
         Entering {
             settings: Arc<Settings<C>>,
-            entering: Entering<C>,
+            entering: PendingEntry<C>,
             waiting: Option<(S, Request<B>)>,
         },
-        Running { #[pin] answer: F, inside: Option<Inside<C>> },
+        Running { #[pin] answer: F, guard: Option<PassGuard<C>> },
     }
 }
 
@@ -78,7 +79,7 @@ where
     C: Clock,
 {
     pub(super) const fn refused(answer: Response<Bytes>) -> Self {
-        ProtectedFuture { stage: Stage::Refused { answer: Some(answer) } }
+        ProtectedFuture { stage: ProtectionStage::Refused { answer: Some(answer) } }
     }
 
     pub(super) fn entering(
@@ -90,12 +91,12 @@ where
         let protection = Arc::clone(&settings.protection);
         let entering = Box::pin(async move { protection.enter(screened).await });
         let waiting = Some((service, request));
-        ProtectedFuture { stage: Stage::Entering { settings, entering, waiting } }
+        ProtectedFuture { stage: ProtectionStage::Entering { settings, entering, waiting } }
     }
 
-    /// Of a request that holds nothing here.
+    /// The future of a request that holds nothing in this layer.
     pub(super) const fn passing(answer: S::Future) -> Self {
-        ProtectedFuture { stage: Stage::Running { answer, inside: None } }
+        ProtectedFuture { stage: ProtectionStage::Running { answer, guard: None } }
     }
 }
 
@@ -111,11 +112,11 @@ where
         let mut this = self.project();
         loop {
             match this.stage.as_mut().project() {
-                StageProjection::Refused { answer } => {
+                ProtectionStageProjection::Refused { answer } => {
                     let answer = answer.take().expect("a future is not polled after its end");
                     return Poll::Ready(Ok(answer.map(LimitedBody::of_refusal)));
                 }
-                StageProjection::Entering { settings, entering, waiting } => {
+                ProtectionStageProjection::Entering { settings, entering, waiting } => {
                     let admission = ready!(entering.as_mut().poll(context));
                     let (mut service, request) = waiting.take().expect("a request enters once");
                     let settings = Arc::clone(settings);
@@ -123,38 +124,40 @@ where
                         Err(refusal) => {
                             let (parts, _body) = request.into_parts();
                             let answer = Some(settings.refuse(&parts, &refusal));
-                            this.stage.set(Stage::Refused { answer });
+                            this.stage.set(ProtectionStage::Refused { answer });
                         }
                         Ok(pass) => {
-                            let inside = Some(Inside { settings, pass, failed: false });
+                            let guard = Some(PassGuard { settings, pass, failed: false });
                             let answer = service.call(request);
-                            this.stage.set(Stage::Running { answer, inside });
+                            this.stage.set(ProtectionStage::Running { answer, guard });
                         }
                     }
                 }
-                StageProjection::Running { answer, inside } => {
+                ProtectionStageProjection::Running { answer, guard } => {
                     let answer = ready!(answer.poll(context));
-                    return Poll::Ready(hand_over(answer, inside.take()));
+                    return Poll::Ready(into_response(answer, guard.take()));
                 }
             }
         }
     }
 }
 
-/// The answer, with what its request holds.
-fn hand_over<R: Body, E, C: Clock>(
+/// The response, with the guard of its request.
+fn into_response<R: Body, E, C: Clock>(
     answer: Result<Response<R>, E>,
-    inside: Option<Inside<C>>,
+    guard: Option<PassGuard<C>>,
 ) -> Result<Response<LimitedBody<R>>, E> {
-    match (answer, inside) {
-        (Ok(answer), None) => Ok(answer.map(|body| LimitedBody::of_service(body, Held::nothing()))),
-        (Ok(answer), Some(inside)) => {
-            let failed = answer.status().is_server_error();
-            let held = Held::holding(Inside { failed, ..inside });
-            Ok(answer.map(|body| LimitedBody::of_service(body, held)))
+    match (answer, guard) {
+        (Ok(answer), None) => {
+            Ok(answer.map(|body| LimitedBody::of_service(body, EndGuard::default())))
         }
-        (Err(error), inside) => {
-            inside.into_iter().for_each(|inside| inside.finish(Completion::Failed));
+        (Ok(answer), Some(guard)) => {
+            let failed = answer.status().is_server_error();
+            let guard = EndGuard::new(Box::new(PassGuard { failed, ..guard }));
+            Ok(answer.map(|body| LimitedBody::of_service(body, guard)))
+        }
+        (Err(error), guard) => {
+            guard.into_iter().for_each(|guard| guard.finish(Completion::Failed));
             Err(error)
         }
     }
@@ -167,9 +170,9 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.stage {
-            Stage::Refused { .. } => "refused",
-            Stage::Entering { .. } => "entering",
-            Stage::Running { .. } => "running",
+            ProtectionStage::Refused { .. } => "refused",
+            ProtectionStage::Entering { .. } => "entering",
+            ProtectionStage::Running { .. } => "running",
         };
         f.debug_struct("ProtectedFuture").field("stage", &stage).finish_non_exhaustive()
     }

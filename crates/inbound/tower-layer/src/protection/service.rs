@@ -1,4 +1,4 @@
-//! The protected service, and the one that only screens.
+//! The protected service, and the service that only screens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use tidegate_overload::{ScreenedRequest, SteadyClock};
 use tower_service::Service;
 
 use super::future::ProtectedFuture;
-use super::layer::Settings;
+use super::settings::Settings;
 use crate::body::LimitedBody;
 
 /// A protected service; made by [`ProtectionLayer`](super::ProtectionLayer).
-pub struct Protected<S, C = SteadyClock> {
+pub struct ProtectedService<S, C = SteadyClock> {
     inner: S,
     settings: Arc<Settings<C>>,
 }
 
 /// A service whose requests are screened; made by [`ScreeningLayer`](super::ScreeningLayer).
-pub struct Screened<S, C = SteadyClock> {
+pub struct ScreenedService<S, C = SteadyClock> {
     inner: S,
     settings: Arc<Settings<C>>,
 }
 
-impl<S, C> Protected<S, C> {
+impl<S, C> ProtectedService<S, C> {
     pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        Protected { inner, settings }
+        ProtectedService { inner, settings }
     }
 }
 
-impl<S, C> Screened<S, C> {
+impl<S, C> ScreenedService<S, C> {
     pub(super) const fn new(inner: S, settings: Arc<Settings<C>>) -> Self {
-        Screened { inner, settings }
+        ScreenedService { inner, settings }
     }
 }
 
-impl<S, C, B, R> Service<Request<B>> for Protected<S, C>
+impl<S, C, B, R> Service<Request<B>> for ProtectedService<S, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     C: Clock,
@@ -63,8 +63,7 @@ where
         match screening {
             Err(refusal) => ProtectedFuture::refused(self.settings.refuse(&parts, &refusal)),
             Ok(screened) => {
-                // The service that was made ready goes with the request; the clone that stays
-                // has to become ready itself.
+                // The future takes the service that was made ready; the clone that stays has to become ready itself.
                 let unready = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, unready);
                 let request = Request::from_parts(parts, body);
@@ -74,7 +73,7 @@ where
     }
 }
 
-impl<S, C, B, R> Service<Request<B>> for Screened<S, C>
+impl<S, C, B, R> Service<Request<B>> for ScreenedService<S, C>
 where
     S: Service<Request<B>, Response = Response<R>>,
     C: Clock,
@@ -102,26 +101,26 @@ where
     }
 }
 
-impl<S: Clone, C> Clone for Protected<S, C> {
+impl<S: Clone, C> Clone for ProtectedService<S, C> {
     fn clone(&self) -> Self {
-        Protected { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+        ProtectedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: Clone, C> Clone for Screened<S, C> {
+impl<S: Clone, C> Clone for ScreenedService<S, C> {
     fn clone(&self) -> Self {
-        Screened { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
+        ScreenedService { inner: self.inner.clone(), settings: Arc::clone(&self.settings) }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Protected<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for ProtectedService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Protected").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ProtectedService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for Screened<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for ScreenedService<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Screened").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ScreenedService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use tidegate_admission::Described;
+use tidegate_admission::RequestDescription;
 use tidegate_answers::{HeaderSet, Notice};
 use tidegate_engine::{
     Descriptor, Engine, Entry, ManualClock, MemoryConfig, MemoryStore, Options, Source, Timestamp,
@@ -54,14 +54,14 @@ pub(crate) fn fields(set: HeaderSet, verdict: &Verdict) -> Vec<String> {
 }
 
 /// Describes a request by its `x-user` field and its `x-cost`; `/health` is not limited.
-pub(crate) fn by_user(request: &Parts) -> Option<Described> {
+pub(crate) fn by_user(request: &Parts) -> Option<RequestDescription> {
     if request.uri.path() == "/health" {
         return None;
     }
     let text = |name| request.headers.get(name).map_or("7", |value| value.to_str().unwrap());
     let cost =
         request.headers.get("x-cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap());
-    Some(Described::new().descriptor([("user", text("x-user"))]).cost(cost))
+    Some(RequestDescription::new().descriptor([("user", text("x-user"))]).cost(cost))
 }
 
 pub(crate) fn layer(engine: &Arc<TestEngine>) -> RateLimitLayer<MemoryStore, ManualClock> {

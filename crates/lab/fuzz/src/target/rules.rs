@@ -48,6 +48,7 @@ pub(super) const WORDS: &[&str] = &[
     "on_store_error",
     "consistency",
     "when_over",
+    "refusal_status",
     "charge",
     "cost",
     "calendar",

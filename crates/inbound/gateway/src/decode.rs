@@ -1,0 +1,148 @@
+//! From the head of a request to its route.
+//!
+//! Together with `decide` this is the part of a request that never waits. The tests are in order of cost: a malformed
+//! head, a path without a route, overload, and then the caller's own limits. A request that is refused here allocates
+//! only what its response needs.
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tidegate_admission::Admission;
+use tidegate_answers::Negotiation;
+use tidegate_engine::{Clock, CounterStore, Timestamp};
+use tidegate_overload::{Category, ScreenedRequest};
+
+use super::access_log::Record;
+use super::active_document::ActiveDocument;
+use super::describe::{Description, Identity, RequestView};
+use super::encode::{self, Answer, Fault};
+use super::forward::Hop;
+use super::head::{HeadCheck, Target, examine};
+use super::queue::{QUEUE_PATH, QueueId};
+use super::route::Route;
+use super::tally::Outcome;
+
+/// A request that was not answered at once.
+pub(super) struct PendingRequest {
+    pub(super) context: RequestContext,
+    pub(super) route: Arc<Route>,
+    pub(super) target: Target,
+    /// Whether the hop that it came from is trusted.
+    pub(super) trusted: bool,
+    /// Stored for requests that wait, or are charged afterwards. Boxed, because few requests have it and a pending
+    /// request is moved a few times.
+    pub(super) description: Option<Box<Description>>,
+    /// What its limits decided; [`None`] if the store has to be awaited.
+    pub(super) decided: Option<Admission>,
+    /// The result of overload protection, if there is any.
+    pub(super) screened: Option<(ScreenedRequest, Category)>,
+}
+
+/// What a request needs until its end: how to answer it, and where to record its outcome.
+pub(super) struct RequestContext {
+    pub(super) client_form: Negotiation,
+    /// The index of its route; one past the last if it has none.
+    pub(super) route_index: usize,
+    pub(super) began: Timestamp,
+    pub(super) client: Option<IpAddr>,
+    pub(super) record: Option<Box<Record>>,
+}
+
+impl RequestContext {
+    /// The context of the same request in the queue: the access log has it only once.
+    pub(super) fn for_queue(&self) -> Self {
+        RequestContext { client_form: self.client_form.clone(), record: None, ..*self }
+    }
+}
+
+/// The decoded head of a request.
+pub(super) struct DecodedHead<'r> {
+    pub(super) head: &'r Parts,
+    pub(super) target: &'r Target,
+    pub(super) client: Option<IpAddr>,
+    pub(super) hop: &'r Hop,
+    pub(super) body_bytes: Option<u64>,
+}
+
+impl<'r> DecodedHead<'r> {
+    /// The head with the request's route and caller.
+    pub(super) fn with(&self, route: &'r Route, identity: &'r Identity) -> RequestView<'r> {
+        RequestView {
+            head: self.head,
+            target: self.target,
+            client: self.client,
+            hop: self.hop,
+            route: &route.name,
+            identity,
+            body_bytes: self.body_bytes,
+        }
+    }
+}
+
+impl<S, C> ActiveDocument<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+{
+    /// Decodes and decides a request as far as that is possible without waiting; breaks with a response.
+    pub(super) fn receive(
+        self: &Arc<Self>,
+        hop: &Hop,
+        head: &mut Parts,
+        body_bytes: Option<u64>,
+    ) -> ControlFlow<Answer, PendingRequest> {
+        let began = self.state.engine.clock().now();
+        let client = self.hops.client(hop.address, &head.headers);
+        let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
+        let client_form = Negotiation::of(head);
+        let route_index = self.routes.len();
+        let mut context = RequestContext { client_form, route_index, began, client, record };
+        let target = match examine(head, &self.settings.head, hop.host()) {
+            Ok(HeadCheck::Sound(target)) => target,
+            Ok(HeadCheck::Capabilities) => {
+                let answer = encode::capabilities();
+                return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
+            }
+            Err(fault) => return ControlFlow::Break(self.fault(context, fault)),
+        };
+        if let Some(id) = head.uri.path().strip_prefix(QUEUE_PATH) {
+            let answer = self.queued_state(id, &context.client_form);
+            return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
+        }
+        let found = self.routes.iter().enumerate().find(|(_, route)| route.matches(head, &target));
+        let Some((index, route)) = found else {
+            return ControlFlow::Break(self.fault(context, Fault::NoRoute));
+        };
+        context.route_index = index;
+        let too_large = self.settings.head.body_bytes_max.zip(body_bytes);
+        if too_large.is_some_and(|(most, bytes)| bytes > most) {
+            return ControlFlow::Break(self.fault(context, Fault::BodyTooLarge));
+        }
+        let decoded = DecodedHead { head, target: &target, client, hop, body_bytes };
+        let trusted = self.hops.trusts(hop.address);
+        let decision = match self.decide_now(route, &decoded, trusted, began) {
+            Ok(decision) => decision,
+            Err(refusal) => return ControlFlow::Break(self.refuse(context, refusal)),
+        };
+        let route = Arc::clone(route);
+        let super::decide::FirstDecision { description, decided, screened } = decision;
+        ControlFlow::Continue(PendingRequest {
+            context,
+            route,
+            target,
+            trusted,
+            description,
+            decided,
+            screened,
+        })
+    }
+
+    fn queued_state(&self, id: &str, client: &Negotiation) -> Answer {
+        match QueueId::parse(id).and_then(|id| self.state.queue.state(id)) {
+            Some(state) => encode::queued_state(state),
+            None => self.answers.fault(Fault::NoRoute, client),
+        }
+    }
+}

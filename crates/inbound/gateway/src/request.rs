@@ -1,0 +1,344 @@
+//! A request in flight: waits for its limits, enters the gate, and is forwarded to its upstream.
+
+mod disconnect_guard;
+mod upstream_guard;
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::{Response, StatusCode, Version};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
+use tidegate_engine::{Clock, CounterStore};
+use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
+use tokio::time::{Instant, sleep_until};
+
+use super::active_document::ActiveDocument;
+use super::body::{BodyProgress, BodyState, GatewayBody, RequestBody};
+use super::decode::{DecodedHead, PendingRequest};
+use super::encode::{self, Answer, Fault};
+use super::forward::{Hop, ProvenanceContext, UpstreamRequest, remove_hop_by_hop, tunnel};
+use super::queue::{QueueId, QueuedRequest, QueuedState};
+use super::route::Route;
+use super::tally::Outcome;
+use super::upstream::{SendError, SendOptions};
+use disconnect_guard::DisconnectGuard;
+use upstream_guard::UpstreamGuard;
+
+/// A request in flight. Boxed from the start: a future moves its arguments, and then holds them twice.
+pub(super) struct InFlightRequest {
+    pub(super) hop: Arc<Hop>,
+    pub(super) pending: PendingRequest,
+    pub(super) head: Parts,
+    pub(super) body: RequestBody,
+    pub(super) progress: Option<Arc<BodyProgress>>,
+}
+
+/// A request that is inside the gate: the pass, and the category that it entered with.
+#[derive(Default)]
+struct GatePass {
+    pass: Option<Pass<SteadyClock>>,
+    category: Option<Category>,
+}
+
+impl<S, C> ActiveDocument<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+{
+    /// Takes a request to its response.
+    pub(super) async fn handle(self: Arc<Self>, mut request: Box<InFlightRequest>) -> Answer {
+        // Rare futures are boxed: otherwise the future of every request would have their size.
+        let admission = match request.pending.decided.take() {
+            Some(Admission::Pass(grant)) => Admission::Pass(grant),
+            decided => Box::pin(self.await_admission(decided, &mut request)).await,
+        };
+        match admission {
+            Admission::Pass(grant) => self.enter_and_forward(request, grant).await,
+            Admission::WaitInLine(wait) => Box::pin(self.enqueue(request, wait)).await,
+            Admission::Refused(refusal) => self.refuse(request.pending.context, refusal),
+        }
+    }
+
+    /// Waits for the store, or in line.
+    async fn await_admission(
+        &self,
+        decided: Option<Admission>,
+        request: &mut InFlightRequest,
+    ) -> Admission {
+        let InFlightRequest { pending, head, .. } = request;
+        let PendingRequest { context, route, description, .. } = pending;
+        let Some(description) = description else { return Admission::Pass(Grant::unlimited()) };
+        let guard = DisconnectGuard::new(self, context);
+        let patience = self.client_patience(head, route, Some(Instant::now()));
+        let admission = self.pipeline().decide(decided, &description.described, patience).await;
+        guard.disarm(context);
+        if let Admission::Pass(grant) = &admission {
+            self.count_admission(grant, context.began);
+        }
+        admission
+    }
+
+    /// Waits for the request's turn, enters the gate, and forwards it.
+    async fn enter_and_forward(
+        self: &Arc<Self>,
+        mut request: Box<InFlightRequest>,
+        mut grant: Grant,
+    ) -> Answer {
+        if grant.turn.is_some() {
+            let guard = DisconnectGuard::new(&**self, &mut request.pending.context);
+            Box::pin(grant.wait_for_turn()).await;
+            guard.disarm(&mut request.pending.context);
+        }
+        let entered = self.enter_gate(&mut request.pending).await;
+        self.forward_entered(request, grant, entered).await
+    }
+
+    /// Forwards a request that is inside the gate, and refunds one that was shed.
+    async fn forward_entered(
+        self: &Arc<Self>,
+        request: Box<InFlightRequest>,
+        grant: Grant,
+        entered: Result<GatePass, Refusal>,
+    ) -> Answer {
+        match entered {
+            Ok(pass) => self.forward_upstream(request, grant, pass).await,
+            Err(refusal) => {
+                self.pay_refund(&request, grant.refund);
+                let refusal = self.shed(&refusal);
+                self.refuse(request.pending.context, refusal)
+            }
+        }
+    }
+
+    /// Enters the gate, if there is one.
+    async fn enter_gate(&self, pending: &mut PendingRequest) -> Result<GatePass, Refusal> {
+        let (Some(protection), Some((screened, category))) =
+            (&self.state.protection, pending.screened)
+        else {
+            return Ok(GatePass::default());
+        };
+        let pass = match protection.try_enter(screened) {
+            Entry::Entered(pass) => pass,
+            Entry::Refused(refusal) => return Err(refusal),
+            Entry::Queued(queued) => {
+                let guard = DisconnectGuard::new(self, &mut pending.context);
+                let entered = queued.wait().await;
+                guard.disarm(&mut pending.context);
+                entered?
+            }
+        };
+        Ok(GatePass { pass: Some(pass), category: Some(category) })
+    }
+
+    /// Refunds a request that was shed. Its description is usually made a second time: storing it would cost all the
+    /// requests that are served.
+    #[cold]
+    fn pay_refund(&self, request: &InFlightRequest, refund: Refund) {
+        if refund.is_nothing() {
+            return;
+        }
+        let InFlightRequest { hop, pending, head, body, .. } = request;
+        let PendingRequest { context, route, target, description, .. } = pending;
+        match description {
+            Some(description) => refund.pay(&description.described, self.limits()),
+            None => {
+                let body_bytes = body.size_hint().exact();
+                let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes };
+                let description = self.describe_again(route, &decoded, context.began);
+                refund.pay(&description.described, self.limits());
+            }
+        }
+    }
+
+    /// Forwards a request to its upstream, and returns the response.
+    async fn forward_upstream(
+        self: &Arc<Self>,
+        mut request: Box<InFlightRequest>,
+        grant: Grant,
+        GatePass { pass, category }: GatePass,
+    ) -> Answer {
+        let trusted = request.pending.trusted;
+        match category {
+            Some(category) => self.categories.set_field(&mut request.head.headers, category),
+            None => self.categories.remove_untrusted_field(&mut request.head.headers, trusted),
+        }
+        let body = std::mem::replace(&mut request.body, RequestBody::empty());
+        let PendingRequest { target, route, .. } = &request.pending;
+        let from = ProvenanceContext { provenance: &self.provenance, hop: &request.hop, trusted };
+        let mut outgoing = UpstreamRequest::prepare(&mut request.head, body, target, route, from);
+        let InFlightRequest { pending, progress, .. } = *request;
+        let PendingRequest { context, route, description, .. } = pending;
+        let timeouts = &route.timeouts;
+        let end = timeouts.total.and_then(|total| Instant::now().checked_add(total));
+        let options = SendOptions { timeouts, end, progress: progress.as_ref() };
+        let mut guard = Box::new(UpstreamGuard::new(self, context, grant.slots, pass));
+        guard.defer(description, progress.clone());
+        let Some(group) = self.upstreams.get(route.upstream_group) else {
+            return guard.fault(Fault::UpstreamUnreachable);
+        };
+        let UpstreamRequest { exchange, adapter, upgrade } = &mut outgoing;
+        if let Err(error) = group.send(exchange, &options, adapter).await {
+            tracing::debug!(route = &*route.name, error = &error as &dyn StdError, "failed");
+            return guard.fault(fault_of(&error));
+        }
+        let Some((mut answer, lease)) = exchange.answered.take() else {
+            return guard.fault(Fault::UpstreamBroken);
+        };
+        guard.charge_reported(answer.headers_mut());
+        guard.answered(answer.status(), lease);
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return switch_protocols(guard, answer, upgrade.take(), &route);
+        }
+        remove_hop_by_hop(answer.headers_mut());
+        route.response_edits.apply(answer.headers_mut());
+        grant.fields.add_to(answer.headers_mut());
+        *answer.version_mut() = Version::HTTP_11;
+        let guard = EndGuard::new(guard);
+        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard))
+    }
+}
+
+/// Queued requests (`when_over: queue`).
+impl<S, C> ActiveDocument<S, C>
+where
+    S: CounterStore,
+    C: Clock,
+{
+    /// Stores a request, and answers where its state can be read.
+    async fn enqueue(
+        self: Arc<Self>,
+        request: Box<InFlightRequest>,
+        wait: Box<LineWait>,
+    ) -> Answer {
+        let InFlightRequest { hop, pending, head, body, progress } = *request;
+        let limited = Limited::new(body, self.settings.queue.body_bytes_max);
+        let Ok(whole) = limited.collect().await else {
+            let state = progress.map(|progress| progress.state());
+            let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);
+            return self.fault(pending.context, fault);
+        };
+        let request = QueuedRequest { head, body: whole.to_bytes() };
+        let Ok(id) = self.state.queue.push(request) else {
+            let Some(description) = &pending.description else {
+                return self.fault(pending.context, Fault::BodyTooLarge);
+            };
+            let refusal = self.pipeline().give_up(*wait, &description.described).await;
+            return self.refuse(pending.context, refusal);
+        };
+        let context = pending.context.for_queue();
+        let answer = self.finish(pending.context, encode::queued(id), Outcome::Kept);
+        // The client has been answered, so its deadline does not apply.
+        let screened =
+            pending.screened.map(|(screened, category)| (screened.without_deadline(), category));
+        let pending = PendingRequest { context, screened, ..pending };
+        tokio::spawn(Arc::clone(&self).process_queued(hop, pending, wait, id));
+        answer
+    }
+
+    /// Processes a queued request when its limits admit it.
+    async fn process_queued(
+        self: Arc<Self>,
+        hop: Arc<Hop>,
+        mut pending: PendingRequest,
+        wait: Box<LineWait>,
+        id: QueueId,
+    ) {
+        let end = Instant::now().checked_add(self.settings.queue.wait_max);
+        let granted = match &pending.description {
+            None => Ok(Grant::unlimited()),
+            Some(description) => {
+                let patience = self.queue_patience();
+                self.pipeline().wait_in_line(*wait, &description.described, patience).await
+            }
+        };
+        let Ok(mut grant) = granted else {
+            return self.state.queue.settle(id, QueuedState::Expired);
+        };
+        // It stays in the queue until its turn.
+        grant.wait_for_turn().await;
+        let entered = self.enter_gate_until(&mut pending, end).await;
+        let Some(QueuedRequest { head, body }) = self.state.queue.take(id) else {
+            return self.state.queue.settle(id, QueuedState::Expired);
+        };
+        let body = RequestBody::whole(body);
+        let request = Box::new(InFlightRequest { hop, pending, head, body, progress: None });
+        let answer = self.forward_entered(request, grant, entered).await;
+        self.state.queue.settle(id, QueuedState::Done(answer.status()));
+        // Read to its end, so that the upstream's response is not cut off.
+        let mut body = answer.into_body();
+        while let Some(Ok(_)) = body.frame().await {}
+    }
+
+    /// Enters the gate with a queued request. No client comes back for it, so the gateway retries as a client would.
+    async fn enter_gate_until(
+        &self,
+        pending: &mut PendingRequest,
+        end: Option<Instant>,
+    ) -> Result<GatePass, Refusal> {
+        loop {
+            let refusal = match self.enter_gate(pending).await {
+                Ok(entered) => return Ok(entered),
+                Err(refusal) => refusal,
+            };
+            let again = Instant::now().checked_add(refusal.retry_after.into());
+            match again.filter(|again| Some(*again) <= end) {
+                Some(again) => sleep_until(again).await,
+                None => return Err(refusal),
+            }
+        }
+    }
+}
+
+/// Both sides switch to another protocol: from now on the gateway copies bytes.
+fn switch_protocols<S, C>(
+    guard: Box<UpstreamGuard<S, C>>,
+    answer: Response<Incoming>,
+    client: Option<OnUpgrade>,
+    route: &Route,
+) -> Answer
+where
+    S: CounterStore,
+    C: Clock,
+{
+    // An upstream that switches without being asked is broken.
+    let Some(client) = client else { return guard.fault(Fault::UpstreamBroken) };
+    let (mut head, body) = answer.into_parts();
+    let Some(upstream) = head.extensions.remove::<OnUpgrade>() else {
+        return guard.fault(Fault::UpstreamBroken);
+    };
+    drop(body);
+    let protocol = head.headers.get(UPGRADE).cloned();
+    remove_hop_by_hop(&mut head.headers);
+    route.response_edits.apply(&mut head.headers);
+    head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Some(protocol) = protocol {
+        head.headers.insert(UPGRADE, protocol);
+    }
+    guard.count_tunnel();
+    tunnel(client, upstream, route.timeouts.idle, guard);
+    Response::from_parts(head, GatewayBody::own(Bytes::new()))
+}
+
+fn fault_of(error: &SendError) -> Fault {
+    match error {
+        SendError::Connect(_) => Fault::UpstreamUnreachable,
+        SendError::Broken(_) => Fault::UpstreamBroken,
+        SendError::Timeout => Fault::UpstreamTimeout,
+        SendError::Body(state) => fault_of_body(*state),
+    }
+}
+
+const fn fault_of_body(state: BodyState) -> Fault {
+    match state {
+        BodyState::TooSlow => Fault::BodyTooSlow,
+        BodyState::Broken => Fault::BodyBroken,
+        BodyState::TooLarge | BodyState::Incomplete | BodyState::Complete => Fault::BodyTooLarge,
+    }
+}

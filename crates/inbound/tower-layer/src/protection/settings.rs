@@ -1,0 +1,164 @@
+//! The settings of the layer: the protection, the description of requests, own answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use tidegate_engine::Clock;
+use tidegate_overload::{Arrival, Protection, Refusal, ScreenedRequest, SteadyClock};
+use tower_layer::Layer;
+
+use super::arrival::ArrivingRequest;
+use super::service::{ProtectedService, ScreenedService};
+
+type DescribeArrival = dyn Fn(&Parts) -> Option<ArrivingRequest> + Send + Sync;
+type AnswerOverload = dyn Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync;
+
+/// Protects a service of HTTP requests from overload.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use http::request::Parts;
+/// use tidegate_tower_layer::{ArrivingRequest, ProtectionLayer};
+/// use tidegate_overload::{Category, Protection, ProtectionSettings, SteadyClock, run};
+/// # use tidegate_engine::Timestamp;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// // A service that works on 64 requests at once.
+/// let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+/// let protection = Arc::new(Protection::new(ProtectionSettings::new(64), clock));
+/// tokio::spawn(run(Arc::clone(&protection)));
+/// let layer = ProtectionLayer::new(protection, |request: &Parts| match request.uri.path() {
+///     "/health" => None, // never refused, never counted
+///     "/pay" => Some(ArrivingRequest::of(request).in_category(Category::Critical)),
+///     _ => Some(ArrivingRequest::of(request)),
+/// });
+/// # drop(layer);
+/// # }
+/// ```
+pub struct ProtectionLayer<C = SteadyClock> {
+    settings: Arc<Settings<C>>,
+}
+
+/// The part of a [`ProtectionLayer`] that comes before a caller's own limits.
+pub struct ScreeningLayer<C = SteadyClock> {
+    settings: Arc<Settings<C>>,
+}
+
+/// What the services of the layers share.
+pub(super) struct Settings<C> {
+    pub(super) protection: Arc<Protection<C>>,
+    describe: Arc<DescribeArrival>,
+    pub(super) answer: Option<Arc<AnswerOverload>>,
+}
+
+impl<C> ProtectionLayer<C> {
+    /// Protects by what `protection` decides. The closure describes a request; `None` lets it pass uncounted.
+    pub fn new<D>(
+        protection: Arc<Protection<C>>,
+        describe: impl Fn(&Parts) -> D + Send + Sync + 'static,
+    ) -> Self
+    where
+        D: Into<Option<ArrivingRequest>>,
+    {
+        let describe = Arc::new(move |request: &Parts| describe(request).into());
+        ProtectionLayer { settings: Arc::new(Settings { protection, describe, answer: None }) }
+    }
+
+    /// The same layer with another response for refused requests. `Retry-After` and the fields about what was shed are
+    /// added to it.
+    #[must_use]
+    pub fn answer_refusals_with(
+        self,
+        answer: impl Fn(&Parts, &Refusal) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        let Settings { protection, describe, .. } = &*self.settings;
+        let (protection, describe) = (Arc::clone(protection), Arc::clone(describe));
+        let answer: Option<Arc<AnswerOverload>> = Some(Arc::new(answer));
+        ProtectionLayer { settings: Arc::new(Settings { protection, describe, answer }) }
+    }
+
+    /// The part that holds no slot: the worker shedder, and whether there is enough time. Put it outside of a
+    /// [`RateLimitLayer`](crate::RateLimitLayer) and this layer inside: then a request that cannot be served spends
+    /// nothing of its caller's budget, and one that waits for its turn holds no slot. Without it, this layer does both.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use axum::{Router, routing::get};
+    /// # use http::request::Parts;
+    /// # use tidegate_tower_layer::{ArrivingRequest, ProtectionLayer, RateLimitLayer};
+    /// # use tidegate_overload::{Protection, ProtectionSettings, SteadyClock};
+    /// # use tidegate_engine::Timestamp;
+    /// # let clock = SteadyClock::starting_at(Timestamp::from_secs(1_800_000_000));
+    /// # let protection = Arc::new(Protection::new(ProtectionSettings::new(64), clock));
+    /// # let limits = RateLimitLayer::by_key(
+    /// #     "algorithm: token_bucket, unit: second, requests_per_unit: 10",
+    /// #     |_: &Parts| None,
+    /// # )?;
+    /// let protect = ProtectionLayer::new(protection, ArrivingRequest::of);
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .layer(protect.clone())      // 3: the fleet's share, the gate
+    ///     .layer(limits)               // 2: the caller's own limits
+    ///     .layer(protect.screening()); // 1: the worker shedder
+    /// # Ok::<(), tidegate_tower_layer::LimitError>(())
+    /// ```
+    pub fn screening(&self) -> ScreeningLayer<C> {
+        ScreeningLayer { settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<C: Clock> Settings<C> {
+    /// Decides before the request holds anything.
+    pub(super) fn screen(&self, request: &Parts) -> Result<ScreenedRequest, Refusal> {
+        let arrival = match (self.describe)(request) {
+            Some(arriving) => arriving.at(self.protection.clock().now()),
+            None => Arrival::Exempt,
+        };
+        self.protection.screen(arrival)
+    }
+}
+
+impl<S, C> Layer<S> for ProtectionLayer<C> {
+    type Service = ProtectedService<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ProtectedService::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+impl<S, C> Layer<S> for ScreeningLayer<C> {
+    type Service = ScreenedService<S, C>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ScreenedService::new(inner, Arc::clone(&self.settings))
+    }
+}
+
+impl<C> Clone for ProtectionLayer<C> {
+    fn clone(&self) -> Self {
+        ProtectionLayer { settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<C> Clone for ScreeningLayer<C> {
+    fn clone(&self) -> Self {
+        ScreeningLayer { settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<C> fmt::Debug for ProtectionLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectionLayer").finish_non_exhaustive()
+    }
+}
+
+impl<C> fmt::Debug for ScreeningLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScreeningLayer").finish_non_exhaustive()
+    }
+}
