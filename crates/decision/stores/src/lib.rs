@@ -8,6 +8,7 @@
 mod fingerprint;
 
 mod batch;
+mod check_all;
 mod counter_store;
 
 mod memory;

@@ -29,7 +29,7 @@ use tidegate_redis_link::{
     BatchingClient, ClientFigures, LinkState, RedisServers, RedisSettings, RedisSettingsError,
 };
 
-use crate::batch::{Answer, Answers, Basis, Batch, Charge, Check, Key, Verb};
+use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::shared::{CurrentRoute, Remote};
 use codec::{Request, ScriptVerb};
@@ -164,8 +164,7 @@ impl RedisStore {
         } else {
             Exchange::new(self, batch, &limits).decide().await?
         };
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        answers.extend(decisions.into_iter().map(exact));
+        answers.extend(decisions.into_iter().map(Answer::exact));
         Ok(())
     }
 

@@ -18,11 +18,11 @@ use tidegate_algorithms::{
     BucketState, CheckInput, Decision, Limit, SmallLimit, Timestamp, TokenBucket, TwoStepCheck,
 };
 
+use super::MemoryStore;
 use super::lock::LockedShard;
 use super::shard::{Shard, StateChange, UnitChange};
 use super::slot::Pack;
-use super::{MemoryStore, input};
-use crate::batch::{Answer, AnswerSlot, Basis, Batch, Charge, Check, Key, Verb, passes};
+use crate::batch::{Answer, AnswerSlot, Batch, Charge, Check, Key, Verb, passes};
 use crate::fingerprint::Fingerprint;
 
 /// Checks of a rule in one transaction; rules with more limits take the general path of the engine.
@@ -196,10 +196,10 @@ fn transact<'c, const MAX: usize>(
             Some(limit) => judge(shard, limit, &check, now, change, write),
             None if slots.is_some() => false,
             None => {
-                let (key, input) = (check.key.fingerprint, input(&check, now));
+                let (key, input) = (check.key.fingerprint, check.input(now));
                 let decision = judge_slots(shard, key, check.limit, input, change);
                 slots = decision.map(|decision| SlotsCheck { index, decision });
-                decision.map(exact).map(write).is_some()
+                decision.map(Answer::exact).map(write).is_some()
             }
         };
         if !is_judged {
@@ -227,7 +227,7 @@ fn transact<'c, const MAX: usize>(
         && let Some(check) = checks.clone().nth(index)
         && let Some(shard) = shards.of(index)
     {
-        charge_slots(shard, changes[index].slot, check.limit, input(&check, now), &decision);
+        charge_slots(shard, changes[index].slot, check.limit, check.input(now), &decision);
     }
     true
 }
@@ -344,7 +344,7 @@ fn judge(
                 && let Some(unit) = shard.judge_unit(check.key.fingerprint, bucket, now)
             {
                 *change = unit.change;
-                write(exact(unit.decision(bucket, now)));
+                write(Answer::exact(unit.decision(bucket, now)));
                 return true;
             }
             judge_state(shard, bucket, check, now, change, write)
@@ -363,11 +363,11 @@ fn judge_state<L: TwoStepCheck<State: Pack>>(
     change: &mut StateChange,
     write: impl FnOnce(Answer),
 ) -> bool {
-    let input = input(check, now);
+    let input = check.input(now);
     let judged = shard.judge(check.key.fingerprint, limit, input);
     let Some((found, usage)) = judged else { return false };
     *change = found;
-    write(exact(limit.decision(usage, input)));
+    write(Answer::exact(limit.decision(usage, input)));
     true
 }
 
@@ -421,9 +421,9 @@ fn refuse_slots(
 ) -> Option<Decision> {
     let state = shard.overflow_state_at(slot)?;
     if decision.is_admitted() {
-        return Some(check.limit.uncharged(state, input(check, now), decision));
+        return Some(check.limit.uncharged(state, check.input(now), decision));
     }
-    check.limit.refuse(state, input(check, now));
+    check.limit.refuse(state, check.input(now));
     None
 }
 
@@ -458,7 +458,7 @@ fn refuse<'c>(
         let decision = match slots.filter(|slots| slots.index == index) {
             Some(slots) => refuse_slots(shard, &check, change.slot, slots.decision, now),
             None if change.admitted => {
-                Some(check.limit.peek(&mut shard.state_at(change.slot), input(&check, now)))
+                Some(check.limit.peek(&mut shard.state_at(change.slot), check.input(now)))
             }
             None => {
                 // A limit may count refused costs.
@@ -467,13 +467,7 @@ fn refuse<'c>(
             }
         };
         if let Some(decision) = decision {
-            write(index, &check, exact(decision));
+            write(index, &check, Answer::exact(decision));
         }
     }
-}
-
-/// An answer from the key's own counter.
-#[inline(always)]
-const fn exact(decision: Decision) -> Answer {
-    Answer { decision, basis: Basis::Exact }
 }

@@ -181,11 +181,14 @@ impl Shard {
         }
     }
 
-    /// The state in a slot; unused if it is in the overflow area.
+    /// A copy of the state of the key in a slot.
     pub(super) fn state_at(&self, slot: usize) -> State {
         match self.slots[slot].state() {
             SlotState::Small(state) => state.into(),
-            SlotState::Overflow(_) => State::Unused,
+            SlotState::Overflow(index) => {
+                let overflow = self.overflow.as_ref();
+                overflow.and_then(|states| states.get(index)).cloned().unwrap_or_default()
+            }
         }
     }
 

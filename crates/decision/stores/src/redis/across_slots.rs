@@ -16,8 +16,8 @@ use tidegate_algorithms::{Decision, Limit};
 use super::RedisStore;
 use super::codec::ScriptVerb;
 use super::exchange::Exchange;
-use super::replay::Decisions;
 use crate::batch::{Batch, Charge, Check, Role, Verb, passes};
+use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
 use crate::shared::{CurrentRoute, Remote};
 

@@ -14,12 +14,14 @@ use tidegate_redis_link::ScriptReply;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use super::codec::{Reply, Request, ScriptVerb, SettledState, decode_state, encode_state};
+use super::codec::{Reply, Request, ScriptVerb, SettledState, decode_state};
 use super::error::{protocol_error, script_error};
-use super::replay::{Decisions, Replay, States, is_list};
+use super::replay::{Replay, States, is_list};
 use super::rounded_limit::MICRO;
 use crate::batch::{Batch, Check};
+use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
+use crate::fingerprint::Fingerprint;
 
 /// The rounded limits of a batch.
 pub(super) type Limits<'a> = SmallVec<[Cow<'a, Limit>; 4]>;
@@ -159,10 +161,9 @@ impl<'a> Exchange<'a> {
             }
             let mut state = decode_state(raw);
             limit.settle(&mut state, now);
-            let becomes = encode_state(&state);
-            if becomes != *raw {
-                let lives = lives(&state, now);
-                settled.push(SettledState { index, was: raw.to_vec(), becomes, lives });
+            let new = SettledState::new(index, raw, &state, now);
+            if new.becomes != new.was {
+                settled.push(new);
             }
         }
         settled
@@ -192,23 +193,12 @@ impl<'a> Exchange<'a> {
     }
 
     fn swapped_states(&self, raws: &[&[u8]], after: &States, now: Timestamp) -> Vec<SettledState> {
-        let outcome = |(key, state): &(_, State)| {
+        let outcome = |(key, state): (&Fingerprint, &State)| {
             let index = self.checks.iter().position(|check| check.key.fingerprint == *key)?;
-            let was = raws.get(index)?.to_vec();
-            Some(SettledState {
-                index,
-                was,
-                becomes: encode_state(state),
-                lives: lives(state, now),
-            })
+            Some(SettledState::new(index, raws.get(index)?, state, now))
         };
         after.iter().filter_map(outcome).collect()
     }
-}
-
-/// How many seconds a state must be kept.
-fn lives(state: &State, now: Timestamp) -> u64 {
-    state.idle_at().since(now).as_secs_ceil()
 }
 
 fn is_hard_bucket(limit: &Limit) -> bool {

@@ -23,7 +23,7 @@ use super::codec::ScriptVerb;
 use super::error::protocol_error;
 use super::replay::{Replay, States};
 use super::rounded_limit::{COUNT_MAX, rounded_limit};
-use crate::batch::{Answer, Answers, Basis, Batch, Check, Verb};
+use crate::batch::{Answer, Answers, Batch, Check, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 
 const SECOND: u64 = 1_000_000_000;
@@ -87,8 +87,7 @@ impl UpstreamStore {
         }
         let ((decisions, _), after) = replay.judge(states);
         self.correct(batch, &keys, &found, &after).await?;
-        let exact = |decision| Answer { decision, basis: Basis::Exact };
-        Ok(decisions.into_iter().map(exact).collect())
+        Ok(decisions.into_iter().map(Answer::exact).collect())
     }
 
     /// Each counter once, with the sum of the costs of the batch.

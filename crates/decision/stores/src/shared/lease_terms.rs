@@ -9,7 +9,7 @@ use tidegate_algorithms::{
     Algorithm, Limit, Nanos, Period, SlidingLog, SlidingWindow, TokenBucket, Window,
 };
 
-use crate::batch::Consistency;
+use crate::batch::{Check, Consistency};
 
 /// The longest life of a slice: units lost in a crash are available again soon.
 const LIFE_MAX: Nanos = Nanos::from_secs(1);
@@ -64,6 +64,12 @@ pub fn consistency_for(wanted: Consistency, limit: &Limit) -> Consistency {
 }
 
 impl LeaseTerms {
+    /// The terms of a check's limit, if it is to be leased and can be.
+    pub(crate) fn of_check(check: &Check<'_>) -> Option<LeaseTerms> {
+        let is_leased = check.policy.consistency == Consistency::Leased;
+        is_leased.then(|| LeaseTerms::of(check.limit)).flatten()
+    }
+
     /// The terms of a limit, if it can be leased.
     pub(crate) fn of(limit: &Limit) -> Option<LeaseTerms> {
         let life = life(limit)?;

@@ -34,8 +34,7 @@ pub(crate) fn used(limit: &Limit, state: &mut State, now: Timestamp) -> u64 {
 
 /// One node's share of a limit: at least one unit, unless the limit is 0.
 pub(crate) fn share(limit: &Limit, nodes: usize) -> Limit {
-    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let share = Limit::new(limit.algorithm().part(nodes));
+    let share = Limit::new(limit.algorithm().part(nodes as u64));
     match limit.soft() {
         Some(soft) => share.with_soft(soft),
         None => share,
@@ -50,8 +49,7 @@ pub(crate) fn share_of_state(
     nodes: usize,
     now: Timestamp,
 ) -> State {
-    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX).max(1);
-    let part = used(limit, state, now).div_ceil(nodes);
+    let part = used(limit, state, now).div_ceil((nodes as u64).max(1));
     let mut state = State::Unused;
     if part > 0 && !limit.algorithm().holds_slots() {
         share.overcharge(&mut state, CheckInput::new(part, now));

@@ -128,24 +128,24 @@ impl Server {
     }
 }
 
-/// One node's connection to a server.
-#[derive(Debug)]
+/// One node's connection to a server. Its clones are the same connection.
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     server: Arc<Server>,
     /// The node's clock, to know how far the server's is ahead.
     clock: VirtualClock,
-    condition: Mutex<Condition>,
-    latency: Mutex<Duration>,
+    condition: Arc<Mutex<Condition>>,
+    latency: Arc<Mutex<Duration>>,
 }
 
 impl Line {
-    pub(crate) fn new(server: &Arc<Server>, clock: VirtualClock) -> Arc<Self> {
-        Arc::new(Line {
+    pub(crate) fn new(server: &Arc<Server>, clock: VirtualClock) -> Self {
+        Line {
             server: Arc::clone(server),
             clock,
-            condition: Mutex::new(Condition::Well),
-            latency: Mutex::new(Duration::ZERO),
-        })
+            condition: Arc::new(Mutex::new(Condition::Well)),
+            latency: Arc::default(),
+        }
     }
 
     pub(crate) fn set(&self, condition: Condition) {

@@ -1,6 +1,5 @@
 //! Several regions that count the same eventual limits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_algorithms::{FixedWindow, Limit, Period, Window};
@@ -14,7 +13,7 @@ struct Pair {
     worlds: [World; 2],
     nodes: [Node; 2],
     /// The ways across.
-    across: [Arc<Line>; 2],
+    across: [Line; 2],
 }
 
 impl Pair {
@@ -24,10 +23,9 @@ impl Pair {
         let across =
             [Line::new(&worlds[1].server, clock(0)), Line::new(&worlds[0].server, clock(1))];
         let node = |at: usize| {
-            let other = Arc::clone(&across[at]);
-            let finish = |store: tidegate_stores::SharedStore<Arc<Line>>| {
-                store.with_region("the other", other)
-            };
+            let other = across[at].clone();
+            let finish =
+                |store: tidegate_stores::SharedStore<Line>| store.with_region("the other", other);
             worlds[at].node_with(at as u64, 0, finish, &SharedSettings::default())
         };
         let nodes = [node(0), node(1)];

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep};
 
 use super::fake::{Line, Server, VirtualClock};
 
-pub(crate) type Store = SharedStore<Arc<Line>>;
+pub(crate) type Store = SharedStore<Line>;
 
 /// A store with its own line, clock and background work.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) store: Arc<Store>,
-    pub(crate) line: Arc<Line>,
+    pub(crate) line: Line,
     pub(crate) clock: VirtualClock,
     background: JoinHandle<()>,
 }
@@ -75,7 +75,7 @@ impl World {
         let clock = VirtualClock::off_by(self.origin, millis);
         let line = Line::new(&self.server, clock.clone());
         let settings = SharedSettings { seed: Some(seed), ..settings.clone() };
-        let store = SharedStore::new(Arc::clone(&line), settings).expect("enough bytes");
+        let store = SharedStore::new(line.clone(), settings).expect("enough bytes");
         let store = Arc::new(finish(store));
         let (running, its_clock) = (Arc::clone(&store), clock.clone());
         let background = tokio::spawn(async move { running.run(&its_clock).await });

@@ -5,6 +5,7 @@
 use tidegate_algorithms::{Algorithm, Decision, Limit, Nanos, Outcome, Retry, Timestamp};
 
 use super::super::lease_terms::{LeaseTerms, ReturnRule};
+use super::super::transfer::Transfer;
 use super::demand::{Demand, Usage};
 use super::slices::{CLOCK_SLACK, Slice, Slices};
 use crate::batch::Key;
@@ -90,6 +91,12 @@ impl KeyLease {
             is_queued: false,
             era,
         }
+    }
+
+    /// The transfer of some units at the tightened limit; `None` of zero units.
+    pub(crate) fn transfer(&self, units: u64) -> Option<Transfer> {
+        let transfer = || Transfer { key: self.key, limit: self.terms.tightened.clone(), units };
+        (units > 0).then(transfer)
     }
 
     /// All units.
