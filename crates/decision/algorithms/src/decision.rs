@@ -11,8 +11,8 @@ pub enum Outcome {
     Refused,
 }
 
-/// When the same cost would be admitted, if nothing else is charged meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// When the same cost would be admitted, if nothing else is charged meanwhile; in the order of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
     /// It was admitted: no need to wait.
     Now,
@@ -55,7 +55,7 @@ impl Decision {
     }
 
     /// An admission without a delay.
-    pub(crate) const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
+    pub const fn admitted(limit: u64, taken: u64, remaining: u64, reset: Nanos) -> Self {
         Decision {
             outcome: Outcome::Admitted,
             limit,
@@ -69,16 +69,8 @@ impl Decision {
     }
 
     /// A refusal.
-    pub(crate) const fn refused(limit: u64, remaining: u64, retry: Retry, reset: Nanos) -> Self {
-        Decision {
-            outcome: Outcome::Refused,
-            limit,
-            remaining,
-            taken: 0,
-            retry,
-            reset_after: reset,
-            delay: Nanos::ZERO,
-            soft: false,
-        }
+    pub const fn refused(limit: u64, remaining: u64, retry: Retry, reset: Nanos) -> Self {
+        let admitted = Decision::admitted(limit, 0, remaining, reset);
+        Decision { outcome: Outcome::Refused, retry, ..admitted }
     }
 }

@@ -104,12 +104,6 @@ impl FixedWindow {
         WindowState { count: state.count.saturating_add(cost), ..state }
     }
 
-    /// The settled state after `cost` was refused.
-    #[inline]
-    pub(crate) fn refuse(&self, state: WindowState, cost: u64) -> WindowState {
-        if self.count_refused { Self::charge(state, cost) } else { state }
-    }
-
     /// The settled state after `cost` is refunded.
     pub(crate) fn refund(state: WindowState, cost: u64) -> WindowState {
         WindowState { count: state.count.saturating_sub(cost), ..state }

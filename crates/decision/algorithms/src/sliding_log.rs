@@ -100,6 +100,11 @@ impl SlidingLog {
         self.period
     }
 
+    /// The same limit in a window of another length.
+    pub(crate) fn with_period(&self, period: Period) -> Self {
+        SlidingLog { period, ..self.clone() }
+    }
+
     /// The same window with another limit, up to [`SLIDING_LOG_MAX`].
     pub(crate) fn with_limit(&self, limit: u64) -> Self {
         SlidingLog { limit: limit.min(SLIDING_LOG_MAX), ..self.clone() }
@@ -154,13 +159,6 @@ impl SlidingLog {
             }
             state.total -= first.cost;
             state.entries.pop_front();
-        }
-    }
-
-    /// Adds a refused `cost`, if refused costs count.
-    pub(crate) fn refuse(&self, state: &mut LogState, cost: u64, now: Timestamp) {
-        if self.count_refused {
-            self.charge(state, cost, now);
         }
     }
 

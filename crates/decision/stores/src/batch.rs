@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 pub use tidegate_algorithms::{Charge, Consistency, OnStoreError};
-use tidegate_algorithms::{
-    CheckInput, Decision, Holder, Limit, Nanos, Outcome, Retry, State, Tenure, Timestamp,
-};
+use tidegate_algorithms::{CheckInput, Decision, Holder, Limit, Nanos, State, Tenure, Timestamp};
 
 use crate::fingerprint::Fingerprint;
 
@@ -179,19 +177,7 @@ pub struct Answer {
 
 impl Answer {
     /// The initial value of an answer slot.
-    pub const BLANK: Answer = Answer {
-        decision: Decision {
-            outcome: Outcome::Admitted,
-            limit: 0,
-            remaining: 0,
-            taken: 0,
-            retry: Retry::Now,
-            reset_after: Nanos::ZERO,
-            delay: Nanos::ZERO,
-            soft: false,
-        },
-        basis: Basis::Exact,
-    };
+    pub const BLANK: Answer = Answer::exact(Decision::admitted(0, 0, 0, Nanos::ZERO));
 
     /// An answer from the key's own counter.
     #[inline(always)]

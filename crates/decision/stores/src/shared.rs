@@ -11,7 +11,7 @@
 mod background;
 mod breaker;
 mod breakers;
-mod clock_watch;
+mod clock_reading;
 mod decide;
 mod join_all;
 mod lease;
@@ -47,7 +47,6 @@ use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
 use outage::Outage;
-use random::Random;
 use refusal_cache::RefusalCache;
 use region::Region;
 use route_breaker::RouteBreaker;
@@ -57,6 +56,7 @@ use tally::Tallies;
 pub(crate) use join_all::join_all;
 pub use lease::LeaseCounts;
 pub use metrics::{Metrics, OVERSHOOT_BOUNDS, SHARED_METRICS};
+pub(crate) use random::Random;
 pub use remote::{CurrentRoute, NodeId, Remote, Route};
 
 /// Settings of a [`SharedStore`].

@@ -445,8 +445,7 @@ fn keys_of_any_bytes_and_length_are_distinct() {
 }
 
 proptest! {
-    /// Growing, sweeping and closing gaps lose and confuse no key: every key's
-    /// count is what a plain map says.
+    /// Growing, sweeping and removing lose or confuse no key: every key's count equals that of a plain map.
     #[test]
     fn inserting_and_expiring_keys_in_any_order_loses_none(
         steps in prop::collection::vec((0..60_u16, 0..3_u64), 1..400),

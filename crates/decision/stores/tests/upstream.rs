@@ -57,7 +57,7 @@ async fn ask(store: &UpstreamStore, limit: &Limit, cost: u64) -> Decision {
     apply(store, Verb::Check, Charge::Always, &checks).await[0]
 }
 
-/// What upstream does for each hit.
+/// The commands of upstream for each hit.
 fn hit(server: &Server, key: &str, cost: u64) -> Reply {
     let sum = server.tell(&["INCRBY", key, &cost.to_string()]);
     server.tell(&["EXPIRE", key, "360"]);

@@ -3,12 +3,12 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
-    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
-};
 use crate::limit::Limit;
 use crate::period::Period;
 use crate::state::State;
+use crate::tests::harness::{
+    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+};
 use crate::time::Nanos;
 use crate::window::CalendarUnit;
 

@@ -2,9 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Retry;
-use crate::harness::{Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds};
 use crate::limit::Limit;
-use crate::time::Timestamp;
+use crate::tests::harness::{
+    Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+};
+use crate::time::{Nanos, Timestamp};
 
 fn bucket(amount: u64, period: Period, queue: u64) -> Limit {
     Limit::new(LeakyBucket::new(amount, period, queue))

@@ -8,15 +8,15 @@ use super::*;
 use crate::bucket::BucketState;
 use crate::check_input::Holder;
 use crate::decision::Retry;
-use crate::harness::{Harness, START};
 use crate::period::Period;
+use crate::tests::harness::{Harness, START};
 use crate::time::Nanos;
 use crate::window::CalendarUnit;
 use crate::window::Window;
 use crate::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
 
 fn period(nanos: u64) -> Period {
-    crate::harness::period(Nanos::new(nanos))
+    crate::tests::harness::period(Nanos::new(nanos))
 }
 
 /// Any algorithm, with an amount and a size from these.

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
+use crate::limit::Limit;
+use crate::state::State;
+use crate::tests::harness::{
     Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
     without_refunds,
 };
-use crate::limit::Limit;
-use crate::state::State;
 
 fn log(limit: u64, period: Period) -> Limit {
     Limit::new(SlidingLog::new(limit, period).unwrap())

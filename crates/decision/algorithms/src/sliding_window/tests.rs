@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::harness::{
+use crate::limit::Limit;
+use crate::tests::harness::{
     Harness, Model, START, YEAR, busiest_window, ms, period, run_beside, secs, steps,
     without_refunds,
 };
-use crate::limit::Limit;
 
 fn window(limit: u64, period: Period, slices: u16) -> Limit {
     Limit::new(SlidingWindow::new(limit, period, slices).unwrap())

@@ -251,25 +251,6 @@ struct SeveralShards<'s> {
     lock_of: [u8; REQUEST_CHECKS_MAX],
 }
 
-/// A check's shard and its index in the request, as one number: sorting these gives the order of
-/// locking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct LockOrder(usize);
-
-impl LockOrder {
-    const fn new(shard: usize, index: usize) -> Self {
-        LockOrder(shard * REQUEST_CHECKS_MAX + index)
-    }
-
-    const fn shard(self) -> usize {
-        self.0 / REQUEST_CHECKS_MAX
-    }
-
-    const fn index(self) -> usize {
-        self.0 % REQUEST_CHECKS_MAX
-    }
-}
-
 impl LockedShards for OneShard<'_> {
     #[inline(always)]
     fn of(&mut self, _index: usize) -> Option<&mut Shard> {
@@ -289,19 +270,21 @@ impl<'s> SeveralShards<'s> {
     /// Locks the shards of these checks; `None` if there are too many checks.
     #[inline(always)]
     fn lock(store: &'s MemoryStore, checks: &[Check<'_>]) -> Option<Self> {
-        let mut order = [LockOrder::default(); REQUEST_CHECKS_MAX];
+        // A check's shard and its index, as one number: sorting these gives the order of locking.
+        let mut order = [0; REQUEST_CHECKS_MAX];
         let order = order.get_mut(..checks.len())?;
         for (index, (entry, check)) in order.iter_mut().zip(checks).enumerate() {
-            *entry = LockOrder::new(store.shard_of(check.key.fingerprint), index);
+            *entry = store.shard_of(check.key.fingerprint) * REQUEST_CHECKS_MAX + index;
         }
         order.sort_unstable();
         let mut shards = SeveralShards { locks: SmallVec::new(), lock_of: [0; REQUEST_CHECKS_MAX] };
         let mut last = None;
-        for check in order {
-            if last.replace(check.shard()) != Some(check.shard()) {
-                shards.locks.push(store.shards[check.shard()].lock());
+        for entry in order {
+            let (shard, index) = (*entry / REQUEST_CHECKS_MAX, *entry % REQUEST_CHECKS_MAX);
+            if last.replace(shard) != Some(shard) {
+                shards.locks.push(store.shards[shard].lock());
             }
-            shards.lock_of[check.index()] = u8::try_from(shards.locks.len() - 1).ok()?;
+            shards.lock_of[index] = u8::try_from(shards.locks.len() - 1).ok()?;
         }
         Some(shards)
     }
@@ -443,7 +426,7 @@ fn passes_anyway<'c>(
         || passes(checks.zip(changes).map(|(check, change)| (check.role, change.admitted)))
 }
 
-/// Charges no check, and writes new answers for those that had been admitted.
+/// Charges no check, and writes new answers for the checks that had been admitted.
 #[cold]
 fn refuse<'c>(
     shards: &mut impl LockedShards,

@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tidegate_algorithms::{Limit, State, Timestamp};
 use tidegate_redis_link::ScriptReply;
 use tokio::time::Instant;
@@ -22,9 +21,6 @@ use crate::batch::{Batch, Check};
 use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
 use crate::fingerprint::Fingerprint;
-
-/// The rounded limits of a batch.
-pub(super) type Limits<'a> = SmallVec<[Cow<'a, Limit>; 4]>;
 
 /// Each further round means that another process wrote in between.
 const ROUNDS_MAX: usize = 16;
@@ -129,9 +125,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn read<'r>(&self, reply: &'r ScriptReply) -> Result<Reply<'r>, StoreError> {
-        let lone_bucket = self.verb == ScriptVerb::All
-            && self.checks.len() == 1
-            && self.limits.iter().all(|limit| is_hard_bucket(limit));
+        let lone_bucket = self.verb == ScriptVerb::All && self.is_lone_bucket();
         let read = Reply::read(&reply.body, self.checks.len(), lone_bucket);
         read.ok_or_else(|| malformed(reply))
     }
@@ -140,11 +134,16 @@ impl<'a> Exchange<'a> {
         Replay { verb: self.verb, checks: self.checks, limits: self.limits, now }
     }
 
+    /// Whether there is one check, of a bucket without soft limit.
+    fn is_lone_bucket(&self) -> bool {
+        let [limit] = self.limits else { return false };
+        limit.algorithm().bucket_terms().is_some() && limit.soft().is_none()
+    }
+
     /// Verifies that the script and Rust agree on whether the request is charged.
     fn agree(&self, decided: (Decisions, bool), charged: bool) -> Result<Decisions, StoreError> {
         let (decisions, charges) = decided;
-        let lone = self.checks.len() == 1;
-        if charges == charged || (lone && self.limits.iter().all(|limit| is_hard_bucket(limit))) {
+        if charges == charged || self.is_lone_bucket() {
             return Ok(decisions);
         }
         Err(protocol_error("the script's decision does not follow from its states"))
@@ -199,10 +198,6 @@ impl<'a> Exchange<'a> {
         };
         after.iter().filter_map(outcome).collect()
     }
-}
-
-fn is_hard_bucket(limit: &Limit) -> bool {
-    limit.algorithm().has_bucket_state() && limit.soft().is_none()
 }
 
 /// The server's clock when the script ran.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
 
 use super::codec::{ScriptVerb, reported_state};
-use super::rounded_limit::{COUNT_MAX, rounded_lease};
+use super::rounded_limit::{COUNT_MAX, rounded_period};
 use crate::batch::{Check, Verb};
 use crate::check_all::{ChargeMode, Decisions, KeyCheck, check_all};
 use crate::fingerprint::Fingerprint;
@@ -148,7 +148,7 @@ impl Replay<'_> {
 
     fn input(&self, index: usize) -> CheckInput {
         let check = &self.checks[index];
-        let lease = check.tenure.lease().map(rounded_lease);
+        let lease = check.tenure.lease().map(rounded_period);
         let cost = check.cost.min(COUNT_MAX);
         CheckInput { cost, tenure: lease.into(), ..check.input(self.now) }
     }

@@ -11,7 +11,7 @@ use tidegate_algorithms::{Clock, Nanos, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::SharedStore;
-use super::clock_watch::ClockWatch;
+use super::clock_reading::ClockReading;
 use super::lease::ReturnOptions;
 use super::metrics::{add, count};
 use super::remote::Remote;
@@ -64,16 +64,17 @@ impl<R: Remote> SharedStore<R> {
 
     async fn run_lease_loop(&self, clock: &impl Clock) {
         let mut ticks = every(RENEW_BEAT);
-        let mut watch = ClockWatch::new(clock);
+        let mut last = ClockReading::of(clock);
         for turn in 0_usize.. {
             ticks.tick().await;
-            let (now, set_back) = watch.read(clock);
-            if set_back {
+            let reading = ClockReading::of(clock);
+            if reading.is_behind(&last) {
                 // Slices and cached refusals would expire too late.
                 self.leases.invalidate();
                 self.refusal_cache.clear();
             }
-            self.renew(now).await;
+            last = reading;
+            self.renew(reading.shown).await;
             self.return_unused(clock.now(), turn).await;
         }
     }

@@ -100,8 +100,8 @@ impl Breakers {
         answers: &mut Answers,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let routes = self.routes(remote, batch.checks);
-        if let Some((_, breaker)) = routes.iter().find(|(_, breaker)| breaker.is_open()) {
+        let breakers = self.of_request(remote, batch);
+        if let Some(breaker) = breakers.iter().find(|breaker| breaker.is_open()) {
             return Err(breaker.error());
         }
         let first = answers.len();
@@ -113,7 +113,7 @@ impl Breakers {
         };
         let result = in_time(call, deadline).await;
         match &result {
-            Ok(()) => routes.iter().for_each(|(_, breaker)| breaker.answered(batch.now)),
+            Ok(()) => breakers.iter().for_each(|breaker| breaker.answered(batch.now)),
             Err(error) => {
                 answers.truncate(first);
                 // Only the route that was called last has failed; the others may have answered.
@@ -176,20 +176,17 @@ impl Breakers {
         closed
     }
 
-    /// The routes of a request, each once, with their breakers.
-    fn routes(
+    /// The breakers of the routes of a request, each once.
+    fn of_request(
         &self,
         remote: &impl Remote,
-        checks: &[Check<'_>],
-    ) -> SmallVec<[(Route, Arc<RouteBreaker>); 2]> {
-        let mut routes: SmallVec<[(Route, Arc<RouteBreaker>); 2]> = SmallVec::new();
-        for check in checks {
-            let route = remote.route(check.key);
-            if routes.iter().all(|(known, _)| *known != route) {
-                routes.push((route, self.of(route)));
-            }
-        }
-        routes
+        batch: &Batch<'_>,
+    ) -> SmallVec<[Arc<RouteBreaker>; 2]> {
+        let mut routes: SmallVec<[Route; 2]> =
+            batch.checks.iter().map(|check| remote.route(check.key)).collect();
+        routes.sort_unstable();
+        routes.dedup();
+        routes.into_iter().map(|route| self.of(route)).collect()
     }
 
     fn all(&self) -> Vec<(Route, Arc<RouteBreaker>)> {

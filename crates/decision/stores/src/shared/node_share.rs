@@ -3,9 +3,7 @@
 //! A decision contains what remains and when the limit is unused again. That suffices to reconstruct a state to continue
 //! from: not the remote's own, but one that refuses no later.
 
-use tidegate_algorithms::{
-    BucketState, CheckInput, Decision, Limit, Outcome, Retry, State, Timestamp,
-};
+use tidegate_algorithms::{BucketState, CheckInput, Decision, Limit, State, Timestamp};
 
 /// A state that gives the same answers as the one after this decision.
 pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) -> State {
@@ -13,8 +11,8 @@ pub(crate) fn state_after(limit: &Limit, decision: &Decision, now: Timestamp) ->
     limit.settle(&mut state, now);
     match &mut state {
         _ if limit.algorithm().holds_slots() => return State::Unused,
-        // Includes debt beyond the burst, which `remaining` cannot express.
-        State::Bucket(bucket) if limit.algorithm().refill().is_some() => {
+        // A token bucket's debt beyond the burst, which `remaining` cannot express.
+        State::Bucket(bucket) if limit.algorithm().is_refundable() => {
             let (_, scale) = bucket.to_parts();
             *bucket = BucketState::from_parts(now.after(decision.reset_after), scale);
         }
@@ -59,14 +57,8 @@ pub(crate) fn share_of_state(
 
 /// An admission without any knowledge of the key.
 pub(crate) fn admit_without_store(limit: &Limit, ask: CheckInput) -> Decision {
-    let decision = limit.peek(&mut State::Unused, ask);
-    Decision {
-        outcome: Outcome::Admitted,
-        retry: Retry::Now,
-        taken: ask.cost,
-        delay: tidegate_algorithms::Nanos::ZERO,
-        ..decision
-    }
+    let Decision { limit, remaining, reset_after, soft, .. } = limit.peek(&mut State::Unused, ask);
+    Decision { soft, ..Decision::admitted(limit, ask.cost, remaining, reset_after) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What every store must do, whichever way it keeps its counters.
+//! The behaviour that all stores have in common.
 //!
 //! The same vectors and the same random sequences are sent to a store and to
 //! the pure functions; all answers must be equal. A store takes part by one

@@ -22,7 +22,7 @@ impl Model {
         self.states.get(&key).cloned().unwrap_or_default()
     }
 
-    /// What each check of the batch is told.
+    /// The decision on each check of the batch.
     pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Vec<Decision> {
         match batch.verb {
             Verb::Check | Verb::Peek => self.together(batch),

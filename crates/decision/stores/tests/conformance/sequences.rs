@@ -108,7 +108,7 @@ fn step(limits: usize, mix: Mix) -> impl Strategy<Value = Step> {
         mix.resets => Just(Verb::Reset),
     ];
     let charge = prop_oneof![3 => Just(Charge::AllOrNothing), 1 => Just(Charge::Always)];
-    // Never back: a store may have dropped what had become idle.
+    // Never back: a store may have dropped idle states.
     let turn = prop_oneof![5 => 0..=mix.turn_max, 1 => 0..=mix.turn_max * 8];
     let role = prop_oneof![
         4 => Just(Role::Required),

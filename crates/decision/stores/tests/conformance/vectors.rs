@@ -42,7 +42,7 @@ async fn remaining(store: &impl CounterStore, check: &Check<'_>) -> u64 {
     answers[0].decision.remaining
 }
 
-/// What checks are told so many seconds later.
+/// The decisions on checks after some seconds.
 async fn told(
     store: &impl CounterStore,
     verb: Verb,

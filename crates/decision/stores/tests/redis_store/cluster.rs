@@ -15,7 +15,7 @@ fn of<'a>(fingerprint: Fingerprint, limit: &'a Limit) -> Check<'a> {
     Check::new(Key { fingerprint, group: 0 }, limit, 1)
 }
 
-/// Two keys that different masters have; the first one's slot is asked first.
+/// Two keys of different masters; the slot of the first is called first.
 async fn apart(cluster: &Cluster, store: &RedisStore) -> [Fingerprint; 2] {
     let limit = Limit::new(FixedWindow::new(5, Window::Every(Period::MAX)));
     let mut seen: Vec<(usize, usize, Fingerprint)> = Vec::new();
@@ -113,7 +113,7 @@ async fn a_crash_between_two_slots_leaves_one_cost_until_the_window_ends() {
         tokio::task::yield_now().await;
     }
     assert!(charged, "the first slot is charged while the second hangs");
-    // The process dies here: nobody is left to give anything back.
+    // The process dies here, so nothing is refunded.
     caller.abort();
     assert!(caller.await.is_err());
     second.thaw();

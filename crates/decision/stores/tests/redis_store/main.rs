@@ -1,5 +1,5 @@
-//! What only a store on a real server can show: many processes, the server's
-//! own clock, keys that go by themselves, and slots of a cluster.
+//! Behaviour that needs a real server: several processes, the server's own clock, keys that expire, and the slots of a
+//! cluster.
 #![cfg(feature = "redis")]
 
 mod cluster;

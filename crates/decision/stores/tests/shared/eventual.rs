@@ -86,7 +86,7 @@ async fn a_thousand_busy_keys_take_few_calls() {
     assert!(calls <= 50, "{calls} calls for 50,000 decisions: at most 1 for each 1000");
 }
 
-/// Every node asks for more than the limit allows; gives what all admitted.
+/// Every node sends more requests than the limit allows; returns all admissions.
 async fn stampede(
     world: &World,
     nodes: &[Node],
@@ -119,7 +119,7 @@ async fn a_limit_is_exceeded_by_no_more_than_the_stated_bound() {
         nodes.iter().for_each(|node| node.line.slow(Duration::from_millis(2)));
         let limit = window(400);
         let witness = stampede(&world, &nodes, &limit, every, 3_000).await;
-        // Nodes times what one asks for in a beat, and the way of the flush.
+        // The requests of all nodes in a beat and while a flush is in flight.
         let bound = count * (100 + 4) / every;
         let over = witness.total() - 400;
         assert!(over <= bound, "{over} over, {bound} stated, {count} nodes");

@@ -1,4 +1,4 @@
-//! Limits for which the remote is asked each time.
+//! Exact limits: every check is a call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

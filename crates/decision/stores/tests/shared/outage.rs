@@ -1,4 +1,4 @@
-//! What decides when the remote is slow, silent or gone.
+//! Decisions while the remote is slow, silent or gone.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -110,7 +110,7 @@ async fn a_node_goes_on_with_its_share_of_what_was_left() {
     }
     let mut admitted = 56;
     for node in &nodes {
-        // What each knows is what it was told last.
+        // Each node knows the last answer that it received.
         admitted += node.burst(local("a", &limit), 1).await;
     }
     for node in &nodes {

@@ -12,7 +12,7 @@ use super::world::{Node, World, check, pass, policy};
 struct Pair {
     worlds: [World; 2],
     nodes: [Node; 2],
-    /// The ways across.
+    /// The lines to the other region.
     across: [Line; 2],
 }
 
@@ -96,7 +96,7 @@ async fn a_region_that_is_cut_off_goes_on_and_is_told_once_it_is_back() {
         if condition == Condition::Refusing {
             assert_eq!(told, [790, 790]);
         } else {
-            // What was on its way when the line went silent is not sent again.
+            // A batch that was in flight when the line went silent is not sent again.
             assert!(told.iter().all(|left| (790..=830).contains(left)), "{told:?}");
         }
     }

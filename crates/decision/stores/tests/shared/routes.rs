@@ -1,4 +1,4 @@
-//! A remote that keeps keys in several places, and loses one of them.
+//! A remote with several routes, of which one is lost.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ fn hourly() -> Limit {
     Limit::new(FixedWindow::new(1_000, Window::Every(Period::HOUR)))
 }
 
-/// A server with two places, and a node that knows it.
+/// A server with two routes, and a node.
 async fn two_places() -> (World, Node) {
     let world = World::new();
     world.server.spread(2);

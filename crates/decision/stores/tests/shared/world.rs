@@ -1,4 +1,4 @@
-//! A server, nodes in front of it, and a witness of what they admit.
+//! A server, nodes in front of it, and a record of their admissions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct Node {
 }
 
 impl Drop for Node {
-    /// A node that goes goes without notice.
+    /// A dropped node ends without closing, like a crash.
     fn drop(&mut self) {
         self.background.abort();
     }
@@ -56,7 +56,7 @@ impl World {
         World { origin, server: Server::new(VirtualClock::off_by(origin, 0)) }
     }
 
-    /// A node whose clock is off by so much.
+    /// A node whose clock is off by `millis`.
     pub(crate) fn node_off_by(&self, seed: u64, millis: i64) -> Node {
         self.node_with(seed, millis, |store| store, &SharedSettings::default())
     }
@@ -82,7 +82,7 @@ impl World {
         Node { store, line, clock, background }
     }
 
-    /// What the server has left of a limit.
+    /// The units that remain of a limit at the server.
     pub(crate) fn left(&self, name: &str, limit: &Limit) -> u64 {
         let checks = [Check::new(key(name), limit, 0)];
         let now = self.server.clock.now();
@@ -111,7 +111,7 @@ impl Node {
         self.ask(check).await.0.is_admitted()
     }
 
-    /// How many of so many are admitted.
+    /// How many of `times` requests are admitted.
     pub(crate) async fn burst(&self, check: Check<'_>, times: usize) -> usize {
         let mut admitted = 0;
         for _ in 0..times {
@@ -129,7 +129,7 @@ pub(crate) async fn pass(millis: u64) {
     sleep(Duration::from_millis(millis)).await;
 }
 
-/// What was admitted, and when, by the server's clock.
+/// Admissions, with their time by the server's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Witness {
     pub(crate) used: Vec<(Timestamp, u64)>,

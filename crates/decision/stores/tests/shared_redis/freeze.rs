@@ -34,7 +34,7 @@ fn frozen_and_thawed(server: &Server) {
     load.wait_for(Rests::OnTheNode, 10);
     let waited = load.seen().sum(|tally| tally.waited) - before;
     let asked = load.seen().sum(|tally| tally.asked) - asked;
-    // Those that were out when the breaker opened, and those whom the machine kept waiting.
+    // Calls in flight when the breaker opened, and calls that waited for a processor.
     assert!(waited <= 12 + asked / 10, "{waited} of {asked} waited while the breaker was open");
     server.thaw();
     fleet.measure_recovery("freeze", &load);

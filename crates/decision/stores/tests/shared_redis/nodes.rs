@@ -9,7 +9,7 @@ use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
 const WITHIN: Duration = Duration::from_secs(5);
-/// What the clock of every node shows: years behind the server's.
+/// The time of every node's clock: years behind the server's.
 const NOW: Timestamp = Timestamp::from_secs(1_000_000_000);
 
 async fn connected(server: &Server) -> RedisStore {

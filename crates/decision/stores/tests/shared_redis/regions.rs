@@ -42,8 +42,7 @@ impl Pair {
         [0, 1].map(|at| self.fleets[at].load(subjects.to_vec()))
     }
 
-    /// Ends the load and waits until both servers know of everything, or of as
-    /// much as nobody is unsure of.
+    /// Ends the load and waits until both servers have all counts, except those that may have arrived or not.
     #[track_caller]
     fn assert_converged(&self, fault: &str, loads: [Load; 2], mended: tokio::time::Instant) {
         let seen = loads.map(Load::stop);
@@ -53,7 +52,7 @@ impl Pair {
             seen.assert_decided_in_time();
         }
         let unsure: u64 = self.fleets.iter().map(|fleet| fleet.sum(|it| it.unsure)).sum();
-        // Each of them is what one node counted in a beat, and while a call was out.
+        // Each is the count of one node in a beat and while a call was in flight.
         let each = seen.iter().map(|seen| seen.busiest_second("wide")).max().unwrap();
         let least = admitted.saturating_sub(unsure * each);
         for fleet in &self.fleets {
@@ -123,7 +122,7 @@ fn a_node_whose_clock_is_wrong_still_tells_the_other_region_everything() {
     assert!(here.send(0, Verb::Check, subject.check()).unwrap().decision.is_admitted());
     eventually("that the server's clock is known", || (here.counted(&subject) == 1).then_some(()));
     let load = here.load(vec![subject.clone()]);
-    // Over many beats: what is told at one of them must not depend on the one before.
+    // Over many beats: a flush must not depend on the one before.
     for _ in 0..20 {
         let flushes = here.sum(|metrics| metrics.flushes);
         eventually("another beat", || (here.sum(|it| it.flushes) > flushes).then_some(()));

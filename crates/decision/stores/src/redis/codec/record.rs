@@ -5,7 +5,7 @@ use tidegate_redis_link::{ScriptBody, put_number};
 
 use super::request::ScriptVerb;
 use crate::batch::{Check, Role};
-use crate::redis::rounded_limit::{COUNT_MAX, MICRO, rounded_lease};
+use crate::redis::rounded_limit::{COUNT_MAX, MICRO, rounded_period};
 
 /// Ticks of 2⁻¹⁴ ns in a second.
 const SECOND_TICKS: u128 = 1_000_000_000 << FINEST;
@@ -43,13 +43,10 @@ pub(super) fn put_check(
     let leased = if lease.is_some() { LEASED } else { 0 };
     body.extend_from_slice(&[kind, role(check.role) + counts + leased]);
     let params = CheckParams { verb, cost, soft: limit.soft().is_some() };
+    if let (Some(hard), Some(wide)) = (hard.bucket_terms(), wide.bucket_terms()) {
+        put_bucket(body, params, hard, wide);
+    }
     match (hard, wide) {
-        (Algorithm::TokenBucket(hard), Algorithm::TokenBucket(wide)) => {
-            put_bucket(body, params, hard.terms(), wide.terms());
-        }
-        (Algorithm::LeakyBucket(hard), Algorithm::LeakyBucket(wide)) => {
-            put_bucket(body, params, hard.terms(), wide.terms());
-        }
         (Algorithm::FixedWindow(hard), Algorithm::FixedWindow(wide)) => {
             put_window(body, wide.window(), expected);
             let at_zero = |limit: u64| {
@@ -99,7 +96,7 @@ pub(super) fn put_check(
                 put_number(body, params.room(hard.limit(), ALWAYS_SHORT), 4);
             }
         }
-        // A soft limit's wider limit has the same algorithm.
+        // Buckets are written above, and a soft limit's wider limit has the same algorithm.
         _ => {}
     }
     if let Some(soft) = limit.soft() {
@@ -133,16 +130,14 @@ impl CheckParams {
 
 /// The cost of a check; a leaky bucket refunds nothing.
 pub(super) fn cost_of(verb: ScriptVerb, check: &Check<'_>, algorithm: &Algorithm) -> u64 {
-    match (verb, algorithm) {
-        (ScriptVerb::Refund, Algorithm::LeakyBucket(_)) => 0,
-        _ => check.cost.min(COUNT_MAX),
-    }
+    let is_kept = verb == ScriptVerb::Refund && !algorithm.is_refundable();
+    if is_kept { 0 } else { check.cost.min(COUNT_MAX) }
 }
 
 /// The lease of slots, if it is shorter than their time to live.
 fn lease_of(check: &Check<'_>, algorithm: &Algorithm) -> Option<Period> {
-    let Algorithm::Concurrency(slots) = algorithm else { return None };
-    check.tenure.lease().map(rounded_lease).filter(|lease| *lease < slots.time_to_live())
+    let time_to_live = algorithm.slot_time_to_live()?;
+    check.tenure.lease().map(rounded_period).filter(|lease| *lease < time_to_live)
 }
 
 fn put_bucket(body: &mut ScriptBody, params: CheckParams, hard: BucketTerms, wide: BucketTerms) {

@@ -309,27 +309,14 @@ impl KeyLease {
 
     /// The refusal of a cost that cannot be paid.
     pub(crate) fn refusal(&self, cost: u64, now: Timestamp) -> Decision {
-        let have = self.units();
-        Decision {
-            outcome: Outcome::Refused,
-            retry: self.retry(cost, cost.saturating_sub(have), now),
-            taken: 0,
-            ..self.admission(0, now)
-        }
+        let retry = self.retry(cost, cost.saturating_sub(self.units()), now);
+        Decision { outcome: Outcome::Refused, retry, ..self.admission(0, now) }
     }
 
     fn admission(&self, cost: u64, now: Timestamp) -> Decision {
         let limit = self.terms.tightened.algorithm().capacity();
-        Decision {
-            outcome: Outcome::Admitted,
-            limit,
-            remaining: self.units().saturating_add(self.left).min(limit),
-            taken: cost,
-            retry: Retry::Now,
-            reset_after: self.resets.since(now),
-            delay: Nanos::ZERO,
-            soft: false,
-        }
+        let remaining = self.units().saturating_add(self.left).min(limit);
+        Decision::admitted(limit, cost, remaining, self.resets.since(now))
     }
 
     /// About when the remote can grant the missing units.

@@ -15,36 +15,16 @@ const CLOSE: Nanos = Nanos::from_millis(1);
 
 /// A reading of the clock, between two readings of tokio's.
 #[derive(Clone, Copy, Debug)]
-struct ClockReading {
+pub(crate) struct ClockReading {
     before: Instant,
-    shown: Timestamp,
+    /// The time that the clock showed.
+    pub(crate) shown: Timestamp,
     after: Instant,
-}
-
-/// Compares a clock with tokio's.
-#[derive(Debug)]
-pub(crate) struct ClockWatch {
-    last: ClockReading,
-}
-
-impl ClockWatch {
-    /// Takes the first reading.
-    pub(crate) fn new(clock: &impl Clock) -> Self {
-        ClockWatch { last: ClockReading::of(clock) }
-    }
-
-    /// Reads the clock; returns its time, and whether it was set back since the last reading.
-    pub(crate) fn read(&mut self, clock: &impl Clock) -> (Timestamp, bool) {
-        let reading = ClockReading::of(clock);
-        let set_back = reading.is_behind(&self.last);
-        self.last = reading;
-        (reading.shown, set_back)
-    }
 }
 
 impl ClockReading {
     /// The narrowest of up to four readings.
-    fn of(clock: &impl Clock) -> Self {
+    pub(crate) fn of(clock: &impl Clock) -> Self {
         let mut best = ClockReading::once(clock);
         for _ in 1..READINGS_MAX {
             if best.width() <= CLOSE {
@@ -68,8 +48,8 @@ impl ClockReading {
         self.after.duration_since(self.before).into()
     }
 
-    /// Whether less time has passed on the clock than has certainly passed.
-    fn is_behind(&self, last: &ClockReading) -> bool {
+    /// Whether the clock was set back since the last reading: less time has passed on it than has certainly passed.
+    pub(crate) fn is_behind(&self, last: &ClockReading) -> bool {
         let surely = Nanos::from(self.before.saturating_duration_since(last.after));
         self.shown.after(CLOCK_SLACK) < last.shown.after(surely)
     }
