@@ -175,12 +175,12 @@ impl BucketMeter {
     /// A settled state after `cost` more.
     pub(crate) fn charge(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
         let cost = self.ticks(cost).min(TICKS_MAX);
-        self.owing(self.owed(state, now).saturating_add(cost), now)
+        self.owing(self.settled_debt(state, now).0.saturating_add(cost), now)
     }
 
     /// A settled state after `cost` is refunded.
     pub(crate) fn refund(&self, state: BucketState, cost: u64, now: Timestamp) -> BucketState {
-        self.owing(self.owed(state, now).saturating_sub(self.ticks(cost)), now)
+        self.owing(self.settled_debt(state, now).0.saturating_sub(self.ticks(cost)), now)
     }
 
     /// How long until this debt is paid.
@@ -202,23 +202,17 @@ impl BucketMeter {
         if state.full_at.since(now.min(LATEST)).get() > self.longest {
             return Debt(self.capacity);
         }
-        Debt(self.owed(state, now))
+        self.settled_debt(state, now)
     }
 
     /// The debt of a settled state at `now`.
     #[inline(always)]
     pub(crate) fn settled_debt(&self, state: BucketState, now: Timestamp) -> Debt {
-        Debt(self.owed(state, now))
-    }
-
-    /// The debt of a settled state at `now`, in ticks.
-    #[inline(always)]
-    fn owed(&self, state: BucketState, now: Timestamp) -> u64 {
         let now = now.min(LATEST);
         if state.full_at < now {
-            return 0;
+            return Debt(0);
         }
-        self.ticks_owed(state, state.full_at.since(now))
+        Debt(self.ticks_owed(state, state.full_at.since(now)))
     }
 
     /// The ticks of a debt of so many nanoseconds and the fraction in the state.

@@ -220,11 +220,7 @@ impl Concurrency {
             };
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input))
-        };
+        let retry = Retry::after_or_never(input.cost, self.limit, || self.wait(state, input));
         Decision::refused(self.limit, left, retry, self.rest(state, input.now))
     }
 

@@ -24,6 +24,14 @@ pub enum Retry {
     Never,
 }
 
+impl Retry {
+    /// After the wait, or never if the cost is larger than the limit.
+    #[inline]
+    pub(crate) fn after_or_never(cost: u64, limit: u64, wait: impl FnOnce() -> Nanos) -> Self {
+        if cost > limit { Retry::Never } else { Retry::After(wait()) }
+    }
+}
+
 /// The answer of one limit to one [`CheckInput`](crate::CheckInput).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decision {

@@ -86,7 +86,7 @@ impl FixedWindow {
         if self.fits(state, input.cost) {
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit { Retry::Never } else { Retry::After(reset) };
+        let retry = Retry::after_or_never(input.cost, self.limit, || reset);
         Decision::refused(self.limit, left, retry, reset)
     }
 

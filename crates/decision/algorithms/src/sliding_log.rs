@@ -135,11 +135,7 @@ impl SlidingLog {
             let reset = if input.cost == 0 { reset } else { self.lasting(state, input.now) };
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input))
-        };
+        let retry = Retry::after_or_never(input.cost, self.limit, || self.wait(state, input));
         let reset = if self.count_refused { self.lasting(state, input.now) } else { reset };
         Decision::refused(self.limit, left, retry, reset)
     }

@@ -195,11 +195,8 @@ impl SlidingWindow {
             return Decision::admitted(self.limit, input.cost, left - input.cost, reset);
         }
         let counted = if self.count_refused { input.cost } else { 0 };
-        let retry = if input.cost > self.limit {
-            Retry::Never
-        } else {
-            Retry::After(self.wait(state, input, counted))
-        };
+        let wait = || self.wait(state, input, counted);
+        let retry = Retry::after_or_never(input.cost, self.limit, wait);
         let reset = Self::reset(state, counted, input.now);
         Decision::refused(self.limit, left, retry, reset)
     }

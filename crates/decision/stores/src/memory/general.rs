@@ -20,17 +20,12 @@ use crate::fingerprint::Fingerprint;
 
 /// The counter that a check uses, its own or a shared one, taken out of the table.
 #[derive(Debug)]
-pub(super) struct CounterHandle {
+pub(super) struct CounterHandle<'a> {
+    /// The first check of the key.
+    check: &'a Check<'a>,
     key: Fingerprint,
     pub(super) loaded: LoadedState,
     pub(super) basis: Basis,
-}
-
-/// The counter of a key of the request, with the first check of the key.
-#[derive(Debug)]
-struct RequestCounter<'a> {
-    check: &'a Check<'a>,
-    handle: CounterHandle,
 }
 
 /// Room for new keys.
@@ -41,7 +36,7 @@ pub(super) struct RoomNeeded {
     pub(super) overflows: usize,
 }
 
-impl CounterHandle {
+impl CounterHandle<'_> {
     /// The input for this counter. A shared counter takes slots for their time to live: no holder
     /// could give them back.
     pub(super) fn input(&self, check: &Check<'_>, now: Timestamp) -> CheckInput {
@@ -75,28 +70,26 @@ impl MemoryStore {
         };
 
         // Each key has one counter; `owners` has the index of each check's counter.
-        let mut counters: SmallVec<[RequestCounter<'_>; 4]> = SmallVec::new();
+        let mut counters: SmallVec<[CounterHandle<'_>; 4]> = SmallVec::new();
         let mut owners: SmallVec<[usize; 4]> = SmallVec::new();
         for check in checks {
             let known = counters.iter().position(|counter| counter.check.key == check.key);
             owners.push(known.unwrap_or(counters.len()));
             if known.is_none() {
                 let promised = self.promised_room(check, &counters);
-                let handle = self.find_counter(&mut shards[shard_at(check)], check, promised, now);
-                counters.push(RequestCounter { check, handle });
+                let shard = &mut shards[shard_at(check)];
+                counters.push(self.find_counter(shard, check, promised, now));
             }
         }
-        let mut states: SmallVec<[State; 4]> = counters
-            .iter_mut()
-            .map(|counter| std::mem::take(&mut counter.handle.loaded.state))
-            .collect();
+        let mut states: SmallVec<[State; 4]> =
+            counters.iter_mut().map(|counter| std::mem::take(&mut counter.loaded.state)).collect();
         let key_check = |(check, state): (&'a Check<'a>, &usize)| {
-            let handle = &counters[*state].handle;
-            let input = handle.input(check, now);
-            let uncounted = (handle.basis == Basis::Full).then(|| {
+            let counter = &counters[*state];
+            let input = counter.input(check, now);
+            let uncounted = (counter.basis == Basis::Full).then(|| {
                 check.limit.settle(&mut states[*state], now);
                 let decision = check.limit.decide(&states[*state], input);
-                self.decision_when_full(decision, !handle.loaded.is_new())
+                self.decision_when_full(decision, !counter.loaded.is_new())
             });
             KeyCheck { limit: check.limit, input, role: check.role, state: *state, uncounted }
         };
@@ -110,68 +103,68 @@ impl MemoryStore {
         let (decisions, _) = check_all(&key_checks, &mut states, mode);
 
         let mut bases: SmallVec<[Basis; 4]> = SmallVec::new();
-        for (RequestCounter { check, mut handle }, state) in counters.into_iter().zip(states) {
-            handle.loaded.state = state;
+        for (mut counter, state) in counters.into_iter().zip(states) {
+            counter.loaded.state = state;
             // If there is no room after all, the decision stays, and its basis says that it was not counted.
-            bases.push(self.store_counter(&mut shards[shard_at(check)], handle, now));
+            bases.push(self.store_counter(&mut shards[shard_at(counter.check)], counter, now));
         }
         let answer = |(owner, decision): (&usize, _)| Answer { decision, basis: bases[*owner] };
         owners.iter().zip(decisions).map(answer).collect()
     }
 
     /// The room that the new keys among these counters will take in the shard of this check.
-    fn promised_room(&self, check: &Check<'_>, counters: &[RequestCounter<'_>]) -> RoomNeeded {
+    fn promised_room(&self, check: &Check<'_>, counters: &[CounterHandle<'_>]) -> RoomNeeded {
         let shard = self.shard_of(check.key.fingerprint);
-        counters.iter().fold(RoomNeeded::default(), |promised, RequestCounter { check, handle }| {
-            let same_shard = self.shard_of(check.key.fingerprint) == shard;
-            if handle.loaded.is_new() && same_shard { promised.and(check) } else { promised }
-        })
+        let same_shard =
+            |counter: &&CounterHandle<'_>| self.shard_of(counter.check.key.fingerprint) == shard;
+        let new = counters.iter().filter(|counter| counter.loaded.is_new()).filter(same_shard);
+        new.fold(RoomNeeded::default(), |promised, counter| promised.and(counter.check))
     }
 
     /// Finds a check's counter: its own, or the one that [`WhenFull`] names if the key is new and
     /// the store is full. `promised` is the room that other new keys of the request will take.
     #[inline]
-    pub(super) fn find_counter(
+    pub(super) fn find_counter<'a>(
         &self,
         shard: &mut Shard,
-        check: &Check<'_>,
+        check: &'a Check<'a>,
         promised: RoomNeeded,
         now: Timestamp,
-    ) -> CounterHandle {
-        let key = check.key;
-        let loaded = shard.load(key.fingerprint);
+    ) -> CounterHandle<'a> {
+        let key = check.key.fingerprint;
+        let loaded = shard.load(key);
         if loaded.is_new() {
-            let needed = promised.and(check);
-            return self.find_new_counter(shard, key, loaded, needed, now);
+            return self.find_new_counter(shard, check, loaded, promised.and(check), now);
         }
         let growth = loaded.state.growth_bytes();
         let fits = growth == 0
             || shard.bytes() + loaded.state.heap_bytes() + growth <= self.shard_budget_shared;
         let basis = if fits { Basis::Exact } else { self.count_unmetered() };
-        CounterHandle { key: key.fingerprint, loaded, basis }
+        CounterHandle { check, key, loaded, basis }
     }
 
     #[cold]
-    fn find_new_counter(
+    fn find_new_counter<'a>(
         &self,
         shard: &mut Shard,
-        key: Key,
+        check: &'a Check<'a>,
         new: LoadedState,
         needed: RoomNeeded,
         now: Timestamp,
-    ) -> CounterHandle {
+    ) -> CounterHandle<'a> {
+        let key = check.key.fingerprint;
         if shard.make_room(needed, now, self.shard_budget).is_ok() {
-            return CounterHandle { key: key.fingerprint, loaded: new, basis: Basis::Exact };
+            return CounterHandle { check, key, loaded: new, basis: Basis::Exact };
         }
         if self.when_full == WhenFull::Approximate {
-            let shared = self.shared_key(key);
+            let shared = self.shared_key(check.key);
             let loaded = shard.load(shared);
             if !loaded.is_new() || shard.make_room(needed, now, self.shard_budget_shared).is_ok() {
                 self.shared.fetch_add(1, Ordering::Relaxed);
-                return CounterHandle { key: shared, loaded, basis: Basis::Shared };
+                return CounterHandle { check, key: shared, loaded, basis: Basis::Shared };
             }
         }
-        CounterHandle { key: key.fingerprint, loaded: new, basis: self.count_unmetered() }
+        CounterHandle { check, key, loaded: new, basis: self.count_unmetered() }
     }
 
     /// Counts an answer without a counter.
@@ -192,10 +185,10 @@ impl MemoryStore {
     pub(super) fn store_counter(
         &self,
         shard: &mut Shard,
-        counter: CounterHandle,
+        counter: CounterHandle<'_>,
         now: Timestamp,
     ) -> Basis {
-        let CounterHandle { key, loaded, basis } = counter;
+        let CounterHandle { key, loaded, basis, .. } = counter;
         if basis == Basis::Full && loaded.is_new() {
             return basis;
         }

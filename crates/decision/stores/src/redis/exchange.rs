@@ -29,7 +29,7 @@ const ROUNDS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     store: &'a RedisStore,
-    verb: ScriptVerb,
+    pub(super) verb: ScriptVerb,
     checks: &'a [Check<'a>],
     limits: &'a [Cow<'a, Limit>],
     /// The caller's clock.
@@ -59,11 +59,6 @@ impl<'a> Exchange<'a> {
             within,
             until: Instant::now() + within,
         }
-    }
-
-    /// The same checks with another verb.
-    pub(super) fn with_verb(self, verb: ScriptVerb) -> Self {
-        Exchange { verb, ..self }
     }
 
     /// Extends the expiry of slots; returns whether the holder had them.
