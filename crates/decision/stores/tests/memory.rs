@@ -498,14 +498,14 @@ proptest! {
                 ..check(&in_slots, &format!("padding {number}"), &many)
             });
             let padded: Vec<Check<'_>> = checks.iter().copied().chain(padding).collect();
-            let told = |store: &MemoryStore, checks: &[Check<'_>]| {
+            let decided = |store: &MemoryStore, checks: &[Check<'_>]| {
                 let mut answers = Answers::new();
                 let batch = Batch::new(Verb::Check, charge, after(seconds), checks);
                 store.apply_now(&batch, &mut answers);
                 answers.truncate(asked.len());
                 answers
             };
-            prop_assert_eq!(told(&in_slots, &checks), told(&in_general, &padded));
+            prop_assert_eq!(decided(&in_slots, &checks), decided(&in_general, &padded));
         }
     }
 }

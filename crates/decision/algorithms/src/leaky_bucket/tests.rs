@@ -4,7 +4,7 @@ use super::*;
 use crate::decision::Retry;
 use crate::limit::Limit;
 use crate::tests::harness::{
-    Harness, Model, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+    Harness, Model, YEAR, ms, period, run_with_model, secs, steps, without_refunds,
 };
 use crate::time::{Nanos, Timestamp};
 
@@ -228,7 +228,7 @@ proptest! {
         steps in steps(25, ms(300), Nanos::ZERO),
     ) {
         let mut model = Departures::new(amount, period, queue);
-        run_beside(bucket(amount, period, queue), &steps, &mut model);
+        run_with_model(bucket(amount, period, queue), &steps, &mut model);
     }
 
     #[test]
@@ -238,7 +238,7 @@ proptest! {
     ) {
         let mut model = Departures::new(amount, period, queue);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(bucket(amount, period, queue), &steps, &mut model);
+        let admitted = run_with_model(bucket(amount, period, queue), &steps, &mut model);
         let promised: Vec<u64> = admitted.iter().map(|one| one.at + one.delay).collect();
         let exact: Vec<u64> = model
             .leaving

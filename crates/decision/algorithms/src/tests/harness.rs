@@ -243,7 +243,11 @@ pub(crate) struct Admission {
 
 /// Runs a limit and its model, compares every decision, verifies every retry time, and returns the
 /// admissions.
-pub(crate) fn run_beside(limit: Limit, steps: &[Step], model: &mut impl Model) -> Vec<Admission> {
+pub(crate) fn run_with_model(
+    limit: Limit,
+    steps: &[Step],
+    model: &mut impl Model,
+) -> Vec<Admission> {
     let mut harness = Harness::new(limit);
     let mut clock = START.as_nanos();
     let mut seen = 0;

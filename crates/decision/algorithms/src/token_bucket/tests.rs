@@ -6,7 +6,7 @@ use super::*;
 use crate::decision::Retry;
 use crate::limit::Limit;
 use crate::tests::harness::{
-    Harness, Model, START, YEAR, ms, period, run_beside, secs, steps, without_refunds,
+    Harness, Model, START, YEAR, ms, period, run_with_model, secs, steps, without_refunds,
 };
 use crate::time::Nanos;
 
@@ -333,7 +333,7 @@ proptest! {
         steps in steps(35, ms(200), secs(2)),
     ) {
         let mut model = Credit::new(amount, period, burst);
-        run_beside(bucket(amount, period, burst), &steps, &mut model);
+        run_with_model(bucket(amount, period, burst), &steps, &mut model);
     }
 
     #[test]
@@ -343,7 +343,7 @@ proptest! {
     ) {
         let mut model = Credit::new(amount, period, burst);
         let steps = without_refunds(&steps);
-        let admitted = run_beside(bucket(amount, period, burst), &steps, &mut model);
+        let admitted = run_with_model(bucket(amount, period, burst), &steps, &mut model);
         assert_bounded(&admitted, &model);
     }
 

@@ -56,9 +56,10 @@ pub(crate) fn share_of_state(
 }
 
 /// An admission without any knowledge of the key.
-pub(crate) fn admit_without_store(limit: &Limit, ask: CheckInput) -> Decision {
-    let Decision { limit, remaining, reset_after, soft, .. } = limit.peek(&mut State::Unused, ask);
-    Decision { soft, ..Decision::admitted(limit, ask.cost, remaining, reset_after) }
+pub(crate) fn admit_without_store(limit: &Limit, input: CheckInput) -> Decision {
+    let Decision { limit, remaining, reset_after, soft, .. } =
+        limit.peek(&mut State::Unused, input);
+    Decision { soft, ..Decision::admitted(limit, input.cost, remaining, reset_after) }
 }
 
 #[cfg(test)]

@@ -152,9 +152,9 @@ pub(crate) async fn equal_the_model<S: CounterStore>(store: impl Fn() -> S) {
             let batch = Batch::new(step.verb, step.charge, now, &checks);
             let mut answers = Answers::new();
             store.apply(&batch, &mut answers).await.expect("the store answers");
-            let told: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
+            let decided: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
             let expected = model.apply(&batch);
-            assert_eq!(told, expected, "sequence {number}, request {at}: {batch:?}");
+            assert_eq!(decided, expected, "sequence {number}, request {at}: {batch:?}");
         }
     }
 }
@@ -172,7 +172,7 @@ impl Thrifty {
             checks.map(|check| Check { cost: check.cost.min(COUNT_MAX), ..*check }).collect();
         let batch = Batch { checks: &checks, ..*batch };
         let mut model = Model::of(self.states.clone());
-        let told = model.apply(&batch);
+        let decided = model.apply(&batch);
         let mixed = has_mixed_twins(&checks);
         for (at, check) in checks.iter().enumerate() {
             let key = check.key.fingerprint;
@@ -180,7 +180,7 @@ impl Thrifty {
                 continue;
             }
             let found = self.states.get(&key).cloned().unwrap_or_default();
-            if mixed || is_changed(&batch, key, &told) {
+            if mixed || is_changed(&batch, key, &decided) {
                 self.states.insert(key, counted(model.state(key)));
             } else if !script_settles(&found, check.limit, batch.now) {
                 let mut settled = found;
@@ -188,7 +188,7 @@ impl Thrifty {
                 self.states.insert(key, settled);
             }
         }
-        told
+        decided
     }
 }
 
@@ -215,15 +215,15 @@ fn shape(limit: &Limit) -> String {
 }
 
 /// Whether a batch changed the key.
-fn is_changed(batch: &Batch<'_>, key: Fingerprint, told: &[Decision]) -> bool {
-    let said = batch.checks.iter().zip(told);
-    let pass = passes(said.clone().map(|(check, told)| (check.role, told.is_admitted())));
+fn is_changed(batch: &Batch<'_>, key: Fingerprint, decided: &[Decision]) -> bool {
+    let checked = batch.checks.iter().zip(decided);
+    let pass = passes(checked.clone().map(|(check, decided)| (check.role, decided.is_admitted())));
     let charged = pass || batch.charge == Charge::Always;
-    let mut own = said.filter(|(check, _)| check.key.fingerprint == key && check.cost > 0);
-    own.any(|(check, told)| match batch.verb {
-        Verb::Check if told.is_admitted() => charged,
+    let mut own = checked.filter(|(check, _)| check.key.fingerprint == key && check.cost > 0);
+    own.any(|(check, decided)| match batch.verb {
+        Verb::Check if decided.is_admitted() => charged,
         Verb::Check => counts_refused(check.limit),
-        Verb::Take => told.taken > 0,
+        Verb::Take => decided.taken > 0,
         Verb::Refund => !matches!(check.limit.algorithm(), Algorithm::LeakyBucket(_)),
         Verb::Charge | Verb::Reset => true,
         Verb::Peek => false,

@@ -180,8 +180,8 @@ async fn equal<S: CounterStore>(
             let batch = Batch::new(step.verb, step.charge, now, &checks);
             let mut answers = Answers::new();
             store.apply(&batch, &mut answers).await.expect("the store answers");
-            let told: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
-            assert_eq!(told, model.apply(&batch), "sequence {number}, request {at}: {step:?}");
+            let decided: Vec<_> = answers.iter().map(|answer| answer.decision).collect();
+            assert_eq!(decided, model.apply(&batch), "sequence {number}, request {at}: {step:?}");
             assert!(answers.iter().all(|answer| answer.basis == Basis::Exact));
         }
     }

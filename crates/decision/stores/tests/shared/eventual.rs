@@ -39,7 +39,7 @@ async fn totals_are_known_everywhere_after_two_beats() {
     let check = eventual("a", &limit);
     assert_eq!(one.burst(check, 6).await, 6);
     pass(200).await;
-    assert!(two.admits(check).await, "nobody told it before it asked");
+    assert!(two.admits(check).await, "it has not received the count of the other yet");
     pass(200).await;
     assert_eq!(two.burst(check, 10).await, 3);
     pass(200).await;
@@ -153,7 +153,7 @@ async fn a_sliding_window_admits_again_when_the_remote_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_told_is_told_later_and_once() {
+async fn counts_that_could_not_be_sent_are_sent_later_and_once() {
     let world = World::new();
     let node = world.node(1);
     let limit = window(1_000);
@@ -167,7 +167,7 @@ async fn what_could_not_be_told_is_told_later_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_arrived_is_not_told_twice() {
+async fn counts_that_may_have_arrived_are_not_sent_again() {
     let world = World::new();
     let node = world.node(1);
     let limit = window(1_000);

@@ -184,7 +184,7 @@ async fn a_node_that_crashes_takes_its_slices_with_it_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_wants_little_finds_some_beside_one_that_wants_all() {
+async fn a_node_of_little_demand_gets_units_although_another_wants_all() {
     let world = World::new();
     let (greedy, modest) = (world.node(1), world.node(2));
     let limit = bucket(100);

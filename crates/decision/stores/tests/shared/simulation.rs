@@ -138,15 +138,15 @@ impl Run {
         let cost = 1 + self.chance.below(subject.cost_max);
         let check: Check<'_> = check(subject.name, &subject.limit, cost, subject.policy);
         let begun = Instant::now();
-        let told = node.send(Verb::Check, &[check]).await;
+        let decided = node.send(Verb::Check, &[check]).await;
         let waited = begun.elapsed();
         assert!(waited <= Duration::from_millis(12), "{}: waited {waited:?}", subject.name);
         self.answered.set(self.answered.get() + 1);
-        let Ok(told) = told else {
+        let Ok(decided) = decided else {
             assert_eq!(subject.policy.on_store_error, OnStoreError::Deny);
             return self.undecided.set(self.undecided.get() + 1);
         };
-        let (decision, basis) = told[0];
+        let (decision, basis) = decided[0];
         if decision.is_admitted() {
             let now = self.world.server.clock.now();
             subject.all.borrow_mut().saw(now, cost);
@@ -258,9 +258,9 @@ impl Run {
             assert_eq!(metrics.leases.held, 0, "seed {seed}: all given back or lost");
             for subject in &self.subjects {
                 let check = check(subject.name, &subject.limit, 1, subject.policy);
-                let told = node.send(Verb::Check, &[check]).await.expect("it is back")[0];
-                assert!(told.0.is_admitted(), "seed {seed}, {}: {told:?}", subject.name);
-                assert!(!told.1.is_degraded(), "seed {seed}, {}: {told:?}", subject.name);
+                let decided = node.send(Verb::Check, &[check]).await.expect("it is back")[0];
+                assert!(decided.0.is_admitted(), "seed {seed}, {}: {decided:?}", subject.name);
+                assert!(!decided.1.is_degraded(), "seed {seed}, {}: {decided:?}", subject.name);
             }
         }
     }

@@ -18,12 +18,12 @@ fn rest_until_in_step(fleet: &Fleet, load: &Load, master: &Server, replica: &Ser
     let seen = load.seen();
     for subject in seen.subjects.iter().filter(|subject| subject.name == "eventual, wide") {
         let admitted = seen.of(subject.name, |tally| tally.firm + tally.local);
-        eventually("that all is told", || (fleet.counted(subject) >= admitted).then_some(()));
+        eventually("that all is counted", || (fleet.counted(subject) >= admitted).then_some(()));
     }
     eventually("that the replica is in step", || {
-        let told = master.info(&["INFO", "replication"], "master_repl_offset")?;
-        let heard = replica.info(&["INFO", "replication"], "slave_repl_offset")?;
-        (told.parse::<u64>().unwrap() <= heard.parse::<u64>().unwrap()).then_some(())
+        let written = master.info(&["INFO", "replication"], "master_repl_offset")?;
+        let replicated = replica.info(&["INFO", "replication"], "slave_repl_offset")?;
+        (written.parse::<u64>().unwrap() <= replicated.parse::<u64>().unwrap()).then_some(())
     });
 }
 

@@ -11,12 +11,12 @@ use tidegate_test_servers::server::{Flavour, Server, Setup};
 const FROZEN: Duration = Duration::from_millis(1_500);
 
 #[test]
-fn a_server_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
+fn a_server_that_hangs_delays_no_caller_and_is_used_again_when_it_goes_on() {
     frozen_and_thawed(&Setup::new(Flavour::Redis).start());
 }
 
 #[test]
-fn a_valkey_that_hangs_holds_nobody_up_and_is_used_again_when_it_goes_on() {
+fn a_valkey_that_hangs_delays_no_caller_and_is_used_again_when_it_goes_on() {
     frozen_and_thawed(&Setup::new(Flavour::Valkey).start());
 }
 

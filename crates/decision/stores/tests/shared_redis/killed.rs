@@ -154,5 +154,9 @@ fn a_node_that_is_killed_takes_units_with_it_and_gives_slots_back() {
     eventually("that its slots are back", || (free(&fleet) == SLOTS - SLOTS_LENT).then_some(()));
     let took = killed.elapsed();
     println!("a node is killed: {words}, slots back after {took:?} of a lease of {SLOT_LEASE}");
-    assert_eq!(free(&fleet), SLOTS - SLOTS_LENT, "what nobody renews has its time to live");
+    assert_eq!(
+        free(&fleet),
+        SLOTS - SLOTS_LENT,
+        "slots that are not renewed have their time to live"
+    );
 }

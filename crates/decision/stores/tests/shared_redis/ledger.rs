@@ -65,7 +65,7 @@ impl Fleet {
             Consistency::Eventual if unsure == 0 => (admitted, admitted),
             Consistency::Eventual => (0, admitted),
         };
-        let counted = eventually(&format!("that {name} is told: {least} of {admitted}"), || {
+        let counted = eventually(&format!("that {name} is counted: {least} of {admitted}"), || {
             Some(self.counted(subject)).filter(|counted| *counted >= least)
         });
         assert!(counted <= most, "{name}: {counted} counted, {admitted} admitted");

@@ -103,12 +103,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, told: Result<Answer, StoreError>, begun: Instant) {
+    fn note(&mut self, decided: Result<Answer, StoreError>, begun: Instant) {
         let took = begun.elapsed();
         self.answered += 1;
         self.slowest = self.slowest.max(took);
         self.waited += u64::from(took >= WITHIN);
-        match told {
+        match decided {
             Ok(answer) => {
                 let place = match (answer.decision.is_admitted(), answer.basis.is_degraded()) {
                     (true, false) => &mut self.firm,
@@ -269,8 +269,8 @@ impl Work {
         for (number, subject) in self.subjects.iter().enumerate() {
             self.tallies[at].lock()[number].asked += 1;
             let begun = Instant::now();
-            let told = node.send(Verb::Check, subject.check()).await;
-            self.tallies[at].lock()[number].note(told, begun);
+            let decided = node.send(Verb::Check, subject.check()).await;
+            self.tallies[at].lock()[number].note(decided, begun);
         }
     }
 }

@@ -25,7 +25,7 @@ async fn nodes_are_counted_while_they_register_and_not_after_they_left() {
     let long = Duration::from_secs(60);
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
     assert_eq!(other.register(NodeId(2), long, NOW, WITHIN).await, Ok(2));
-    assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(2), "nobody is counted twice");
+    assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(2), "no node is counted twice");
     other.unregister(NodeId(2), NOW, WITHIN).await.unwrap();
     assert_eq!(one.register(NodeId(1), long, NOW, WITHIN).await, Ok(1));
 }

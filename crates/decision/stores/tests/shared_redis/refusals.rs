@@ -26,10 +26,10 @@ fn assert_policies_followed(fleet: &Fleet, kind: FailureKind, words: &[&str]) {
     ];
     let ask = |check: Check<'_>| fleet.send(0, Verb::Check, check);
     // A request that is out when it begins may see the connection end instead.
-    let told = eventually(&format!("a failure of kind {kind:?}"), || {
+    let error = eventually(&format!("a failure of kind {kind:?}"), || {
         Some(ask(deny.check()).err()?).filter(|error| error.kind() == kind)
     });
-    assert_worded(&told, words);
+    assert_worded(&error, words);
     fleet.wait_until_degraded();
     for _ in 0..10 {
         let answer = ask(local.check()).unwrap();

@@ -156,7 +156,7 @@ fn by_the_defaults_slots_of_a_node_that_dies_are_back_within_eleven_seconds() {
 }
 
 #[tokio::test]
-async fn a_slot_that_nobody_renews_has_its_whole_time_to_live_beside_those_on_a_lease() {
+async fn a_slot_that_is_not_renewed_keeps_its_whole_time_to_live_next_to_leased_slots() {
     let mut bench = Bench::start(2, "?slot_lease=3s").await;
     let limit = slots(3, 60);
     assert!(bench.ask(0, Verb::Check, slot(&limit, 1)).await.is_admitted());
