@@ -110,8 +110,8 @@ impl RedisStore {
         script::TEXT
     }
 
-    /// The script's argument for these checks, which follows the instant. For benchmarks that run the script without the
-    /// client.
+    /// The script's argument for these checks, which follows the instant. For benchmarks that run the script without
+    /// the client.
     #[doc(hidden)]
     pub fn script_body(&self, batch: &Batch<'_>) -> Vec<u8> {
         self.first_call(ScriptVerb::of(batch), batch.checks, batch.now).body.to_vec()

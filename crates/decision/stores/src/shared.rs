@@ -1,12 +1,12 @@
 //! Counters that many processes share, behind any [`Remote`] store.
 //!
 //! Each check has a consistency mode. *Exact* calls the remote each time. *Leased* takes slices of the limit ahead and
-//! decides locally; it never exceeds the limit. *Eventual* counts locally and adds up on a beat; it exceeds the limit by
-//! at most a stated bound. When the remote fails, the check's policy decides: by this node's share (`local`), by
+//! decides locally; it never exceeds the limit. *Eventual* counts locally and adds up on a beat; it exceeds the limit
+//! by at most a stated bound. When the remote fails, the check's policy decides: by this node's share (`local`), by
 //! admitting (`allow`), or with an error (`deny`). `docs/consistency.md` has the bounds and their proofs.
 //!
-//! Requests are in [`decide`], background work in [`background`]. Decisions take `now` from their batch; the store reads
-//! only tokio's clock, for deadlines.
+//! Requests are in [`decide`], background work in [`background`]. Decisions take `now` from their batch; the store
+//! reads only tokio's clock, for deadlines.
 
 mod background;
 mod breaker;

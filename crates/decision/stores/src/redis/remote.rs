@@ -1,5 +1,5 @@
-//! Redis as the remote of a [`SharedStore`](crate::SharedStore): batches of keys, the register of nodes, and the renewal
-//! of held slots.
+//! Redis as the remote of a [`SharedStore`](crate::SharedStore): batches of keys, the register of nodes, and the
+//! renewal of held slots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

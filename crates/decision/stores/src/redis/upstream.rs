@@ -1,7 +1,8 @@
-//! Counters in the keys of envoyproxy/ratelimit ("upstream"), so that both can count the same limits during a migration.
+//! Counters in the keys of envoyproxy/ratelimit ("upstream"), so that both can count the same limits during a
+//! migration.
 //!
-//! Upstream has one algorithm: a fixed window of whole seconds. Its key consists of the prefix, the domain, each key and
-//! value of the descriptor, and the second at which the window began. It sends INCRBY and EXPIRE in one pipeline,
+//! Upstream has one algorithm: a fixed window of whole seconds. Its key consists of the prefix, the domain, each key
+//! and value of the descriptor, and the second at which the window began. It sends INCRBY and EXPIRE in one pipeline,
 //! whatever the outcome, by its own clock. This store does the same; the count before follows from the sum, and the
 //! pure functions decide from it.
 //!

@@ -1,8 +1,8 @@
 //! Which limits can be leased, and the terms of their leases.
 //!
 //! A unit that is taken at t and used up to a life L later may fall into a window in which the remote did not count it.
-//! So the remote applies a tightened limit, whose windows reach L further back; `docs/consistency.md` has the proof. The
-//! life depends only on the limit, so that every node sends the same parameters: a state that is read with another
+//! So the remote applies a tightened limit, whose windows reach L further back; `docs/consistency.md` has the proof.
+//! The life depends only on the limit, so that every node sends the same parameters: a state that is read with another
 //! period would lose counts.
 
 use tidegate_algorithms::{Algorithm, Limit, Nanos, Period};
@@ -45,7 +45,8 @@ pub(crate) enum ReturnRule {
     InWindow,
 }
 
-/// The consistency at which a limit can be kept: `wanted`, or [`Consistency::Exact`] where the limit does not support it.
+/// The consistency at which a limit can be kept: `wanted`, or [`Consistency::Exact`] where the limit does not support
+/// it.
 ///
 /// Every check of such a limit is a call: of a leaky bucket, because it gives turns; of a concurrency limit, because it
 /// holds slots; of a soft limit, because its allowance opens once; of a limit that counts refusals, because it has to

@@ -1,7 +1,7 @@
 //! The counters of the shared store, and its metrics.
 //!
-//! A new metric is a counter in [`Counters`], a field of [`Metrics`], a row of the table and a line of `collect`, all in
-//! this file, and a row in docs/metrics.md.
+//! A new metric is a counter in [`Counters`], a field of [`Metrics`], a row of the table and a line of `collect`, all
+//! in this file, and a row in docs/metrics.md.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

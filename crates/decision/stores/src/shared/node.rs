@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::remote::NodeId;
 
-/// The highest of the last readings counts, so it takes this many in a row with fewer nodes to lower the count. After an
-/// outage nodes register one by one, and the share of a node that counts only itself would be the whole limit.
+/// The highest of the last readings counts, so it takes this many in a row with fewer nodes to lower the count. After
+/// an outage nodes register one by one, and the share of a node that counts only itself would be the whole limit.
 const READINGS: usize = 5;
 
 /// This node, and how many there are.

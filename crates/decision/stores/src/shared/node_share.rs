@@ -1,7 +1,7 @@
 //! A node's share of a limit, and states reconstructed from decisions.
 //!
-//! A decision contains what remains and when the limit is unused again. That suffices to reconstruct a state to continue
-//! from: not the remote's own, but one that refuses no later.
+//! A decision contains what remains and when the limit is unused again. That suffices to reconstruct a state to
+//! continue from: not the remote's own, but one that refuses no later.
 
 use tidegate_algorithms::{BucketState, CheckInput, Decision, Limit, State, Timestamp};
 

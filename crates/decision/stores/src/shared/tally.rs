@@ -1,7 +1,7 @@
 //! Eventual limits: counted in this process, and added up at the remote on a beat.
 //!
-//! Each key has the remote's last total plus this node's own charges, and the sum of the charges that the remote has not
-//! received yet. On each beat the keys that changed are sent in one batch, and the returned totals replace the old
+//! Each key has the remote's last total plus this node's own charges, and the sum of the charges that the remote has
+//! not received yet. On each beat the keys that changed are sent in one batch, and the returned totals replace the old
 //! ones. Keys that refused are sent too: otherwise a refund by another node would not end the refusal.
 //!
 //! Only charges that still count are sent: a charge whose window ended while the remote was unreachable is dropped.

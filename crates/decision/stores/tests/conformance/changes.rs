@@ -1,8 +1,8 @@
 //! Random requests on keys whose limits keep changing, on a clock that also steps back, with costs and limits up to the
 //! largest.
 //!
-//! A shared store writes only states that a request changed, or that had to be settled for another limit. The model does
-//! the same, because a clock that steps back, or a limit that changes twice, makes the difference visible.
+//! A shared store writes only states that a request changed, or that had to be settled for another limit. The model
+//! does the same, because a clock that steps back, or a limit that changes twice, makes the difference visible.
 
 use std::collections::HashMap;
 use std::time::Duration;

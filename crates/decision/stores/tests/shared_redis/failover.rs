@@ -1,7 +1,7 @@
 //! Masters that are lost, and replicas that are promoted.
 //!
-//! Replication is asynchronous, so a master that is killed under load loses some counts. Here the callers pause before the
-//! kill until the replica has caught up, so that every count can be verified afterwards.
+//! Replication is asynchronous, so a master that is killed under load loses some counts. Here the callers pause before
+//! the kill until the replica has caught up, so that every count can be verified afterwards.
 
 use crate::fleet::{Fleet, Plan};
 use crate::load::{Load, Rests, every_mode};

@@ -326,8 +326,8 @@ impl LoadReport {
         }
     }
 
-    /// Every limit held: by the store's count, and with the nodes' shares in an outage. For `unknowing` nodes may not have
-    /// known each other's counts.
+    /// Every limit held: by the store's count, and with the nodes' shares in an outage. For `unknowing` nodes may not
+    /// have known each other's counts.
     #[track_caller]
     pub(crate) fn assert_limits_held(&self, unknowing: Duration) {
         for (at, subject) in self.subjects.iter().enumerate() {

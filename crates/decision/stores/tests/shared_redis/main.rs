@@ -1,5 +1,5 @@
-//! The shared store on real servers: the register of nodes, renewed slots, and every mode while servers, nodes, lines and
-//! clocks fail.
+//! The shared store on real servers: the register of nodes, renewed slots, and every mode while servers, nodes, lines
+//! and clocks fail.
 //!
 //! Each test asserts the same: every request is answered in time, every limit holds within the bound of
 //! `docs/consistency.md`, nothing is counted twice, and recovery is prompt.

@@ -1,7 +1,7 @@
 //! Keys by the time at which their last slice needs a successor.
 //!
-//! A key that is used a few times per slice may not be used just before the slice expires. Without this queue no request
-//! would notice in time, and the next one would wait for the remote. Each key is queued once.
+//! A key that is used a few times per slice may not be used just before the slice expires. Without this queue no
+//! request would notice in time, and the next one would wait for the remote. Each key is queued once.
 
 use std::collections::BTreeSet;
 

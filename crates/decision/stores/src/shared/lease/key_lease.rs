@@ -229,8 +229,8 @@ impl KeyLease {
         }
     }
 
-    /// How long not to call again, if nothing remains at the remote. The node that took the last unit of a bucket leaves
-    /// the next ones to the other nodes.
+    /// How long not to call again, if nothing remains at the remote. The node that took the last unit of a bucket
+    /// leaves the next ones to the other nodes.
     fn pause(&self, decision: &Decision, nodes: u64) -> Option<Nanos> {
         let Algorithm::TokenBucket(bucket) = self.terms.tightened.algorithm() else {
             return match decision.retry {
