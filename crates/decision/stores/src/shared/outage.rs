@@ -91,14 +91,14 @@ impl Outage {
         &self,
         verb: Verb,
         check: &Check<'_>,
-        state: Option<State>,
+        state: Option<&State>,
         nodes: usize,
         now: Timestamp,
         debt_policy: DebtPolicy,
     ) -> Decision {
         let check = &Check { tenure: Tenure::TimeToLive, ..*check };
         let key = check.key.fingerprint;
-        let known = || state.clone().unwrap_or_else(|| self.known.get(key));
+        let known = || state.cloned().unwrap_or_else(|| self.known.get(key));
         let mut shard = self.shares.lock(key);
         let new = || LocalShare::new(check, known(), nodes, now);
         let Some(share) = shard.get_or_insert(key, new) else {

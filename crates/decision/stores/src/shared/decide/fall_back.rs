@@ -57,6 +57,7 @@ impl<R: Remote> SharedStore<R> {
             Consistency::Exact | Consistency::Leased => None,
         };
         let (now, nodes) = (self.remote.remote_time(now), self.nodes.live());
-        self.outage.apply(verb, &Check { limit, ..*check }, state, nodes, now, debt_policy)
+        let check = Check { limit, ..*check };
+        self.outage.apply(verb, &check, state.as_ref(), nodes, now, debt_policy)
     }
 }
