@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -62,9 +63,18 @@ pub(crate) fn begin(level: &str, format: LogFormat) -> Result<LogLevel, String> 
     Ok(LogLevel { handle, written: Arc::new(Mutex::new(level.to_owned())) })
 }
 
+/// The filter for a level, or for directives such as `info,tidegate_gateway=debug`. A bare word that is not a level is
+/// refused, although `EnvFilter` reads it as the name of a module: it would turn all other logs off.
 fn filter(level: &str) -> Result<EnvFilter, String> {
-    EnvFilter::builder().parse(level).map_err(|error| {
-        format!("`{level}` is no log level: {error}; use error, warn, info, debug or trace")
+    let is_known = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let mut parts = level.split(',').map(str::trim);
+    let parsed = EnvFilter::builder().parse(level).ok();
+    let filter = parsed.filter(|_| parts.all(|part| part.contains('=') || is_known(part)));
+    filter.ok_or_else(|| {
+        format!(
+            "`{level}` is not a log level: use error, warn, info, debug or trace, \
+             or a list with modules such as `info,tidegate_gateway=debug`"
+        )
     })
 }
 
@@ -73,9 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_level_is_an_error_that_lists_them() {
-        let error = filter("tidegate=loud").expect_err("no such level");
-        assert!(error.contains("error, warn, info, debug or trace"), "{error}");
-        assert!(filter("info,tidegate_gateway=debug").is_ok());
+    fn an_unknown_level_is_an_error_that_lists_the_levels() {
+        for level in ["tidegate=loud", "nonsense", "", "info,nonsense"] {
+            let error = filter(level).expect_err("no such level");
+            assert!(error.contains("error, warn, info, debug or trace"), "{error}");
+        }
+        for level in ["warn", "DEBUG", "info,tidegate_gateway=debug", "off"] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
     }
 }
