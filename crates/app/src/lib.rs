@@ -1,14 +1,13 @@
 //! The command line of Tidegate.
 //!
-//! A thin shell: `cli` says what can be typed, each command has a module of
-//! its own, and everything that is decided is decided in the crates below.
-//! Only this crate reads arguments, the environment and the terminal.
+//! `cli` declares the arguments, and each command has its own module. The crates below make all decisions; only this
+//! crate reads arguments, the environment and the terminal.
 
 mod cli;
 mod exit;
 
+mod input;
 mod output;
-mod suggest;
 mod words;
 
 mod descriptor;
@@ -36,26 +35,26 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell when the message itself cannot be written.
+            // If standard error is closed, the exit code still reports the error.
             let _ = error.print();
             return if error.use_stderr() { Exit::Unusable } else { Exit::Fine }.into();
         }
     };
     let mut out = Output::stdout(cli.color);
-    let ran = command(cli.command, &mut out).and_then(|exit| {
+    let result = run_command(cli.command, &mut out).and_then(|exit| {
         out.finish()?;
         Ok(exit)
     });
-    match ran {
+    match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            failure.tell(&mut Output::stderr(cli.color));
+            failure.print(&mut Output::stderr(cli.color));
             failure.exit().into()
         }
     }
 }
 
-fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
+fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),

@@ -1,7 +1,7 @@
 //! Where the shared store is, from our own file and from upstream's variables.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use tidegate_app::config::{Flag, Input, KeyLayout, Loaded, Redis, resolve};
+use tidegate_app::config::{Flag, Input, KeyLayout, LoadedConfig, Redis, resolve};
 use tidegate_rules::Source;
 
 fn input(file: &str, variables: &[(&str, &str)]) -> Input {
@@ -13,7 +13,7 @@ fn input(file: &str, variables: &[(&str, &str)]) -> Input {
     }
 }
 
-fn loaded(input: &Input) -> Loaded {
+fn loaded(input: &Input) -> LoadedConfig {
     resolve(input).unwrap_or_else(|report| panic!("{report}"))
 }
 

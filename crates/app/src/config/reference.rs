@@ -6,10 +6,9 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use tidegate_document::{Entry, Field};
+use tidegate_document::Entry;
 
-use super::compat::{Effect, Variable};
-use super::compat::{OTHER_DEFAULTS, VARIABLES};
+use super::compat::{Effect, OTHER_DEFAULTS, VARIABLES, Variable};
 use super::fields::Config;
 use super::layers::variable_of;
 use super::show::{default_in_words, indent_and_name, yaml_value};
@@ -97,15 +96,11 @@ pub fn reference() -> String {
     let mut config = Config::default();
     let mut text = format!("{FIELDS_INTRODUCTION}\n## Top level\n{TITLES}");
     let entries = config.entries();
-    for field in fields_in(&entries, "") {
-        row(&mut text, field);
-    }
+    write_rows(&mut text, &entries, "");
     for entry in &entries {
         let Entry::Section { path, about } = entry else { continue };
         let _ = write!(text, "\n## `{path}`\n\n{about}\n{TITLES}");
-        for field in fields_in(&entries, path) {
-            row(&mut text, field);
-        }
+        write_rows(&mut text, &entries, path);
     }
     // A section that holds only sections has no table.
     text.replace(&format!("{TITLES}\n##"), "\n##")
@@ -116,27 +111,19 @@ pub fn gateway_reference() -> String {
     format!("{GATEWAY_INTRODUCTION}{}", tidegate_gateway::gateway_reference())
 }
 
-/// The fields right below a section.
-fn fields_in<'e, 'c>(
-    entries: &'e [Entry<'c>],
-    section: &'e str,
-) -> impl Iterator<Item = &'e Field<'c>> {
-    entries.iter().filter_map(move |entry| match entry {
-        Entry::Field(field) => {
-            let parent = field.path.rsplit_once('.').map_or("", |(parent, _)| parent);
-            (parent == section).then_some(field)
+/// Writes the fields directly in a section.
+fn write_rows(text: &mut String, entries: &[Entry<'_>], section: &str) {
+    for entry in entries {
+        let Entry::Field(field) = entry else { continue };
+        let (parent, name) = field.path.rsplit_once('.').unwrap_or(("", &field.path));
+        if parent == section {
+            let takes = field.takes().replace('|', "\\|");
+            let default = default_in_words(field.default);
+            let about = field.about.replace('|', "\\|");
+            let variable = variable_of(&field.path);
+            let _ = writeln!(text, "| `{name}` | {takes} | {default} | `{variable}` | {about} |");
         }
-        Entry::Section { .. } => None,
-    })
-}
-
-fn row(text: &mut String, field: &Field<'_>) {
-    let (_, name) = indent_and_name(&field.path);
-    let takes = field.takes().replace('|', "\\|");
-    let default = default_in_words(field.default);
-    let about = field.about.replace('|', "\\|");
-    let variable = variable_of(&field.path);
-    let _ = writeln!(text, "| `{name}` | {takes} | {default} | `{variable}` | {about} |");
+    }
 }
 
 /// The reference of upstream's variables, as Markdown.
@@ -153,7 +140,7 @@ pub fn compat_reference() -> String {
         let here = match effect {
             Effect::Sets(path) => format!("sets `{path}`"),
             Effect::Special(about) => (*about).to_owned(),
-            Effect::None(why) => format!("no effect: {why}"),
+            Effect::Nothing(why) => format!("no effect: {why}"),
         };
         let kind = kind.words();
         let _ = writeln!(text, "| `{name}` | {kind} | {} | {here} |", default_in_words(default));
@@ -170,19 +157,16 @@ pub fn example() -> String {
     let mut config = Config::default();
     let mut text = EXAMPLE_INTRODUCTION.to_owned();
     for entry in config.entries() {
-        let _ = match entry {
-            Entry::Section { path, about } => {
-                let (indent, name) = indent_and_name(&path);
-                let gap = if indent.is_empty() { "\n" } else { "" };
-                writeln!(text, "{gap}{indent}## {about}\n{indent}{name}:")
-            }
+        let (path, about, mark, value) = match entry {
+            Entry::Section { path, about } => (path, about, "", String::new()),
             Entry::Field(field) => {
-                let (indent, name) = indent_and_name(&field.path);
-                let gap = if indent.is_empty() { "\n" } else { "" };
-                let value = yaml_value(&field.value.shown());
-                writeln!(text, "{gap}{indent}## {}\n{indent}# {name}: {value}", field.about)
+                let value = format!(" {}", yaml_value(&field.value.shown()));
+                (field.path, field.about, "# ", value)
             }
         };
+        let (indent, name) = indent_and_name(&path);
+        let gap = if indent.is_empty() { "\n" } else { "" };
+        let _ = writeln!(text, "{gap}{indent}## {about}\n{indent}{mark}{name}:{value}");
     }
     text
 }

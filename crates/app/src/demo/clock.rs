@@ -1,10 +1,10 @@
-//! The time of the demo: skipped instead of waited for.
+//! The clock of the demo, which can skip time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{Clock, Nanos, SystemClock, Timestamp};
 
-/// When a script begins: midnight before the first day of 2026, in UTC.
+/// The time at which a script starts: 2026-01-01 00:00 UTC.
 const SCRIPT_START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
 /// A clock that can skip time.
@@ -17,14 +17,14 @@ pub(super) struct DemoClock {
 
 #[derive(Debug)]
 enum Pace {
-    /// Goes on by itself.
+    /// Runs.
     Flowing(SystemClock),
     /// Stands still until time is skipped.
     Standing,
 }
 
 impl DemoClock {
-    /// A clock that goes on by itself, from now.
+    /// A clock that runs, from now.
     pub(super) fn flowing() -> Self {
         DemoClock { pace: Pace::Flowing(SystemClock::new()), skipped: AtomicU64::new(0) }
     }
@@ -38,7 +38,7 @@ impl DemoClock {
         matches!(self.pace, Pace::Standing)
     }
 
-    /// Skips so much time at once.
+    /// Skips this much time.
     pub(super) fn skip(&self, span: Nanos) {
         let skipped = self.skipped.load(Ordering::Relaxed).saturating_add(span.get());
         self.skipped.store(skipped, Ordering::Relaxed);

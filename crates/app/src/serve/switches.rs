@@ -15,7 +15,7 @@ use tidegate_engine::{Mode, Timestamp};
 
 use crate::config::{LimiterSwitches, SwitchMode};
 
-/// The largest file: six lines and some remarks.
+/// The largest file: six lines and some comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 mapping! {
@@ -41,10 +41,10 @@ mapping! {
 pub(super) struct Switches {
     board: Arc<Switchboard>,
     configured: LimiterSwitches,
-    /// The text that was last used; none when there was no file.
-    seen: Option<String>,
-    /// The last problem that was logged, so that it is logged once.
-    complained: Option<String>,
+    /// The text that was applied last; `None` if there was no file.
+    applied: Option<String>,
+    /// The problem that was logged last, so that each is logged once.
+    logged: Option<String>,
 }
 
 /// The switches in a file.
@@ -57,24 +57,27 @@ struct FileSwitches {
 }
 
 impl Switches {
-    /// Switches everything as configured, and as the file says if there is one.
+    /// Applies the configuration, and the file if it exists.
     pub(super) fn start(configured: &LimiterSwitches, board: Arc<Switchboard>) -> Self {
         let configured = configured.clone();
-        let mut switches = Switches { board, configured, seen: None, complained: None };
+        let mut switches = Switches { board, configured, applied: None, logged: None };
         switches.apply(&FileSwitches::default());
         switches.read_file();
         switches
     }
 
-    /// The switches themselves.
+    /// The board that the debug port uses.
     pub(super) const fn board(&self) -> &Arc<Switchboard> {
         &self.board
     }
 
-    /// Ends what was switched for a while, and does as the file says if that is new.
-    pub(super) fn look(&mut self, now: Timestamp) {
+    /// Ends expired switches, and applies the file if it changed.
+    pub(super) fn tick(&mut self, now: Timestamp) {
         for switched in self.board.expire(now) {
-            tracing::warn!(switched = switched.as_str(), "as configured again: its time is over");
+            tracing::warn!(
+                switched = switched.as_str(),
+                "this switch has expired: as configured again"
+            );
         }
         self.read_file();
     }
@@ -85,7 +88,7 @@ impl Switches {
             Ok(text) => text,
             Err(error) => return self.complain(format!("`{}`: {error}", path.display())),
         };
-        if text == self.seen {
+        if text == self.applied {
             return;
         }
         let name = path.to_string_lossy();
@@ -98,8 +101,8 @@ impl Switches {
                     tracing::warn!(file = %name, "`dark` is the old word for `shadow`: write `shadow`");
                 }
                 self.apply(&file);
-                (self.seen, self.complained) = (text, None);
-                tracing::warn!(file = %name, limiters = ?self.board, "switched by a file");
+                (self.applied, self.logged) = (text, None);
+                tracing::warn!(file = %name, limiters = ?self.board, "applied the switches file");
             }
             Err(problems) => self.complain(problems),
         }
@@ -114,14 +117,14 @@ impl Switches {
     }
 
     fn complain(&mut self, problems: String) {
-        if self.complained.as_ref() != Some(&problems) {
-            tracing::error!(problems, "the file of switches cannot be used; they stay as they are");
-            self.complained = Some(problems);
+        if self.logged.as_ref() != Some(&problems) {
+            tracing::error!(problems, "the switches file cannot be used; nothing is switched");
+            self.logged = Some(problems);
         }
     }
 }
 
-/// The text of the file; none when there is no such file.
+/// The text of the file; `None` if it does not exist.
 fn read(path: &PathBuf) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -217,21 +220,21 @@ mod tests {
         assert_eq!(rate(), Mode::Shadow);
 
         fs::write(&path, "rate: off\nkill: true\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::Off, true));
 
         fs::write(&path, "rate: enforce\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::ENFORCE, false));
         board.set(LimiterName::Rate, Mode::Off);
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!(rate(), Mode::Off, "an unchanged file does not undo a switch");
 
         fs::remove_file(&path).unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!(rate(), Mode::Shadow);
     }
 }

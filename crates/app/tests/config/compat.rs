@@ -52,7 +52,7 @@ fn every_variable_takes_the_default_of_upstream() {
 fn every_variable_without_effect_is_said_with_the_reason() {
     let mut without = 0;
     for variable in VARIABLES {
-        let Effect::None(why) = variable.effect else { continue };
+        let Effect::Nothing(why) = variable.effect else { continue };
         let value = if variable.default.is_empty() { "1" } else { variable.default };
         let value = if variable.name == "EXTRA_TAGS" { "a:b" } else { value };
         let loaded = compat(&[(variable.name, value)]);

@@ -1,10 +1,10 @@
-//! Values as Go's libraries read them, translated to ours.
+//! Parses values as Go's libraries do, and translates them to ours.
 
 use std::time::Duration;
 
 use tidegate_document::{Fault, show_duration};
 
-/// How upstream reads a variable, and how that is said here.
+/// How upstream parses a variable, and how the value is written here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum GoKind {
     /// Any text.
@@ -19,17 +19,17 @@ pub(in crate::config) enum GoKind {
     Int,
     /// A number.
     Float,
-    /// A length of time.
+    /// A duration.
     Duration,
-    /// A length of time of which zero means for ever.
+    /// A duration where zero means no limit.
     Age,
     /// `k:v,k:v`.
     Map,
     /// A level of its logger.
     Level,
-    /// A word in any case.
+    /// A word, in upper or lower case.
     Word,
-    /// A share of one that is a percentage here.
+    /// A share from 0 to 1 that is a percentage here.
     Rate,
 }
 
@@ -47,7 +47,7 @@ impl GoKind {
         }
     }
 
-    /// The value in our words.
+    /// The value as it would be written in our file.
     pub(in crate::config) fn translate(self, text: &str) -> Result<String, Fault> {
         match self {
             GoKind::Text | GoKind::Secret => Ok(text.to_owned()),
@@ -73,14 +73,14 @@ pub(super) fn boolean(text: &str) -> Result<bool, Fault> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(Fault::new("invalid_boolean", format!("`{text}` is no boolean"))
+        _ => Err(Fault::new("invalid_boolean", format!("`{text}` is not a boolean"))
             .hint("write `true` or `false`")),
     }
 }
 
 fn integer(text: &str) -> Result<i64, Fault> {
     text.parse().map_err(|_| {
-        Fault::new("invalid_number", format!("`{text}` is no whole number"))
+        Fault::new("invalid_number", format!("`{text}` is not a whole number"))
             .hint("write digits only, such as `8081`")
     })
 }
@@ -88,21 +88,20 @@ fn integer(text: &str) -> Result<i64, Fault> {
 fn float(text: &str) -> Result<f64, Fault> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
-        Fault::new("invalid_number", format!("`{text}` is no number")).hint("such as `0.8`")
+        Fault::new("invalid_number", format!("`{text}` is not a number")).hint("such as `0.8`")
     })
 }
 
-/// Without an exponent, and without what is too small to matter.
+/// The number without an exponent, rounded.
 fn decimal(number: f64, places: usize) -> String {
     let text = format!("{number:.places$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A sum of decimal numbers with units, such as `1h30m` or `1.5s`. What is below
-/// a millisecond counts as a whole one.
+/// A sum of decimal numbers with units, such as `1h30m` or `1.5s`, rounded up to milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, Fault> {
     let malformed = || {
-        Fault::new("invalid_duration", format!("`{text}` is no length of time"))
+        Fault::new("invalid_duration", format!("`{text}` is not a duration"))
             .hint("write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`")
     };
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -141,7 +140,7 @@ fn scaled(number: &str, each: u128) -> Option<u128> {
         return None;
     }
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Nanoseconds have no more than twelve places in the largest unit.
+    // In the largest unit, a nanosecond has no more than twelve decimal places.
     let kept: String = fraction.chars().take(12).collect();
     let scale = 10_u128.pow(u32::try_from(kept.len()).unwrap_or(0));
     let part: u128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
@@ -153,7 +152,8 @@ fn map(text: &str) -> Result<String, Fault> {
     if text.split(',').all(pair) {
         return Ok(text.to_owned());
     }
-    Err(Fault::new("invalid_map", format!("`{text}` is no list of pairs")).hint("write `k:v,k:v`"))
+    Err(Fault::new("invalid_map", format!("`{text}` is not a list of pairs"))
+        .hint("write `k:v,k:v`"))
 }
 
 fn level(text: &str) -> Result<String, Fault> {
@@ -164,7 +164,7 @@ fn level(text: &str) -> Result<String, Fault> {
         "debug" => "debug",
         "trace" => "trace",
         _ => {
-            return Err(Fault::new("invalid_level", format!("`{text}` is no log level"))
+            return Err(Fault::new("invalid_level", format!("`{text}` is not a log level"))
                 .hint("it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`"));
         }
     };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_those_of_go() {
+    fn durations_are_those_of_go() {
         let millis = |text| duration(text).unwrap().as_millis();
         assert_eq!(millis("24h"), 86_400_000);
         assert_eq!(millis("24h0m0s"), 86_400_000);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_of_zero_is_for_ever() {
+    fn an_age_of_zero_means_no_limit() {
         assert_eq!(GoKind::Age.translate("0s").unwrap(), "off");
         assert_eq!(GoKind::Age.translate("24h").unwrap(), "1d");
     }

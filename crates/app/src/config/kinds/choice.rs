@@ -1,4 +1,4 @@
-//! The closed sets of words that a configuration can choose from.
+//! Values from closed sets of words.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ choices! {
     /// How counters are kept in Redis.
     #[derive(Default)]
     pub enum KeyLayout {
-        /// Our own way: every algorithm, one round trip, short keys.
+        /// Our own layout: every algorithm, one round trip, short keys.
         #[default]
         Tidegate = "tidegate",
-        /// As envoyproxy/ratelimit keeps them.
+        /// The layout of envoyproxy/ratelimit.
         EnvoyRatelimit = "envoy-ratelimit",
     }
 }
@@ -31,10 +31,10 @@ choices! {
 }
 
 choices! {
-    /// Whether rules can be switched at run time.
+    /// Whether limits can be switched at run time.
     #[derive(Default)]
-    pub enum Switches {
-        /// Where only this machine can ask, or a token is set.
+    pub enum SwitchAccess {
+        /// If only this machine can connect, or a token is set.
         #[default]
         Auto = "auto",
         /// Yes.
@@ -74,7 +74,7 @@ choices! {
     /// Which gRPC codes errors have.
     #[derive(Default)]
     pub enum ErrorCodes {
-        /// The one that says what is wrong.
+        /// The code of the error.
         #[default]
         Precise = "precise",
         /// Always `Unknown`.
@@ -83,17 +83,17 @@ choices! {
 }
 
 choices! {
-    /// The least important messages that are logged.
+    /// The lowest level that is logged.
     #[derive(Default)]
     pub enum LogLevel {
-        /// Something is broken.
+        /// Errors.
         Error = "error",
-        /// Something is odd.
+        /// Warnings.
         Warn = "warn",
-        /// Something happened.
+        /// Events.
         #[default]
         Info = "info",
-        /// What it did, for those who look for a mistake.
+        /// Details for debugging.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -138,7 +138,7 @@ choices! {
     }
 }
 
-/// What a limiter does.
+/// The mode of a limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchMode(pub Mode);
 
