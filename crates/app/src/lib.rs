@@ -22,6 +22,8 @@ mod serve;
 mod version;
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -58,13 +60,17 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
-        Command::Rules { command: RulesCommand::Schema } => rules::schema::run(out),
+        Command::Rules { command: RulesCommand::Schema } => {
+            print(format_args!("{:#}\n", tidegate_rules::schema()), out)
+        }
         Command::Config { command } => match command {
             ConfigCommand::Check(args) => config::check::run(&args, out),
             ConfigCommand::Show(args) => config::show::run(&args, out),
-            ConfigCommand::Schema { of } => config::schema::run(of, out),
+            ConfigCommand::Schema { of } => {
+                print(format_args!("{:#}\n", config::schema::schema_of(of)), out)
+            }
             ConfigCommand::Env => config::show::run_env(out),
-            ConfigCommand::Reference { part } => config::reference::run(part, out),
+            ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
@@ -73,7 +79,12 @@ fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             args.run(out)?;
             Ok(Exit::Fine)
         }
-        Command::Completions { shell } => completions::run(shell, out),
-        Command::Version => version::run(out),
+        Command::Completions { shell } => print(completions::script(shell), out),
+        Command::Version => print(format_args!("tidegate {}\n", version::text()), out),
     }
+}
+
+fn print(text: impl Display, out: &mut Output) -> Result<Exit, Failure> {
+    write!(out, "{text}")?;
+    Ok(Exit::Fine)
 }

@@ -1,10 +1,6 @@
 //! The version of this build.
 
-use std::io::Write;
 use std::sync::LazyLock;
-
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 static TEXT: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
@@ -18,9 +14,4 @@ static TEXT: LazyLock<String> = LazyLock::new(|| {
 /// The version, with the commit if it is known.
 pub(crate) fn text() -> &'static str {
     &TEXT
-}
-
-pub(crate) fn run(out: &mut Output) -> Result<Exit, Failure> {
-    writeln!(out, "tidegate {}", text())?;
-    Ok(Exit::Fine)
 }

@@ -94,7 +94,7 @@ fn what_is_no_store_is_said_with_what_would_be_right() {
     assert!(said.contains("http:// is no store") && said.contains("hint"), "{said}");
     let kind = ("REDIS_TYPE", "RING");
     let said = problems(&input("compat: envoy-ratelimit\n", &[kind, ("REDIS_URL", "a:1")]));
-    assert!(said.contains("`RING` is no kind of Redis"), "{said}");
+    assert!(said.contains("`RING` is not a kind of Redis"), "{said}");
     let tls = "store: {redis: {url: 'redis://one', tls: {ca: ca.pem}}}\n";
     assert!(problems(&input(tls, &[])).contains("write `rediss://` in the URL"));
     let twice = "store: {redis: {url: 'redis://one', password: a, password_file: b}}\n";

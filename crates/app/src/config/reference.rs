@@ -4,7 +4,6 @@
 //! compares them.
 
 use std::fmt::Write as _;
-use std::io::Write;
 
 use tidegate_document::Entry;
 
@@ -13,8 +12,6 @@ use super::fields::Config;
 use super::layers::variable_of;
 use super::show::{default_in_words, indent_and_name, yaml_value};
 use crate::cli::ReferencePart;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 const FIELDS_INTRODUCTION: &str = "\
 # Configuration
@@ -78,15 +75,14 @@ const EXAMPLE_INTRODUCTION: &str = "\
 # Made by `tidegate config reference example`; docs/configuration.md explains the fields.
 ";
 
-pub(crate) fn run(part: ReferencePart, out: &mut Output) -> Result<Exit, Failure> {
-    let text = match part {
+/// A document.
+pub(crate) fn text(part: ReferencePart) -> String {
+    match part {
         ReferencePart::Fields => reference(),
         ReferencePart::Compat => compat_reference(),
         ReferencePart::Example => example(),
         ReferencePart::Gateway => gateway_reference(),
-    };
-    out.write_all(text.as_bytes())?;
-    Ok(Exit::Fine)
+    }
 }
 
 /// The reference of all fields, as Markdown.

@@ -6,7 +6,7 @@
 //! itself.
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,20 +109,15 @@ type Tallies = [Arc<Mutex<Tally>>; CALLERS.len()];
 type FloodClient = Client<HttpConnector, Body>;
 
 pub(crate) fn run(args: &FloodArgs, out: &mut Output) -> Result<Exit, Failure> {
-    let gateway = resolve(&args.gateway)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| unreachable(&args.gateway, &error))?;
     runtime.block_on(async {
-        TcpStream::connect(gateway).await.map_err(|error| unreachable(&args.gateway, &error))?;
+        let connected = TcpStream::connect(&args.gateway).await;
+        let gateway = connected.and_then(|stream| stream.peer_addr());
+        let gateway = gateway.map_err(|error| unreachable(&args.gateway, &error))?;
         flood(gateway, Duration::from_secs(args.seconds), out).await?;
         Ok(Exit::Fine)
     })
-}
-
-fn resolve(gateway: &str) -> Result<SocketAddr, Failure> {
-    let addresses = gateway.to_socket_addrs().map_err(|error| unreachable(gateway, &error))?;
-    let none = || Complaint::new(format!("`{gateway}` has no address"), "give a host and a port");
-    Ok(addresses.min_by_key(SocketAddr::is_ipv6).ok_or_else(none)?)
 }
 
 fn unreachable(gateway: &str, error: &io::Error) -> Failure {

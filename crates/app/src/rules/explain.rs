@@ -34,13 +34,8 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> Result<Exit, Failure>
 }
 
 fn typed(args: &ExplainArgs) -> Result<Vec<TypedDescriptor>, Complaint> {
-    let mut words: Vec<&str> = Vec::new();
-    for whole in &args.descriptor {
-        if !words.is_empty() {
-            words.push(SEPARATOR);
-        }
-        words.extend(whole.split(','));
-    }
+    let descriptors = args.descriptor.iter().map(|descriptor| descriptor.split(',').collect());
+    let mut words = descriptors.collect::<Vec<Vec<&str>>>().join(&SEPARATOR);
     words.extend(args.entries.iter().map(String::as_str));
     if !args.more.is_empty() {
         words.push(SEPARATOR);

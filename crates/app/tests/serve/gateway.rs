@@ -337,7 +337,7 @@ fn it_is_ready_only_with_upstreams_if_it_needs_them() {
     let mut serving = start(&folder).args(["--set", "health.needs_upstreams=true"]).serving();
     serving.until(|serving| {
         let ready = serving.get("http", "/readyz");
-        let told = ready.body.contains("no server of `gone` is well");
+        let told = ready.body.contains("no server of `gone` is healthy");
         (ready.status == 503 && told).then_some(())
     });
 }

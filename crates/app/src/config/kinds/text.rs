@@ -33,7 +33,9 @@ macro_rules! text_kind {
 
         impl fmt::Debug for $name {
             fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str(&self.shown())
+                let shown = self.shown();
+                let is_secret = matches!(Self::SECRECY, Secrecy::Secret);
+                out.write_str(if is_secret { "***" } else { &shown })
             }
         }
 
