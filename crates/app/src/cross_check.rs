@@ -82,19 +82,18 @@ impl<'d> RuleIndex<'d> {
     }
 
     /// The rules that a descriptor of these entries can meet.
-    fn candidates(&self, entries: &[&EntrySettings]) -> impl Iterator<Item = &'d Rule> {
+    fn candidates<'s>(
+        &'s self,
+        entries: &'s [&EntrySettings],
+    ) -> impl Iterator<Item = &'d Rule> + use<'s, 'd> {
         let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-        let fixed: Vec<Option<String>> = entries
-            .iter()
-            .map(|entry| match &entry.value {
-                ValueFrom::Fixed(value) => Some(value.clone()),
-                _ => None,
-            })
-            .collect();
-        let rules: Vec<&'d Rule> = self.by_keys.get(keys.as_slice()).cloned().unwrap_or_default();
-        rules.into_iter().filter(move |rule| {
-            rule.levels().iter().zip(&fixed).all(|(level, value)| match (level.shown(), value) {
-                (Shown::Written(written), Some(value)) if is_literal(written) => written == value,
+        let rules = self.by_keys.get(keys.as_slice()).map(Vec::as_slice).unwrap_or_default();
+        rules.iter().copied().filter(move |rule| {
+            let mut levels = rule.levels().iter().zip(entries);
+            levels.all(|(level, entry)| match (level.shown(), &entry.value) {
+                (Shown::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
+                    written == value
+                }
                 _ => true,
             })
         })

@@ -1,5 +1,7 @@
 //! Limits, durations and counts in words.
 
+use std::time::Duration;
+
 use tidegate_document::parse_duration;
 use tidegate_engine::{Algorithm, CalendarUnit, Nanos, Retry, RuleLimit, Window};
 use tidegate_rules::Unit;
@@ -18,16 +20,11 @@ pub(crate) fn span(span: Nanos) -> String {
         return "0s".to_owned();
     }
     if nanos < MILLI {
-        return format!("{}µs", nanos.div_ceil(1_000));
+        return format!("{:?}", Duration::from_micros(nanos.div_ceil(1_000)));
     }
     let millis = nanos.div_ceil(MILLI);
-    if millis < 1_000 {
-        return format!("{millis}ms");
-    }
     if millis < 60_000 {
-        let (seconds, rest) = (millis / 1_000, millis % 1_000);
-        let fraction = format!("{seconds}.{rest:03}");
-        return format!("{}s", fraction.trim_end_matches('0').trim_end_matches('.'));
+        return format!("{:?}", Duration::from_millis(millis));
     }
     let mut seconds = span.as_secs_ceil();
     let mut text = String::new();
@@ -79,10 +76,7 @@ pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
             let life = span(slots.time_to_live().as_span());
             details.push(format!("a slot that is not released expires after {life}"));
         }
-        Algorithm::TokenBucket(_)
-        | Algorithm::LeakyBucket(_)
-        | Algorithm::FixedWindow(_)
-        | Algorithm::SlidingLog(_) => {}
+        _ => {}
     }
     if let Some(soft) = limit.limit.soft() {
         let lasting = span(soft.lasting.as_span());

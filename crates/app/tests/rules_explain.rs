@@ -46,7 +46,7 @@ fn a_pattern_is_said_to_be_one_and_counted_by_the_whole_value() {
         "patterns        matches path_/reports/*\n",
         "counter   one for user=ada path=/reports/7\n",
         "2 at once (concurrency)\n",
-        "comes back after 30s\n",
+        "expires after 30s\n",
     ];
     assert_says(&explain(&["user=ada", "path=/reports/7"]), &parts);
 }

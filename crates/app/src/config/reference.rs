@@ -1,6 +1,6 @@
 //! `tidegate config reference`: the documents that are made from the declarations.
 //!
-//! Prints docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and examples/tidegate.yaml; a test
+//! The introductions are Markdown files. Prints docs/configuration.md, docs/compat-variables.md, docs/gateway-reference.md and examples/tidegate.yaml; a test
 //! compares them.
 
 use std::fmt::Write as _;
@@ -13,62 +13,11 @@ use super::layers::variable_of;
 use super::show::{default_in_words, indent_and_name, yaml_value};
 use crate::cli::ReferencePart;
 
-const FIELDS_INTRODUCTION: &str = "\
-# Configuration
+const FIELDS_INTRODUCTION: &str = include_str!("reference/configuration.md");
 
-<!-- Made by `tidegate config reference fields`; a test compares. -->
+const GATEWAY_INTRODUCTION: &str = include_str!("reference/gateway-reference.md");
 
-`tidegate serve` reads one YAML file: `--config PATH`, or `TIDEGATE_CONFIG`, or `tidegate.yaml` in the working
-directory. The file is optional: every field has a default. [examples/tidegate.yaml](../examples/tidegate.yaml) has all
-fields.
-
-Later layers win over earlier ones: defaults; with `compat: envoy-ratelimit`, the defaults and
-[the environment variables of envoyproxy/ratelimit](compat-variables.md); the file; environment variables `TIDEGATE_…`;
-flags. Lists are replaced, never merged. In a variable and after a flag, commas separate the items of a list. An empty
-variable counts as not set.
-
-Flags: `--config`, `--rules`, `--grpc`, `--http`, `--gateway`, `--gateway-listen`, `--debug-listen`, `--log-level`,
-`--log-format`, `--workers`, `--compat`, and `--set KEY=VALUE` for every other field.
-
-`tidegate config check` reports all problems, `config show` prints the values in force and where each comes from,
-`config schema` prints a JSON Schema for editors: see [the command line](cli.md#tidegate-config).
-
-Durations are whole numbers with `ms`, `s`, `m`, `h` or `d`, such as `1h30m`. Sizes are whole numbers with `B`, `KiB`,
-`MiB` or `GiB`. `off` means \"not set\".
-";
-
-const GATEWAY_INTRODUCTION: &str = "\
-# The gateway's document
-
-<!-- Made by `tidegate config reference gateway`; a test compares. -->
-
-A YAML document with the routes and upstreams of [the gateway](gateway.md), named by `gateway.file` of
-[the configuration](configuration.md) or by `--gateway FILE`. [examples/gateway](../examples/gateway/gateway.yaml) is one
-to begin with.
-
-`tidegate config check` reports all its problems with their locations; `tidegate config schema gateway` prints a JSON
-Schema for editors. It is read when the service starts, and [again when it changes](gateway.md#while-it-runs).
-
-Durations and sizes are written as in the configuration. Paths are relative to the working directory of the service. A
-list of texts with one item can be written as that text. YAML anchors and merges (`<<`) work.
-";
-
-const COMPAT_INTRODUCTION: &str = "\
-# The environment variables of envoyproxy/ratelimit
-
-<!-- Made by `tidegate config reference compat`; a test compares. -->
-
-With `compat: envoy-ratelimit` in the file, `TIDEGATE_COMPAT=envoy-ratelimit` or `--compat`, Tidegate reads the
-environment of envoyproxy/ratelimit. The defaults of envoyproxy/ratelimit then apply to every field that one of its
-variables sets. [Our own file, variables and flags](configuration.md) win over them. Without `compat`, these variables
-are ignored.
-
-Booleans and durations are read as Go reads them. A bad value is an error that names its variable. An empty variable
-counts as not set. The log at the start lists each variable that is set and has no effect, with the reason.
-
-Two defaults differ on purpose: while `DEBUG_HOST` is not set, only this machine can connect to the debug port; and
-counters are kept in memory, so Redis is optional.
-";
+const COMPAT_INTRODUCTION: &str = include_str!("reference/compat-variables.md");
 
 const EXAMPLE_INTRODUCTION: &str = "\
 # Every field with its default. Remove the `# ` before a field to change it.

@@ -82,24 +82,22 @@ pub(crate) fn yaml(loaded: &LoadedConfig) -> String {
     let mut config = loaded.config.clone();
     let mut text = String::new();
     for entry in config.entries() {
-        // Writing to a string cannot fail.
-        let _ = match entry {
-            Entry::Section { path, .. } => {
-                let (indent, name) = indent_and_name(&path);
-                writeln!(text, "{indent}{name}:")
-            }
+        let (path, mark, value) = match entry {
+            Entry::Section { path, .. } => (path, "", ":".to_owned()),
             Entry::Field(field) => {
-                let (indent, name) = indent_and_name(&field.path);
                 let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default);
                 let origin = origin.to_string().replace(char::is_control, " ");
                 let value = field.value.shown();
                 if field.value.secrecy() == Secrecy::Secret && !value.is_null() {
-                    writeln!(text, "{indent}# {name} is set  # {origin}")
+                    (field.path, "# ", format!(" is set  # {origin}"))
                 } else {
-                    writeln!(text, "{indent}{name}: {}  # {origin}", yaml_value(&value))
+                    (field.path, "", format!(": {}  # {origin}", yaml_value(&value)))
                 }
             }
         };
+        let (indent, name) = indent_and_name(&path);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{indent}{mark}{name}{value}");
     }
     text
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tidegate_document::did_you_mean;
 use tidegate_engine::{
-    Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Nanos, Options, Permit, Request, Rule,
-    Snapshot, Source, Target, Tenure, Verb, compile,
+    Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Options, Permit, Request, Rule, Snapshot,
+    Source, Target, Tenure, Verb, compile,
 };
 use tidegate_rules::Domain;
 
@@ -85,50 +85,68 @@ impl Session {
     }
 
     /// Answers one line.
-    pub(super) fn answer(&mut self, line: &str, out: &mut impl Write) -> io::Result<LineOutcome> {
-        let outcome = match command::parse(line) {
+    pub(super) fn answer(
+        &mut self,
+        line: &str,
+        out: &mut impl Write,
+    ) -> Result<LineOutcome, Failure> {
+        let result = match command::parse(line) {
             Ok(PromptCommand::Nothing) => return Ok(LineOutcome::Done),
             Ok(PromptCommand::Quit) => return Ok(LineOutcome::Quit),
-            Ok(command) => self.execute(command, out)?,
-            Err(complaint) => Err(complaint),
+            Ok(command) => self.execute(command, out),
+            Err(complaint) => Err(complaint.into()),
         };
-        if let Err(complaint) = &outcome {
-            complaint.write(out)?;
-        }
+        let outcome = match result {
+            Ok(()) => LineOutcome::Done,
+            Err(Failure::Usage(complaint)) => {
+                complaint.write(out)?;
+                LineOutcome::NotUnderstood
+            }
+            Err(failure) => return Err(failure),
+        };
         writeln!(out)?;
-        Ok(if outcome.is_ok() { LineOutcome::Done } else { LineOutcome::NotUnderstood })
+        Ok(outcome)
     }
 
-    /// Executes a command. The inner error is the command's, the outer one the terminal's.
-    fn execute(
-        &mut self,
-        command: PromptCommand,
-        out: &mut impl Write,
-    ) -> io::Result<Result<(), Complaint>> {
+    fn execute(&mut self, command: PromptCommand, out: &mut impl Write) -> Result<(), Failure> {
         match command {
             PromptCommand::Nothing | PromptCommand::Quit => {}
             PromptCommand::Request(request) => self.request(&request, out)?,
-            PromptCommand::Wait(span) => self.wait(span, out)?,
-            PromptCommand::Release => self.release(out)?,
-            PromptCommand::Off => self.switch(true, out)?,
-            PromptCommand::On => self.switch(false, out)?,
+            PromptCommand::Wait(span) => {
+                self.engine.clock().skip(span);
+                writeln!(out, "  {} later", words::span(span))?;
+            }
+            PromptCommand::Release => {
+                let ended = words::count(self.in_flight.len(), "request");
+                // Dropping a permit releases its slots.
+                self.in_flight.clear();
+                writeln!(out, "  {ended} ended")?;
+            }
+            PromptCommand::Off => {
+                self.engine.switch_off(true);
+                writeln!(out, "  everything is admitted, nothing is counted")?;
+            }
+            PromptCommand::On => {
+                self.engine.switch_off(false);
+                writeln!(out, "  limits hold again")?;
+            }
             PromptCommand::Rules => self.list(out)?,
             PromptCommand::Help => help(out)?,
-            PromptCommand::Explain(descriptors) => self.explain(descriptors, out)?,
-            PromptCommand::Domain(name) => match choose_domain(&self.snapshot, Some(&name)) {
-                Ok(domain) => {
-                    self.domain = domain.name().to_owned();
-                    let rules = words::count(self.rules().count(), "rule");
-                    writeln!(out, "  domain {}: {rules}", Clean(name))?;
+            PromptCommand::Explain(descriptors) => {
+                if let Some(domain) = self.domain() {
+                    RequestExplanation::of(&self.snapshot, domain, descriptors).write_text(out)?;
                 }
-                Err(complaint) => return Ok(Err(complaint)),
-            },
-            PromptCommand::Mode { rule, mode } => match self.set_mode(&rule, mode) {
-                Ok(text) => writeln!(out, "  {}", Clean(text))?,
-                Err(complaint) => return Ok(Err(complaint)),
-            },
+            }
+            PromptCommand::Domain(name) => {
+                self.domain = choose_domain(&self.snapshot, Some(&name))?.name().to_owned();
+                let rules = words::count(self.rules().count(), "rule");
+                writeln!(out, "  domain {}: {rules}", Clean(name))?;
+            }
+            PromptCommand::Mode { rule, mode } => {
+                writeln!(out, "  {}", Clean(self.set_mode(&rule, mode)?))?;
+            }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn request(&mut self, typed: &PromptRequest, out: &mut impl Write) -> io::Result<()> {
@@ -174,25 +192,6 @@ impl Session {
         answers.add(&self.engine.apply_now(Verb::Peek, request));
         writeln!(out, "  forgotten; the next such request would get:")?;
         answers.write(out)
-    }
-
-    fn wait(&self, span: Nanos, out: &mut impl Write) -> io::Result<()> {
-        self.engine.clock().skip(span);
-        writeln!(out, "  {} later", words::span(span))
-    }
-
-    fn release(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let ended = words::count(self.in_flight.len(), "request");
-        // Dropping a permit releases its slots.
-        self.in_flight.clear();
-        writeln!(out, "  {ended} ended")
-    }
-
-    fn switch(&self, off: bool, out: &mut impl Write) -> io::Result<()> {
-        self.engine.switch_off(off);
-        let text =
-            if off { "everything is admitted, nothing is counted" } else { "limits hold again" };
-        writeln!(out, "  {text}")
     }
 
     fn set_mode(&mut self, path: &str, mode: Option<Mode>) -> Result<String, Complaint> {
@@ -244,15 +243,6 @@ impl Session {
             }
         }
         table.write(out, "  ")
-    }
-
-    fn explain(&self, descriptors: Vec<TypedDescriptor>, out: &mut impl Write) -> io::Result<()> {
-        match self.domain() {
-            Some(domain) => {
-                RequestExplanation::of(&self.snapshot, domain, descriptors).write_text(out)
-            }
-            None => Ok(()),
-        }
     }
 }
 

@@ -181,10 +181,7 @@ fn debug<S: ServiceStore>(
     meters.extend(gateway.as_ref().map(|service| Arc::clone(&service.meter)));
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
-    let gateway_page = gateway.map(|gateway| match document {
-        Some(document) => document.page(gateway),
-        None => Box::new(move || gateway_document::page(&gateway, None)),
-    });
+    let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),

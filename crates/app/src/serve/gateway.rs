@@ -22,7 +22,7 @@ use super::gateway_document::{DocumentFiles, DocumentWatch};
 use super::protection;
 use super::refusals::{REPORT_EVERY, RefusalLog};
 use super::store::{self, ServiceStore};
-use crate::config::{self, Config, LogTo, count};
+use crate::config::{self, Config, count};
 use crate::exit::{Complaint, Failure};
 
 /// The name under which unhealthy upstreams make the service not ready.
@@ -133,9 +133,9 @@ pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) ->
 fn access_log(log: &config::AccessLog) -> Result<Option<Box<dyn Write + Send>>, Failure> {
     Ok(Some(match &log.to {
         None => return Ok(None),
-        Some(LogTo::Stdout) => Box::new(io::stdout()),
-        Some(LogTo::Stderr) => Box::new(io::stderr()),
-        Some(LogTo::File(path)) => {
+        Some(path) if path == "stdout" => Box::new(io::stdout()),
+        Some(path) if path == "stderr" => Box::new(io::stderr()),
+        Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             Box::new(file.map_err(|error| {
                 let message = format!("`{}` cannot be written: {error}", path.display());

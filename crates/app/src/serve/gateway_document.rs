@@ -80,22 +80,13 @@ impl DocumentWatch {
     pub(super) fn handle(&self) -> WatchHandle {
         self.watch.handle().clone()
     }
-
-    /// Renders the page `/gateway` of the debug port: the document and the gateway's servers.
-    pub(super) fn page<S: ServiceStore>(
-        &self,
-        gateway: Gateway<S>,
-    ) -> Box<dyn Fn() -> String + Send + Sync> {
-        let (handle, file) = (self.handle(), self.file.to_string_lossy().into_owned());
-        Box::new(move || page(&gateway, Some(DocumentStatus::of(&file, &handle.status()))))
-    }
 }
 
-/// The page of a gateway, with the status of its document if that is watched.
+/// Renders the page `/gateway` of the debug port: the gateway's servers and, if it is watched, the document.
 pub(super) fn page<S: ServiceStore>(
-    gateway: &Gateway<S>,
-    document: Option<DocumentStatus>,
-) -> String {
+    gateway: Gateway<S>,
+    document: Option<&DocumentWatch>,
+) -> Box<dyn Fn() -> String + Send + Sync> {
     #[derive(Serialize)]
     struct Page<'g> {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,13 +94,20 @@ pub(super) fn page<S: ServiceStore>(
         #[serde(flatten)]
         gateway: GatewayPage<'g>,
     }
-    let reading = gateway.read();
-    serde_json::to_string(&Page { document, gateway: reading.page() }).unwrap_or_default()
+    let document =
+        document.map(|watch| (watch.file.to_string_lossy().into_owned(), watch.handle()));
+    Box::new(move || {
+        let status =
+            |(file, handle): &(String, WatchHandle)| DocumentStatus::of(file, &handle.status());
+        let reading = gateway.read();
+        let page = Page { document: document.as_ref().map(status), gateway: reading.page() };
+        serde_json::to_string(&page).unwrap_or_default()
+    })
 }
 
 /// The status of the document, as the page shows it.
 #[derive(Debug, Serialize)]
-pub(super) struct DocumentStatus {
+struct DocumentStatus {
     file: String,
     loads: u64,
     load_failures: u64,

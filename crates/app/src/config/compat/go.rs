@@ -68,28 +68,28 @@ impl GoKind {
     }
 }
 
+/// The fault of a text that is not of its kind.
+pub(super) fn invalid(code: &'static str, text: &str, kind: &str, hint: &str) -> Fault {
+    Fault::new(code, format!("`{text}` is not {kind}")).hint(hint)
+}
+
 /// The words of Go's boolean parser, and no others.
 pub(super) fn boolean(text: &str) -> Result<bool, Fault> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(Fault::new("invalid_boolean", format!("`{text}` is not a boolean"))
-            .hint("write `true` or `false`")),
+        _ => Err(invalid("invalid_boolean", text, "a boolean", "write `true` or `false`")),
     }
 }
 
 fn integer(text: &str) -> Result<i64, Fault> {
-    text.parse().map_err(|_| {
-        Fault::new("invalid_number", format!("`{text}` is not a whole number"))
-            .hint("write digits only, such as `8081`")
-    })
+    let hint = "write digits only, such as `8081`";
+    text.parse().map_err(|_| invalid("invalid_number", text, "a whole number", hint))
 }
 
 fn float(text: &str) -> Result<f64, Fault> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    number.ok_or_else(|| {
-        Fault::new("invalid_number", format!("`{text}` is not a number")).hint("such as `0.8`")
-    })
+    number.ok_or_else(|| invalid("invalid_number", text, "a number", "such as `0.8`"))
 }
 
 /// The number without an exponent, rounded.
@@ -100,10 +100,8 @@ fn decimal(number: f64, places: usize) -> String {
 
 /// A sum of decimal numbers with units, such as `1h30m` or `1.5s`, rounded up to milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, Fault> {
-    let malformed = || {
-        Fault::new("invalid_duration", format!("`{text}` is not a duration"))
-            .hint("write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`")
-    };
+    let hint = "write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`";
+    let malformed = || invalid("invalid_duration", text, "a duration", hint);
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Ok(Duration::ZERO);
@@ -152,8 +150,7 @@ fn map(text: &str) -> Result<String, Fault> {
     if text.split(',').all(pair) {
         return Ok(text.to_owned());
     }
-    Err(Fault::new("invalid_map", format!("`{text}` is not a list of pairs"))
-        .hint("write `k:v,k:v`"))
+    Err(invalid("invalid_map", text, "a list of pairs", "write `k:v,k:v`"))
 }
 
 fn level(text: &str) -> Result<String, Fault> {
@@ -164,8 +161,8 @@ fn level(text: &str) -> Result<String, Fault> {
         "debug" => "debug",
         "trace" => "trace",
         _ => {
-            return Err(Fault::new("invalid_level", format!("`{text}` is not a log level"))
-                .hint("it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`"));
+            let hint = "it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`";
+            return Err(invalid("invalid_level", text, "a log level", hint));
         }
     };
     Ok(level.to_owned())

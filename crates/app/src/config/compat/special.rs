@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
+use super::go::invalid;
 use crate::config::layers::NamedText;
 use tidegate_document::Fault;
 
@@ -99,10 +100,9 @@ impl<'s> Environment<'_, 's, '_> {
                          `rules.paths`",
                     ))
                 }
-                other => Some(
-                    Fault::new("unknown_choice", format!("`{other}` is not a source of rules"))
-                        .hint("it can be `FILE`"),
-                ),
+                other => {
+                    Some(invalid("unknown_choice", other, "a source of rules", "it can be `FILE`"))
+                }
             };
             if let Some(wrong) = wrong {
                 self.refuse(&kind, wrong);
@@ -123,10 +123,9 @@ impl<'s> Environment<'_, 's, '_> {
                 self.warn(message.to_owned());
             }
             other => {
-                let wrong =
-                    Fault::new("unknown_choice", format!("`{other}` is not a store of counters"))
-                        .hint("it can be `redis` or `memcache`");
-                self.refuse(&backend, wrong);
+                let hint = "it can be `redis` or `memcache`";
+                let fault = invalid("unknown_choice", other, "a store of counters", hint);
+                self.refuse(&backend, fault);
             }
         }
     }
@@ -168,8 +167,10 @@ impl<'s> Environment<'_, 's, '_> {
                 None => Err(Fault::new("invalid_url", "sentinels are missing after the master")
                     .hint("write `MASTER,HOST:PORT,HOST:PORT`")),
             },
-            other => Err(Fault::new("unknown_choice", format!("`{other}` is not a kind of Redis"))
-                .hint("it can be `SINGLE`, `SENTINEL` or `CLUSTER`")),
+            other => {
+                let hint = "it can be `SINGLE`, `SENTINEL` or `CLUSTER`";
+                Err(invalid("unknown_choice", other, "a kind of Redis", hint))
+            }
         };
         match url {
             Ok(url) => self.set(path, url, &servers),
@@ -211,10 +212,8 @@ fn ip(text: &str) -> Result<IpAddr, Fault> {
         return Ok(LOCALHOST);
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().map_err(|_| {
-        Fault::new("invalid_address", format!("`{text}` is not an IP address"))
-            .hint("names are not looked up: write an IP address, or `0.0.0.0` for all")
-    })
+    let hint = "names are not looked up: write an IP address, or `0.0.0.0` for all";
+    bare.parse().map_err(|_| invalid("invalid_address", text, "an IP address", hint))
 }
 
 /// The error is `None` if the text is not a number, which is reported elsewhere.

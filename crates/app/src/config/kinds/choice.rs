@@ -1,7 +1,5 @@
 //! Values from closed sets of words.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind, choices};
 use tidegate_engine::Mode;
@@ -173,45 +171,5 @@ impl Kind for SwitchMode {
 impl SettingKind for SwitchMode {
     fn show(&self) -> Value {
         Value::from(self.0.to_string())
-    }
-}
-
-/// Where a log goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum LogTo {
-    /// Standard output.
-    #[default]
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// The end of a file.
-    File(PathBuf),
-}
-
-impl Kind for LogTo {
-    fn words() -> String {
-        PathBuf::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        PathBuf::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        Ok(match String::parse(scalar, bounds)?.as_str() {
-            "stdout" => LogTo::Stdout,
-            "stderr" => LogTo::Stderr,
-            path => LogTo::File(path.into()),
-        })
-    }
-}
-
-impl SettingKind for LogTo {
-    fn show(&self) -> Value {
-        Value::from(match self {
-            LogTo::Stdout => "stdout".to_owned(),
-            LogTo::Stderr => "stderr".to_owned(),
-            LogTo::File(path) => path.to_string_lossy().into_owned(),
-        })
     }
 }
