@@ -98,11 +98,6 @@ impl<'d> RuleIndex<'d> {
             })
         })
     }
-
-    /// All keys that stand at some level.
-    fn keys(&self) -> BTreeSet<&'d str> {
-        self.by_keys.keys().flatten().copied().collect()
-    }
 }
 
 /// Whether a rule's value is compared as it is: neither a pattern nor a range of addresses.
@@ -112,8 +107,8 @@ fn is_literal(written: &str) -> bool {
 
 impl<'d> CrossCheck<'d> {
     /// Warns at a key of the gateway's document, such as `routes[2].descriptors[0]`.
-    fn warn(&mut self, code: &'static str, key_path: &str, message: String, hint: &str) {
-        let problem = SettingProblem { setting: key_path.to_owned(), problem: message };
+    fn warn(&mut self, code: &'static str, key_path: &str, message: &str, hint: &str) {
+        let problem = SettingProblem { setting: key_path.to_owned(), problem: message.to_owned() };
         let report = self.document.report(&GatewayError { problems: vec![problem] });
         let (severity, hint) = (Severity::Warning, Some(hint.to_owned()));
         let warning = |problem| Problem { severity, code, hint: hint.clone(), ..problem };
@@ -129,7 +124,7 @@ impl<'d> CrossCheck<'d> {
             .unwrap_or_else(|| format!("add a rule file with `domain: {domain}`"));
         let message =
             format!("no rule file has the domain `{domain}`: the gateway limits no request");
-        self.warn("unknown_domain", "domain", message, &hint);
+        self.warn("unknown_domain", "domain", &message, &hint);
         false
     }
 
@@ -137,12 +132,11 @@ impl<'d> CrossCheck<'d> {
     fn reachable(&mut self, index: usize, route: &RouteSettings) {
         let earlier = self.gateway.routes.iter().take(index).find(|earlier| covers(earlier, route));
         if let Some(earlier) = earlier {
-            let message = format!(
-                "no request reaches the route `{}`: `{}` before it takes them all",
-                route.name, earlier.name
-            );
-            let hint = format!("put `{}` before `{}`", route.name, earlier.name);
-            self.warn("unreachable_route", &format!("routes[{index}]"), message, &hint);
+            let (name, first) = (&route.name, &earlier.name);
+            let message =
+                format!("no request reaches the route `{name}`: `{first}` takes them all");
+            let hint = format!("put `{name}` before `{first}`");
+            self.warn("unreachable_route", &format!("routes[{index}]"), &message, &hint);
         }
     }
 
@@ -152,15 +146,12 @@ impl<'d> CrossCheck<'d> {
             let key_path = format!("{key_path}.entries[{number}]");
             match &entry.value {
                 ValueFrom::Claim(claim) if self.gateway.jwt.is_none() => {
-                    let message = format!(
-                        "requests never have the claim `{claim}`: the document has no `jwt`"
-                    );
+                    let message = format!("no request has the claim `{claim}`: there is no `jwt`");
                     let hint = "add `jwt` with the key that verifies tokens";
-                    self.warn("claim_without_jwt", &key_path, message, hint);
+                    self.warn("claim_without_jwt", &key_path, &message, hint);
                 }
                 ValueFrom::Plan | ValueFrom::ApiKeyName if self.gateway.api_keys.is_none() => {
-                    let message =
-                        "requests never have an API key: the document has no `api_keys`".to_owned();
+                    let message = "no request has an API key: there are no `api_keys`";
                     let hint = "add `api_keys` with the keys, or a file of them";
                     self.warn("plan_without_api_keys", &key_path, message, hint);
                 }
@@ -185,7 +176,7 @@ impl<'d> CrossCheck<'d> {
         }
         drop(met);
         if has_domain {
-            let keys = self.rules.keys();
+            let keys: BTreeSet<&str> = self.rules.by_keys.keys().flatten().copied().collect();
             let unknown = all.iter().find(|entry| !keys.contains(entry.key.as_str()));
             let hint = match unknown {
                 Some(entry) => did_you_mean(&entry.key, keys).unwrap_or_else(|| {
@@ -198,7 +189,7 @@ impl<'d> CrossCheck<'d> {
                 "no rule matches the descriptor `{}`: it limits no request",
                 names.join(", ")
             );
-            self.warn("unmatched_descriptor", key_path, message, &hint);
+            self.warn("unmatched_descriptor", key_path, &message, &hint);
         }
         false
     }
@@ -236,16 +227,14 @@ impl<'d> CrossCheck<'d> {
             let message = format!(
                 "an API key has the plan `{plan}`, which no rule has: its requests get the default plan or no limit"
             );
-            self.warn("unknown_plan", "api_keys", message, &hint);
+            self.warn("unknown_plan", "api_keys", &message, &hint);
         }
     }
 
     /// Whether settings for overload have an effect.
     fn overload(&mut self, config: &Config) {
         if config.overload.capacity.is_none() && !self.gateway.categories.rules.is_empty() {
-            let message =
-                "categories have no effect: `overload.capacity` is not set, so nothing is shed"
-                    .to_owned();
+            let message = "categories have no effect: `overload.capacity` is not set";
             let hint = "set `overload.capacity` to the requests that the node can work on at once";
             self.warn("categories_without_capacity", "categories", message, hint);
         }

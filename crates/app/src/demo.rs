@@ -35,7 +35,11 @@ pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
         out.write_all(QUICKSTART.as_bytes())?;
         return Ok(Exit::Fine);
     }
-    let sources = sources(args)?;
+    let sources = if args.rules.is_empty() {
+        vec![Source::new("quickstart.yaml", QUICKSTART)]
+    } else {
+        load::sources(&args.rules)?
+    };
     let stdin = io::stdin();
     let (mode, clock) = if stdin.is_terminal() {
         (InputMode::Prompt, DemoClock::flowing())
@@ -54,13 +58,6 @@ enum InputMode {
     Prompt,
     /// A pipe or a file.
     Script,
-}
-
-fn sources(args: &DemoArgs) -> Result<Vec<Source>, Failure> {
-    if args.rules.is_empty() {
-        return Ok(vec![Source::new("quickstart.yaml", QUICKSTART)]);
-    }
-    load::sources(&args.rules)
 }
 
 /// Answers each line, to the end of the input.

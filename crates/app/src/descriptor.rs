@@ -69,14 +69,12 @@ impl fmt::Display for TypedDescriptor {
 pub(crate) fn parse<'t>(
     typed: impl IntoIterator<Item = &'t str>,
 ) -> Result<Vec<TypedDescriptor>, Complaint> {
-    let mut descriptors = vec![TypedDescriptor::default()];
-    for word in typed {
-        if word == SEPARATOR {
-            descriptors.push(TypedDescriptor::default());
-        } else if let Some(last) = descriptors.last_mut() {
-            last.entries.push(parse_entry(word)?);
-        }
-    }
+    let words: Vec<&str> = typed.into_iter().collect();
+    let descriptors = words.split(|word| *word == SEPARATOR).map(|words| {
+        let entries: Result<_, Complaint> = words.iter().map(|word| parse_entry(word)).collect();
+        Ok(TypedDescriptor { entries: entries? })
+    });
+    let descriptors: Vec<TypedDescriptor> = descriptors.collect::<Result<_, Complaint>>()?;
     if descriptors.iter().any(|descriptor| descriptor.entries.is_empty()) {
         return Err(Complaint::new(
             "a descriptor has no entries",

@@ -84,7 +84,7 @@ impl Failure {
     /// Writes the error.
     pub(crate) fn print(&self, err: &mut Output) {
         // If standard error is closed, the exit code still reports the error.
-        let _ = self.write(err).and_then(|()| err.finish());
+        let _ = self.write(err).and_then(|()| err.flush());
     }
 
     fn write(&self, err: &mut Output) -> io::Result<()> {

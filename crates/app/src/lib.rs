@@ -44,7 +44,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let mut out = Output::stdout(cli.color);
     let result = run_command(cli.command, &mut out).and_then(|exit| {
-        out.finish()?;
+        out.flush()?;
         Ok(exit)
     });
     match result {

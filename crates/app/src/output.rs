@@ -107,11 +107,6 @@ impl Output {
         self.closed
     }
 
-    /// Writes everything that is buffered.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.flush()
-    }
-
     fn unless_closed<T>(
         &mut self,
         instead: T,
@@ -181,7 +176,7 @@ mod tests {
         out.write_all(b"two\n").unwrap();
         assert!(out.is_closed());
         out.write_all(b"three\n").unwrap();
-        out.finish().unwrap();
+        out.flush().unwrap();
     }
 
     #[test]

@@ -35,6 +35,7 @@ use tidegate_sources::Watch;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 
+use crate::config::check::switches_without_effect;
 use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
 use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     for problem in &loaded.warnings {
         tracing::warn!(place = watch::location(problem), "{}", problem.message);
     }
-    for note in &loaded.notes {
+    for note in loaded.notes.iter().chain(&switches_without_effect(&loaded.config)) {
         match note.weight {
             Weight::Warning => tracing::warn!("{}", note.message),
             Weight::Note => tracing::info!("{}", note.message),

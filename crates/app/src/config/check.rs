@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use tidegate_admin::LimiterName;
 use tidegate_rules::{Problem, Report, Snapshot, compile};
 
 use super::fields::Config;
@@ -165,20 +166,14 @@ impl ConfigSummary {
     }
 }
 
-/// Switches of limiters that do not exist without a capacity.
+/// The note for switches of the gateway's shedders, which do not exist without a capacity.
 pub(crate) fn switches_without_effect(config: &Config) -> Option<Note> {
     let (given, default) = (&config.switches, Config::default().switches);
-    let shedders = [
-        ("worker", given.worker != default.worker),
-        ("fleet", given.fleet != default.fleet),
-        ("gate", given.gate != default.gate),
-    ];
-    let set: Vec<String> = shedders
-        .iter()
-        .filter(|(_, set)| *set)
-        .map(|(name, _)| format!("`switches.{name}`"))
-        .collect();
-    if config.overload.capacity.is_some() || set.is_empty() {
+    let mut shedders = vec![LimiterName::Worker, LimiterName::Fleet, LimiterName::Gate];
+    shedders.retain(|limiter| given.mode(*limiter) != default.mode(*limiter));
+    let set: Vec<String> =
+        shedders.iter().map(|limiter| format!("`switches.{}`", limiter.as_str())).collect();
+    if config.gateway.file.is_none() || config.overload.capacity.is_some() || set.is_empty() {
         return None;
     }
     let (verb, names) = (if set.len() == 1 { "has" } else { "have" }, set.join(", "));

@@ -143,8 +143,4 @@ impl<'s> Environment<'_, 's, '_> {
     fn note(&mut self, message: String) {
         self.notes.push(Note { weight: Weight::Note, message });
     }
-
-    fn warn(&mut self, message: String) {
-        self.notes.push(Note { weight: Weight::Warning, message });
-    }
 }

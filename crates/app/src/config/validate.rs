@@ -249,10 +249,10 @@ impl CrossFieldCheck<'_, '_> {
             ("limiter.response_headers.reset", &headers.reset),
         ];
         for (at, (path, header)) in names.iter().enumerate() {
-            let is_same = |(_, other): &&(&str, &tidegate_document::HeaderName)| {
-                other.as_str().eq_ignore_ascii_case(header.as_str())
-            };
-            if let Some((other, _)) = names.iter().take(at).find(is_same) {
+            let mut before = names.iter().take(at);
+            let same =
+                before.find(|(_, other)| other.as_str().eq_ignore_ascii_case(header.as_str()));
+            if let Some((other, _)) = same {
                 let message = format!("`{path}` and `{other}` name the same header field");
                 let fault = Fault::new("duplicate_header", message).hint("give each its own");
                 self.error(&[path, other], fault);

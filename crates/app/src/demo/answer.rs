@@ -80,11 +80,8 @@ impl Answers {
         if self.repeat > 1 {
             return;
         }
-        let others = verdict
-            .rulings()
-            .iter()
-            .filter(|ruling| tightest.is_none_or(|tightest| !std::ptr::eq(*ruling, tightest)));
-        for ruling in others {
+        let is_tightest = |ruling: &Ruling| tightest.is_some_and(|one| std::ptr::eq(ruling, one));
+        for ruling in verdict.rulings().iter().filter(|ruling| !is_tightest(ruling)) {
             let answer = if ruling.decision.is_admitted() { "admits" } else { "refuses" };
             let mut row = vec![Cell::new(""), Cell::new(answer).styled(style::FAINT)];
             row.extend(limit_cells(verdict, ruling));

@@ -143,12 +143,10 @@ async fn flood(gateway: SocketAddr, length: Duration, out: &mut Output) -> io::R
     while Instant::now() < end && !out.is_closed() {
         ticks.tick().await;
         let now = Instant::now();
-        let phase = if now < from {
-            "calm"
-        } else if now < to {
-            "flood"
-        } else {
-            "calm again"
+        let phase = match (now < from, now < to) {
+            (true, _) => "calm",
+            (false, true) => "flood",
+            (false, false) => "calm again",
         };
         if live {
             if drawn {

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use tidegate_rules::{Problem, Related, Severity};
 
 use super::{Clean, StyledText, style};
@@ -30,7 +29,10 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
         problem;
     let (file, number) = (Clean(file), line.to_string());
     let gutter = " ".repeat(number.len());
-    let color = color_of(*severity);
+    let color = match severity {
+        Severity::Error => style::ERROR,
+        Severity::Warning => style::WARNING,
+    };
     let bar = StyledText(style::FAINT, "|");
     let title = StyledText(color, format!("{severity}[{code}]"));
     writeln!(out, "{title}: {}", StyledText(style::STRONG, Clean(message)))?;
@@ -49,13 +51,6 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
         writeln!(out, "{gutter} {equals} {} {}", StyledText(style::HELP, "hint:"), Clean(hint))?;
     }
     Ok(())
-}
-
-const fn color_of(severity: Severity) -> Style {
-    match severity {
-        Severity::Error => style::ERROR,
-        Severity::Warning => style::WARNING,
-    }
 }
 
 #[cfg(test)]

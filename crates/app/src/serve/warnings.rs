@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::Service;
 use super::store::ServiceStore;
 use super::watch::location;
-use crate::config::check::switches_without_effect;
 use crate::config::{self, Config};
 use crate::cross_check::cross_check;
 
@@ -44,12 +43,6 @@ impl DocumentWarnings {
                 tracing::warn!(place = location(&problem), hint, "{}", problem.message);
             }
             current.insert(problem.message);
-        }
-        if let Some(note) = switches_without_effect(config) {
-            if !self.logged.contains(&note.message) {
-                tracing::warn!("{}", note.message);
-            }
-            current.insert(note.message);
         }
         self.logged = current;
     }

@@ -93,9 +93,8 @@ fn port(listening: &[BoundEndpoint], name: &str) -> Option<u16> {
 /// The first rule with a limit that is soon reached, and that limit.
 fn rule_to_try(snapshot: &Snapshot) -> Option<(&Rule, u64)> {
     snapshot.rules().iter().find_map(|rule| {
-        let quotas =
-            snapshot.limits_of(rule).iter().map(|limit| limit.limit.algorithm().capacity());
-        let least = quotas.min()?;
+        let limits = snapshot.limits_of(rule).iter();
+        let least = limits.map(|limit| limit.limit.algorithm().capacity()).min()?;
         (1..=REACHED_SOON).contains(&least).then_some((rule, least))
     })
 }

@@ -57,11 +57,8 @@ impl GoKind {
             GoKind::Int => integer(text).map(|number| number.to_string()),
             GoKind::Float => float(text).map(|number| decimal(number, 6)),
             GoKind::Rate => float(text).map(|number| decimal(number * 100.0, 4)),
-            GoKind::Duration => duration(text).map(show_duration),
-            GoKind::Age => duration(text).map(|age| match age {
-                Duration::ZERO => "off".to_owned(),
-                age => show_duration(age),
-            }),
+            GoKind::Age if duration(text) == Ok(Duration::ZERO) => Ok("off".to_owned()),
+            GoKind::Duration | GoKind::Age => duration(text).map(show_duration),
             GoKind::Map => map(text),
             GoKind::Level => level(text),
         }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
 use super::go::invalid;
-use crate::config::layers::NamedText;
+use crate::config::layers::{NamedText, Note, Weight};
 use tidegate_document::Fault;
 
 /// Upstream's default address.
@@ -120,7 +120,8 @@ impl<'s> Environment<'_, 's, '_> {
             "memcache" => {
                 let message = "BACKEND_TYPE is memcache, which is not supported: counters are kept \
                                in memory, and every process limits for itself";
-                self.warn(message.to_owned());
+                let (weight, message) = (Weight::Warning, message.to_owned());
+                self.notes.push(Note { weight, message });
             }
             other => {
                 let hint = "it can be `redis` or `memcache`";

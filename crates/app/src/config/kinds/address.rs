@@ -70,9 +70,9 @@ fn unix(path: &str) -> Result<Address, Fault> {
         return Err(wrong("the socket has no path".to_owned()));
     }
     if path.len() > SOCKET_PATH_BYTES_MAX {
+        let bytes = path.len();
         return Err(wrong(format!(
-            "the path of a socket has {} bytes; the maximum is {SOCKET_PATH_BYTES_MAX}",
-            path.len()
+            "the path of a socket has {bytes} bytes; the maximum is {SOCKET_PATH_BYTES_MAX}"
         )));
     }
     Ok(Address::Unix(PathBuf::from(path)))
