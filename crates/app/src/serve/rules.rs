@@ -16,7 +16,7 @@ use crate::rules::load::runtime_source;
 
 /// The name under which missing rules make the service not ready.
 const PART: &str = "rules";
-/// What the log calls them.
+/// Their name in the log.
 const NAME: &str = "the rules";
 
 /// Loads the rules, and watches them from then on.

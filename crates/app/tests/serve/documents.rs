@@ -217,7 +217,7 @@ fn a_document_is_put_in_place_once_at_the_start() {
     let in_use = |line: &serde_json::Value| line["message"] == "activated the gateway's document";
     serving.wait_for(in_use);
     assert_eq!(with_key(&mut serving), 200);
-    // What is read on demand is what is in use: the keys too.
+    // A reload of unchanged files activates nothing.
     let looks = serving.ask("debug", "POST", "/reload", &[], "");
     assert_eq!(looks.status, 202);
     assert_eq!(metric(&mut serving, "tidegate_gateway_loads_total"), Some(1.0));
