@@ -23,6 +23,8 @@ const RESTORE_SLOWER_MAX: f64 = 8.0;
 /// From this fraction on the rest is given at once after [`COMPLETE_AFTER`].
 const COMPLETE_FROM: f64 = 0.995;
 const COMPLETE_AFTER: Nanos = Nanos::from_secs(10);
+/// How much of what fits is admitted at once when not everything fits.
+const FITS: f64 = 0.93;
 /// Smaller fractions cannot be told from it, and restoring from it takes minutes.
 const FRACTION_MIN: f64 = 0.001;
 
@@ -56,6 +58,9 @@ pub struct ControlLaw {
     pub hold_on: Nanos,
     /// How long utilization has to be low before restoring starts.
     pub hold_off: Nanos,
+    /// Admits everything at once when the offered demand is known to be below this; never when
+    /// zero.
+    pub open_below: f64,
     /// How fast it goes.
     pub change: Change,
     /// How often a step is made.
@@ -74,6 +79,7 @@ impl ControlLaw {
         width: 0.25,
         hold_on: Nanos::from_secs(2),
         hold_off: Nanos::from_secs(5),
+        open_below: 0.97,
         change: Change::ByFactor { shed: Nanos::from_secs(15), restore: Nanos::from_secs(30) },
         period: Nanos::from_millis(250),
         smoothing: Nanos::from_secs(1),
@@ -88,6 +94,7 @@ impl ControlLaw {
         width: 0.20,
         hold_on: Nanos::from_secs(28),
         hold_off: Nanos::ZERO,
+        open_below: 0.0,
         change: Change::ByAmount { full: Nanos::from_secs(120) },
         period: Nanos::from_secs(8),
         smoothing: Nanos::ZERO,
@@ -112,8 +119,23 @@ impl ControlLaw {
         if next.quiet_for >= FORGIVEN_AFTER {
             next.quiet_for = Nanos::ZERO;
             next.restore_slower = (next.restore_slower / 2.0).max(1.0);
+            next.mistrusts_demand = false;
         }
         next
+    }
+
+    /// The state after the offered demand is known: what it would be a part of the limit if
+    /// everything were admitted. Raises the admitted fraction at once to what fits, without a
+    /// hold and without steps, unless the last time that was done overload came back.
+    #[must_use]
+    pub fn open(&self, state: LawState, utilization: f64, demand: f64) -> LawState {
+        let fits = if demand < self.open_below { 1.0 } else { self.open_below * FITS / demand };
+        let low = utilization < self.restore_below;
+        if !low || state.mistrusts_demand || fits.is_nan() || fits <= state.admitted {
+            return state;
+        }
+        let now = Some(Nanos::ZERO);
+        LawState { admitted: fits, since_restore: now, since_open: now, ..state }
     }
 
     fn press(&self, state: &mut LawState, utilization: f64, floor: f64, passed: Nanos) {
@@ -126,6 +148,9 @@ impl ControlLaw {
         // Taken, so that one restore is blamed once.
         if state.since_restore.take().is_some_and(|since| since <= BLAMED_FOR) {
             state.restore_slower = (state.restore_slower * 2.0).min(RESTORE_SLOWER_MAX);
+        }
+        if state.since_open.take().is_some_and(|since| since <= BLAMED_FOR) {
+            state.mistrusts_demand = true;
         }
         let strength = ((utilization - self.shed_above) / self.width).clamp(0.0, 1.0);
         let wanted = match self.change {
@@ -181,7 +206,11 @@ pub struct LawState {
     under_for: Nanos,
     quiet_for: Nanos,
     since_restore: Option<Nanos>,
+    /// Since demand that was known to fit was admitted at once.
+    since_open: Option<Nanos>,
     restore_slower: f64,
+    /// Whether overload came back after the last time.
+    mistrusts_demand: bool,
 }
 
 impl LawState {
@@ -193,7 +222,9 @@ impl LawState {
             under_for: Nanos::ZERO,
             quiet_for: Nanos::ZERO,
             since_restore: None,
+            since_open: None,
             restore_slower: 1.0,
+            mistrusts_demand: false,
         }
     }
 
@@ -210,6 +241,7 @@ impl LawState {
     fn aged(mut self, passed: Nanos) -> Self {
         self.quiet_for = later(self.quiet_for, passed);
         self.since_restore = self.since_restore.map(|since| later(since, passed));
+        self.since_open = self.since_open.map(|since| later(since, passed));
         self
     }
 }

@@ -8,6 +8,8 @@
 
 use tidegate_algorithms::Nanos;
 
+use crate::gate::Window;
+
 /// Demand above this says nothing more: the queue is full by then.
 const DEMAND_MAX: f64 = 1.5;
 
@@ -19,6 +21,8 @@ pub struct Signals {
     pub in_flight: f64,
     /// Requests that wait at the gate, likewise.
     pub queued: f64,
+    /// Requests that entered the gate since the last tick.
+    pub entered: u64,
     /// How many may be worked on at once.
     pub limit: u64,
     /// How long requests waited at the gate, in the mean, since the last tick.
@@ -27,6 +31,14 @@ pub struct Signals {
     pub service_time: Nanos,
     /// How much too late the runtime wakes tasks, the median of the last second.
     pub scheduler_delay: Nanos,
+}
+
+impl Signals {
+    /// The signals of a gate with this limit.
+    pub const fn of_gate(window: &Window, limit: u64, scheduler_delay: Nanos) -> Self {
+        let Window { in_flight, queued, entered, queue_wait, service_time } = *window;
+        Signals { in_flight, queued, entered, limit, queue_wait, service_time, scheduler_delay }
+    }
 }
 
 /// When secondary signals count as overload.

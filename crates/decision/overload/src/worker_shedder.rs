@@ -21,6 +21,7 @@ use tidegate_algorithms::{CallerMode, Nanos, Timestamp};
 
 use crate::category::{LEVELS, Level};
 use crate::control_law::{ControlLaw, LawState};
+use crate::demand::OfferedDemand;
 use crate::offered::{Memory, OfferedLoad};
 use crate::threshold::Threshold;
 use crate::utilization::{SignalSettings, Signals, SmoothedValue};
@@ -90,6 +91,7 @@ struct SlowLoop {
     law: LawState,
     smoothed: SmoothedValue,
     memory: Memory,
+    demand: OfferedDemand,
     ticked: Option<Timestamp>,
     epoch: u32,
     view: WorkerView,
@@ -171,6 +173,9 @@ impl WorkerShedder {
             let floor =
                 if self.settings.shed_critical { 0.0 } else { slow.memory.critical_share() };
             slow.law = self.settings.law.step(slow.law, smoothed, floor, passed);
+        }
+        if let Some(demand) = slow.demand.record(arrivals, passed, signals) {
+            slow.law = self.settings.law.open(slow.law, smoothed, demand);
         }
         let threshold = self.publish(&mut slow);
         slow.view = WorkerView {

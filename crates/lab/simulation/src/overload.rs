@@ -75,6 +75,8 @@ pub struct Options {
     pub mix: Mix,
     /// How many capacities the step goes up to, from 0.1 to 100. Default: 10.
     pub factor: f64,
+    /// How many capacities the step comes down to, from 0.1 to 100. Default: 0.5.
+    pub after: f64,
     /// Workers of the server, to 4096. Default: 64.
     pub workers: u32,
     /// How they are shared. Default: one request each.
@@ -105,6 +107,7 @@ impl Default for Options {
             scenarios: vec![Scenario::Step],
             mix: Mix::M1,
             factor: 10.0,
+            after: 0.5,
             workers: 64,
             discipline: Discipline::Workers,
             service: ServiceTimes::Lognormal,
@@ -122,9 +125,11 @@ impl Default for Options {
 
 impl Options {
     fn within_bounds(&self) -> Self {
-        let factor = if self.factor.is_finite() { self.factor } else { 1.0 };
+        let bounded =
+            |load: f64| if load.is_finite() { load.clamp(FACTOR_MIN, FACTOR_MAX) } else { 1.0 };
         Options {
-            factor: factor.clamp(FACTOR_MIN, FACTOR_MAX),
+            factor: bounded(self.factor),
+            after: bounded(self.after),
             workers: self.workers.clamp(1, WORKERS_MAX),
             seeds: self.seeds.clamp(1, SEEDS_MAX),
             overload_seconds: self.overload_seconds.clamp(3, OVERLOAD_SECONDS_MAX),
@@ -134,10 +139,10 @@ impl Options {
     }
 
     fn script(&self, scenario: Scenario) -> Script {
-        let Options { mix, factor, workers, discipline, service, overload_seconds, .. } = *self;
-        let setting =
-            Setting { scenario, mix, factor, workers, discipline, service, overload_seconds };
-        setting.script()
+        let Options { mix, factor, after, workers, discipline, service, overload_seconds, .. } =
+            *self;
+        Setting { scenario, mix, factor, after, workers, discipline, service, overload_seconds }
+            .script()
     }
 
     fn seeds(&self) -> Vec<u64> {
@@ -196,7 +201,8 @@ fn play_round(
         let seconds = if seconds.is_empty() { Vec::new() } else { seconds.swap_remove(0) };
         ContenderResult { contender, tuned, seeds, seconds }
     });
-    let standings = standings.collect();
+    let mut standings: Vec<ContenderResult> = standings.collect();
+    measures::compare_served(&mut standings);
     Round {
         scenario,
         capacity: measures::capacity(&script),

@@ -24,6 +24,9 @@ pub struct OverloadArguments {
     /// How many capacities the step goes up to.
     #[arg(long, default_value_t = 10.0, value_parser = factor)]
     factor: f64,
+    /// How many capacities the step comes down to.
+    #[arg(long, default_value_t = 0.5, value_parser = factor)]
+    after: f64,
     /// Workers of the server.
     #[arg(long, default_value_t = 64, value_parser = within(1..=WORKERS_MAX))]
     workers: u32,
@@ -88,6 +91,7 @@ impl OverloadArguments {
             scenarios: self.scenario.concat(),
             mix: self.mix,
             factor: self.factor,
+            after: self.after,
             workers: self.workers,
             discipline: self.model,
             service: self.service,

@@ -45,6 +45,8 @@ pub struct GateState {
     queued_mean: OverTime,
     tuning: Option<LimitTuner>,
     counts: GateCounts,
+    /// `counts.entered` at the start of the window.
+    entered_before: u64,
 }
 
 impl GateState {
@@ -64,6 +66,7 @@ impl GateState {
             queued_mean: OverTime::new(now),
             tuning: settings.adaptive.map(|adaptive| LimitTuner::new(adaptive, limit, now)),
             counts: GateCounts::default(),
+            entered_before: 0,
         }
     }
 
@@ -194,9 +197,11 @@ impl GateState {
 
     /// The measurements since the last call.
     pub fn take_window(&mut self, now: Timestamp) -> Window {
+        let before = std::mem::replace(&mut self.entered_before, self.counts.entered);
         Window {
             in_flight: self.in_flight_mean.take_mean(now),
             queued: self.queued_mean.take_mean(now),
+            entered: self.counts.entered - before,
             queue_wait: self.waits.take_mean(),
             service_time: self.service.mean(),
         }

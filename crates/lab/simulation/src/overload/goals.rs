@@ -121,7 +121,8 @@ const STEP: &[(Metric, &[WantedValue])] = &[
         &[(None, 1.0), (Some(Contender::Failsafe), 0.5), (Some(Contender::Stripe), 0.25)],
     ),
     (Metric::ShedAfter, &[(None, 45.0), (Some(Contender::Stripe), 0.4)]),
-    (Metric::RestoredAfter, &[(None, 180.0)]),
+    (Metric::ServedOfGate, &[(None, 1.0)]),
+    (Metric::RestoredAfter, &[(None, 10.0)]),
     (Metric::ShedAgain, &[(None, 0.0)]),
     (Metric::Inversion, &[(None, 0.0)]),
 ];

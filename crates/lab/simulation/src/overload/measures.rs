@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use tidegate_overload::Category;
 
+use super::contender::Contender;
 use super::record::{Record, Second};
+use super::report::ContenderResult;
 use super::scenario::Script;
 use crate::time::SECOND;
 
@@ -25,6 +27,10 @@ pub(crate) struct Measures {
     pub(crate) critical_steady: Option<f64>,
     /// All answered in time, in capacities.
     pub(crate) goodput: f64,
+    /// All answered in time, from the first second to the last.
+    pub(crate) served: f64,
+    /// The same as a part of what the gate alone serves with the same seed.
+    pub(crate) served_of_gate: Option<f64>,
     /// All answered in time of what could have been.
     pub(crate) of_optimum: f64,
     /// Latencies of critical requests in milliseconds.
@@ -43,7 +49,7 @@ pub(crate) struct Measures {
     pub(crate) shed_after: Option<f64>,
     /// Seconds from the end of the trouble until every category is available.
     pub(crate) restored_after: Option<f64>,
-    /// How often a category became unavailable after that.
+    /// How often it was shed again after that.
     pub(crate) shed_again: f64,
     /// Seconds in which critical was refused and others were admitted, of all in trouble.
     pub(crate) inversion: f64,
@@ -84,6 +90,8 @@ impl Measures {
             critical_onset: critical_share(within(seconds, &script.onset)),
             critical_steady: critical_share(steady),
             goodput: good / capacity,
+            served: sum(seconds, |second| total(&second.good)),
+            served_of_gate: None,
             of_optimum: good / offered.min(capacity).max(1.0),
             critical_p50: critical(50.0),
             critical_p99: critical(99.0),
@@ -107,6 +115,18 @@ impl Measures {
                 / sum(steady, |second| second.tasks_offered).max(1.0),
             score: score(record),
             amplification: 1.0 + sum(steady, |second| second.retries) / (offered * length).max(1.0),
+        }
+    }
+}
+
+/// Compares what each seed served with what the gate alone served with the same seed, if it took
+/// part.
+pub(crate) fn compare_served(standings: &mut [ContenderResult]) {
+    let gate = standings.iter().find(|one| one.contender == Contender::GateOnly);
+    let Some(gate) = gate.map(|gate| gate.seeds.clone()) else { return };
+    for standing in standings {
+        for (ours, gate) in standing.seeds.iter_mut().zip(&gate) {
+            ours.served_of_gate = Some(ours.served / gate.served.max(1.0));
         }
     }
 }
@@ -172,11 +192,16 @@ fn reversals(seconds: &[Second]) -> f64 {
     turns
 }
 
+/// Whether a contender sheds by a level. Others have a limit or a queue only.
+fn has_level(steady: &[Second]) -> bool {
+    steady.iter().any(|second| !second.is_open())
+}
+
 /// When the level, or the admitted rate where there is no level, is within a tenth of
 /// where it settles.
 fn shed_after(seconds: &[Second], script: &Script) -> Option<f64> {
     let steady = within(seconds, &script.steady);
-    let has_level = steady.iter().any(|second| second.dials.level < 0.999);
+    let has_level = has_level(steady);
     let value = |second: &Second| {
         if has_level { second.dials.level } else { f64::from(total(&second.admitted)) }
     };
@@ -186,14 +211,19 @@ fn shed_after(seconds: &[Second], script: &Script) -> Option<f64> {
     trouble.iter().position(near).map(|place| place as f64)
 }
 
-/// When every category was available again after the trouble, and how often one was not
-/// after that.
+/// When every category was available again after the trouble, and how often it was shed again
+/// after that: the level fell below everything, or, without a level, a category was unavailable.
 fn restored(seconds: &[Second], script: &Script) -> Option<(f64, f64)> {
     let after = within(seconds, &(script.relief?..seconds.len()));
     let available: Vec<bool> = after.windows(JUDGED).map(all_available).collect();
     let restored = available.iter().position(|available| *available)?;
     let later = available.get(restored..)?;
-    let again = later.windows(2).filter(|pair| pair[0] && !pair[1]).count();
+    let again = if has_level(within(seconds, &script.steady)) {
+        let levels = after.get(restored + 1..)?;
+        levels.windows(2).filter(|pair| pair[0].is_open() && !pair[1].is_open()).count()
+    } else {
+        later.windows(2).filter(|pair| pair[0] && !pair[1]).count()
+    };
     Some((restored as f64, again as f64))
 }
 

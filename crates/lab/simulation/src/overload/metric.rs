@@ -20,6 +20,8 @@ pub enum Metric {
     CriticalSteady,
     /// All goodput, in capacities.
     Goodput,
+    /// Everything answered in time in the whole episode, as a part of what the gate alone serves.
+    ServedOfGate,
     /// All goodput of what could have been.
     OfOptimum,
     /// Median latency of critical requests, in ms.
@@ -40,7 +42,7 @@ pub enum Metric {
     ShedAfter,
     /// Seconds until everybody is served again.
     RestoredAfter,
-    /// Times somebody was not, after that.
+    /// How often it was shed again after that.
     ShedAgain,
     /// Share of seconds with critical refused and others admitted.
     Inversion,
@@ -68,10 +70,11 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 25] = [
+    pub const ALL: [Metric; 26] = [
         Metric::CriticalOnset,
         Metric::CriticalSteady,
         Metric::Goodput,
+        Metric::ServedOfGate,
         Metric::OfOptimum,
         Metric::CriticalP50,
         Metric::CriticalP99,
@@ -102,6 +105,7 @@ impl Metric {
             Metric::CriticalOnset => "critical_onset",
             Metric::CriticalSteady => "critical_steady",
             Metric::Goodput => "goodput",
+            Metric::ServedOfGate => "served_of_gate",
             Metric::OfOptimum => "of_optimum",
             Metric::CriticalP50 => "critical_p50_ms",
             Metric::CriticalP99 => "critical_p99_ms",
@@ -133,6 +137,7 @@ impl Metric {
             Metric::CriticalOnset
             | Metric::CriticalSteady
             | Metric::Goodput
+            | Metric::ServedOfGate
             | Metric::OfOptimum
             | Metric::Jain
             | Metric::Stickiness
@@ -147,6 +152,7 @@ impl Metric {
             Metric::CriticalOnset => measures.critical_onset,
             Metric::CriticalSteady => measures.critical_steady,
             Metric::Goodput => Some(measures.goodput),
+            Metric::ServedOfGate => measures.served_of_gate,
             Metric::OfOptimum => Some(measures.of_optimum),
             Metric::CriticalP50 => measures.critical_p50,
             Metric::CriticalP99 => measures.critical_p99,

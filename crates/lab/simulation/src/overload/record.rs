@@ -41,6 +41,11 @@ impl Second {
             dials: Dials { level: 1.0, limit: 0.0 },
         }
     }
+
+    /// Whether the level admits everything at the end of the second.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.dials.level >= 0.999
+    }
 }
 
 /// Offered and refused requests of each tenant in each category.

@@ -30,10 +30,11 @@ pub enum Format {
 }
 
 /// The columns of a round.
-const COLUMNS: [(Metric, &str); 12] = [
+const COLUMNS: [(Metric, &str); 13] = [
     (Metric::CriticalOnset, "critical, onset"),
     (Metric::CriticalSteady, "critical, steady"),
     (Metric::Goodput, "goodput / C"),
+    (Metric::ServedOfGate, "served / gate"),
     (Metric::CriticalP99, "critical p99, ms"),
     (Metric::Oscillation, "oscillation"),
     (Metric::Oscillation10s, "over 10 s"),
@@ -119,6 +120,7 @@ pub(crate) fn command(options: &Options) -> String {
     for (differs, word) in [
         (options.mix != usual.mix, format!("--mix {}", options.mix.name())),
         (options.factor != usual.factor, format!("--factor {}", options.factor)),
+        (options.after != usual.after, format!("--after {}", options.after)),
         (options.workers != usual.workers, format!("--workers {}", options.workers)),
         (options.discipline != usual.discipline, format!("--model {}", options.discipline.name())),
         (options.service != usual.service, format!("--service {}", options.service.name())),

@@ -9,7 +9,7 @@ use super::server::Discipline;
 /// A story of load. The numbers are those of the evaluation plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// S1: half of capacity, `factor` times capacity, half again.
+    /// S1: half of capacity, `factor` times capacity, then `after`.
     Step,
     /// S2: 1.2 times capacity for a quarter of an hour.
     Drift,
@@ -190,6 +190,8 @@ pub(crate) struct Setting {
     pub(crate) scenario: Scenario,
     pub(crate) mix: Mix,
     pub(crate) factor: f64,
+    /// What a step comes down to, in capacities; 0.5 in the plan.
+    pub(crate) after: f64,
     pub(crate) workers: u32,
     pub(crate) discipline: Discipline,
     pub(crate) service: ServiceTimes,
@@ -259,7 +261,7 @@ impl Setting {
         let phases = vec![
             self.phase(BEFORE, 0.5),
             self.phase(overload, self.factor),
-            self.phase(AFTER, 0.5),
+            self.phase(AFTER, self.after),
         ];
         let (from, until) = (seconds(BEFORE), seconds(BEFORE + overload));
         // The last third: the slowest law needs two minutes of five to settle.
@@ -337,6 +339,7 @@ mod tests {
             scenario,
             mix: Mix::M1,
             factor: 10.0,
+            after: 0.5,
             workers: 64,
             discipline: Discipline::Workers,
             service: ServiceTimes::Lognormal,

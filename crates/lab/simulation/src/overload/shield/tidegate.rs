@@ -84,14 +84,7 @@ impl Tidegate {
         self.gate.take_back(now);
         let window = self.gate.take_window(now);
         if let Some(shedder) = &self.shedder {
-            let signals = Signals {
-                in_flight: window.in_flight,
-                queued: window.queued,
-                limit: self.gate.limit(),
-                queue_wait: window.queue_wait,
-                service_time: window.service_time,
-                scheduler_delay: Nanos::ZERO,
-            };
+            let signals = Signals::of_gate(&window, self.gate.limit(), Nanos::ZERO);
             shedder.tick(now, &signals, tidegate_overload::CallerMode::Enforce);
         }
     }
