@@ -100,7 +100,7 @@ pub use gate::{
 };
 pub use histogram::Histogram;
 pub use mode::Limiter;
-pub use offered::{Memory, OfferedLoad};
+pub use offered::{OfferedLevels, OfferedLoad};
 pub use probe::SchedulerProbe;
 pub use protection::{
     Arrival, Entry, Gauges, OVERLOAD_METRICS, Pass, Protection, ProtectionSettings, QueuedRequest,

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use tidegate_algorithms::{Nanos, Timestamp};
 
 use super::limit_tuner::LimitTuner;
-use super::measure::{OverTime, ServiceTime, WaitTimes, Waits};
+use super::measure::{ServiceTime, TimeMean, WaitTimes, Waits};
 use super::queue::{Order, Queue, Ticket, Waiter};
 use super::settings::GateSettings;
 use super::slots::{SLOTS_MAX, SlotId, SlotKind, Slots};
@@ -41,8 +41,8 @@ pub struct GateState {
     events: VecDeque<Event>,
     service: ServiceTime,
     waits: WaitTimes,
-    in_flight_mean: OverTime,
-    queued_mean: OverTime,
+    in_flight_mean: TimeMean,
+    queued_mean: TimeMean,
     tuning: Option<LimitTuner>,
     counts: GateCounts,
     /// `counts.entered` at the start of the window.
@@ -62,8 +62,8 @@ impl GateState {
             events: VecDeque::new(),
             service: ServiceTime::default(),
             waits: WaitTimes::default(),
-            in_flight_mean: OverTime::new(now),
-            queued_mean: OverTime::new(now),
+            in_flight_mean: TimeMean::new(now),
+            queued_mean: TimeMean::new(now),
             tuning: settings.adaptive.map(|adaptive| LimitTuner::new(adaptive, limit, now)),
             counts: GateCounts::default(),
             entered_before: 0,

@@ -99,6 +99,49 @@ impl Contender {
             Contender::Codel => "Facebook controlled delay",
         }
     }
+
+    /// A sentence about the contender, in two lines of a chart.
+    pub(crate) const fn about(self) -> [&'static str; 2] {
+        match self {
+            Contender::Tidegate => {
+                ["Sheds low categories at a threshold", "and queues the rest briefly at a gate."]
+            }
+            Contender::GateOnly => {
+                ["A fixed limit and a short queue that", "is ordered by category; no threshold."]
+            }
+            Contender::Unprotected => {
+                ["Queues as many requests as sockets", "hold, however late the answers are."]
+            }
+            Contender::Static => ["A fixed limit and a short queue that", "ignores categories."],
+            Contender::Vegas => {
+                ["A limit that follows the shortest", "round trip; no queue, no categories."]
+            }
+            Contender::Gradient2 => {
+                ["A limit that follows the trend of", "latency; no queue, no categories."]
+            }
+            Contender::VegasPartitioned => {
+                ["Vegas with a guaranteed share of the", "limit for each category."]
+            }
+            Contender::Gradient2Partitioned => {
+                ["Gradient2 with a guaranteed share of", "the limit for each category."]
+            }
+            Contender::Failsafe => {
+                ["A limit that follows latency, and a", "priority threshold when it queues."]
+            }
+            Contender::Stripe => {
+                ["Sheds by the share of busy workers,", "lowest category first, over minutes."]
+            }
+            Contender::Dagor => {
+                ["A priority threshold that follows", "the waiting time in the queue."]
+            }
+            Contender::Cinnamon => {
+                ["A PI controller sets a priority", "threshold in front of the queue."]
+            }
+            Contender::Codel => {
+                ["Short waits and newest first when a", "queue stands; ignores categories."]
+            }
+        }
+    }
 }
 
 /// A contender with its settings.

@@ -73,11 +73,6 @@ impl ContenderResult {
         Spread::over(metric, &self.seeds)
     }
 
-    /// The name in charts.
-    pub(crate) const fn title(&self) -> &'static str {
-        self.contender.title()
-    }
-
     /// The name in tables.
     pub fn name(&self) -> String {
         let name = self.contender.name();

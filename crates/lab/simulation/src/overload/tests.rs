@@ -105,6 +105,7 @@ fn a_report_is_told_as_text_as_markdown_and_in_charts() {
         assert_eq!(svg.matches("<g class=\"data\">").count(), 2, "a panel for each");
         assert_eq!(svg.matches("<path class=\"reference\"").count(), 3, "ours, and the legend");
         assert_eq!(svg.matches("<rect class=\"overload\"").count(), 2, "each shades the overload");
+        assert!(svg.contains("Sheds low categories at a threshold"), "a sentence about ours");
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
     }
 }

@@ -1,6 +1,6 @@
 //! Charts as SVG: a small panel for each contender, all on the same scales.
 //!
-//! Our own panel has a thick frame, and every panel repeats our line for critical requests as
+//! A sentence above each panel says what the contender is. Our own panel has a thick frame, and every panel repeats our line for critical requests as
 //! the reference; the other contenders are drawn in muted colours. Spans in which more arrives
 //! than the server can serve are shaded.
 //!
@@ -31,10 +31,10 @@ const WIDTH: f64 = 196.0;
 const HEIGHT: f64 = 104.0;
 const COLUMNS: usize = 4;
 const LEFT: f64 = 62.0;
-const TOP: f64 = 96.0;
+const TOP: f64 = 122.0;
 const BOTTOM: f64 = 26.0;
 const GAP_X: f64 = 24.0;
-const GAP_Y: f64 = 42.0;
+const GAP_Y: f64 = 70.0;
 /// The width of a legend entry.
 const LEGEND_STEP: f64 = 92.0;
 /// Points along a panel: more cannot be seen.
@@ -189,7 +189,14 @@ impl Chart {
         reference: Option<&str>,
     ) {
         let seconds = &standing.seconds;
-        _ = write!(svg, "<text class=\"name\" x=\"0\" y=\"-7\">{}</text>", standing.title());
+        let [first, second] = standing.contender.about();
+        _ = write!(
+            svg,
+            "<text class=\"name\" x=\"0\" y=\"-32\">{}</text>\
+             <text class=\"axis\" x=\"0\" y=\"-19\">{first}</text>\
+             <text class=\"axis\" x=\"0\" y=\"-7\">{second}</text>",
+            standing.contender.title()
+        );
         let length = seconds.len().max(1) as f64;
         for span in &round.overload {
             let x = WIDTH * span.start as f64 / length;
