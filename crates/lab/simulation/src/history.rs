@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::written::{Kind, Subject, Terms};
+use crate::written_rules::{Kind, Subject, Terms};
 
 /// One charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

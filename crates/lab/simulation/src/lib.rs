@@ -12,10 +12,10 @@
 mod chance;
 mod time;
 
-mod written;
+mod written_rules;
 
 mod history;
-mod seen;
+mod seen_verdict;
 
 mod checker;
 
@@ -28,4 +28,4 @@ pub mod overload;
 mod overload_command;
 
 pub use overload_command::OverloadArguments;
-pub use simulation::{Report, Simulation, Size, Violation};
+pub use simulation::{RunReport, Simulation, Size, Violation};

@@ -1,4 +1,4 @@
-//! `overload` on the command line: from words to options, from a report to files.
+//! The `overload` command: parses options, and writes the report.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -107,7 +107,7 @@ impl OverloadArguments {
     }
 }
 
-/// One line that changes on a terminal, one for each scenario elsewhere.
+/// Shows progress: a line that changes on a terminal, otherwise a line for each scenario.
 fn show(progress: Progress) {
     let Progress { scenario, done, of } = progress;
     if io::stderr().is_terminal() {
@@ -128,7 +128,7 @@ fn named<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Re
     })
 }
 
-/// Refuses what the simulator would take for something else.
+/// Rejects numbers that the simulator would clamp.
 fn within<T>(bounds: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,

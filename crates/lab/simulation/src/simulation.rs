@@ -5,11 +5,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::chance::Chance;
-use crate::checker::{Broken, HonestRetry};
+use crate::checker::{BrokenPromise, HonestRetry};
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 use crate::traffic::Traffic;
 use crate::world::{AnsweredCall, Tally, World};
-use crate::written::DrawnRequest;
+use crate::written_rules::DrawnRequest;
 
 /// Requests of one burst, at the most.
 const BURST_MAX: u64 = 30;
@@ -37,7 +37,7 @@ impl Default for Size {
 
 /// What a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct RunReport {
     /// The seed that it came from.
     pub seed: u64,
     /// Things that happened.
@@ -56,16 +56,16 @@ pub struct Report {
     pub checks: BTreeMap<&'static str, u64>,
 }
 
-impl Report {
+impl RunReport {
     /// Checks made, of all promises.
     pub fn checks_made(&self) -> u64 {
         self.checks.values().sum()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { seed, steps, requests, admitted, refused, .. } = self;
+        let RunReport { seed, steps, requests, admitted, refused, .. } = self;
         write!(f, "seed {seed}: {steps} steps, {requests} requests, {admitted} admitted, ")?;
         let (shared, none) = (self.on_shared_counters, self.on_no_counter);
         write!(f, "{refused} refused, {shared} answers from shared counters, {none} from none, ")?;
@@ -130,7 +130,7 @@ impl Simulation {
     ///
     /// # Errors
     /// When a promise does not hold.
-    pub fn run(mut self) -> Result<Report, Violation> {
+    pub fn run(mut self) -> Result<RunReport, Violation> {
         let world = World::draw(&mut self.chance, self.size.rules_max);
         let mut world = world.map_err(|broken| self.violation(0, "start", broken))?;
         for step in 0..self.size.steps {
@@ -138,12 +138,12 @@ impl Simulation {
             // A panic outside the engine's own guard must not hide its seed.
             let done = catch_unwind(AssertUnwindSafe(|| self.step(&mut world, event)));
             let done = done.unwrap_or_else(|_| {
-                Err(Broken { promise: "nothing panics", detail: "see above".to_owned() })
+                Err(BrokenPromise { promise: "nothing panics", detail: "see above".to_owned() })
             });
             done.map_err(|broken| self.violation(step, event.name(), broken))?;
         }
         let Tally { requests, admitted, refused, on_shared_counters, on_no_counter } = world.tally;
-        Ok(Report {
+        Ok(RunReport {
             seed: self.seed,
             steps: self.size.steps,
             requests,
@@ -155,8 +155,8 @@ impl Simulation {
         })
     }
 
-    fn violation(&self, step: u32, event: &'static str, broken: Broken) -> Violation {
-        let Broken { promise, detail } = broken;
+    fn violation(&self, step: u32, event: &'static str, broken: BrokenPromise) -> Violation {
+        let BrokenPromise { promise, detail } = broken;
         let (seed, steps) = (self.seed, self.size.steps);
         Violation { seed, steps, step, event, promise, detail }
     }
@@ -178,7 +178,7 @@ impl Simulation {
         }
     }
 
-    fn step(&mut self, world: &mut World, event: Event) -> Result<(), Broken> {
+    fn step(&mut self, world: &mut World, event: Event) -> Result<(), BrokenPromise> {
         match event {
             Event::Steady => self.steady(world)?,
             Event::Burst => self.burst(world)?,
@@ -198,7 +198,7 @@ impl Simulation {
     }
 
     /// A few requests, a little apart.
-    fn steady(&mut self, world: &mut World) -> Result<(), Broken> {
+    fn steady(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, 4) {
             world.advance(self.chance.up_to(2 * SECOND));
             let asked = self.traffic.request(&mut self.chance, &world.rules);
@@ -209,7 +209,7 @@ impl Simulation {
     }
 
     /// One caller asks the same again and again.
-    fn burst(&mut self, world: &mut World) -> Result<(), Broken> {
+    fn burst(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         let asked = self.traffic.request(&mut self.chance, &world.rules);
         let apart = if self.chance.one_in(2) { 0 } else { self.chance.up_to(SECOND) };
         for _ in 0..self.chance.between(2, BURST_MAX) {
@@ -220,7 +220,7 @@ impl Simulation {
     }
 
     /// Many new callers, each once or twice.
-    fn flood(&mut self, world: &mut World) -> Result<(), Broken> {
+    fn flood(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, FLOOD_MAX) {
             let asked = self.traffic.stranger(&mut self.chance, &world.rules);
             for _ in 0..self.chance.between(1, 2) {
@@ -230,7 +230,7 @@ impl Simulation {
         Ok(())
     }
 
-    fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), Broken> {
+    fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), BrokenPromise> {
         let answered = world.ask(asked)?;
         // A long wait idles everything else too: rarely.
         let patient = match answered.testable_wait() {
@@ -248,7 +248,7 @@ fn wait_and_retry(
     world: &mut World,
     asked: &DrawnRequest,
     refused: &AnsweredCall,
-) -> Result<(), Broken> {
+) -> Result<(), BrokenPromise> {
     let Some(told) = refused.testable_wait() else { return Ok(()) };
     world.advance(told.saturating_sub(1));
     let early = world.peek(asked);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_violation_says_how_to_see_it_again() {
         let simulation = Simulation::new(42, Size { steps: 7, ..Size::default() });
-        let broken = Broken { promise: "a promise", detail: "one too many".to_owned() };
+        let broken = BrokenPromise { promise: "a promise", detail: "one too many".to_owned() };
         let text = simulation.violation(3, Event::Burst.name(), broken).to_string();
         assert!(text.starts_with("seed 42, step 3 (burst): a promise does not hold: one too many"));
         assert!(text.ends_with("cargo run -p tidegate-simulation -- --seed 42 --steps 7"));

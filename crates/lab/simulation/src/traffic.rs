@@ -1,7 +1,9 @@
 //! Who asks for what.
 
 use crate::chance::Chance;
-use crate::written::{DrawnDescriptor, DrawnRequest, PLANS, Values, WrittenRule, WrittenRules};
+use crate::written_rules::{
+    DrawnDescriptor, DrawnRequest, PLANS, Values, WrittenRule, WrittenRules,
+};
 
 /// The most descriptors of one request.
 const DESCRIPTORS_MAX: u64 = 3;

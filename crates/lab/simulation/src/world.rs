@@ -12,13 +12,13 @@ use tidegate_engine::{
 
 use crate::chance::Chance;
 use crate::checker::{
-    Broken, ChargeCheck, Checks, DecisionCheck, KillSwitch, MemoryBudget, NeededRefusal, NeverFits,
-    Outcome, PeekAgrees, Roles, SlotsInUse, Steadfast, SwitchReach,
+    BrokenPromise, ChargeCheck, Checks, DecisionCheck, KillSwitch, MemoryBudget, NeededRefusal,
+    NeverFits, Outcome, PeekAgrees, Roles, SlotsInUse, StableEnforcement, SwitchReach,
 };
 use crate::history::History;
-use crate::seen::SeenVerdict;
+use crate::seen_verdict::SeenVerdict;
 use crate::time::SECOND;
-use crate::written::{
+use crate::written_rules::{
     DOMAIN, DrawnRequest, ExpectedVerdict, Kind, LimitName, Subject, Switches, Terms, WrittenRules,
     draw_mode, draw_percent, limit_name,
 };
@@ -41,8 +41,8 @@ pub(crate) struct World {
     peaks: Vec<u64>,
     budget_bytes: usize,
     history: History,
-    steadfast: Steadfast,
-    permits: Vec<Out>,
+    stable_enforcement: StableEnforcement,
+    permits: Vec<HeldPermit>,
     permits_given: u64,
     pub(crate) checks: Checks,
     pub(crate) tally: Tally,
@@ -50,7 +50,7 @@ pub(crate) struct World {
 
 /// A permit that is out.
 #[derive(Debug)]
-struct Out {
+struct HeldPermit {
     number: u64,
     permit: Permit<MemoryStore, Arc<ManualClock>>,
     /// The counters that it holds slots of, and the terms they were taken under.
@@ -76,7 +76,7 @@ pub(crate) struct AnsweredCall {
 
 impl World {
     /// A world with its first rules.
-    pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Result<Self, Broken> {
+    pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Result<Self, BrokenPromise> {
         let budget_bytes = if chance.one_in(2) { BUDGET_SMALL } else { BUDGET_LARGE };
         let when_full = *chance.pick(&[WhenFull::Approximate, WhenFull::Allow, WhenFull::Deny]);
         let config = MemoryConfig { budget_bytes, when_full, seed: Some(chance.next()) };
@@ -93,7 +93,7 @@ impl World {
             peaks: Vec::new(),
             budget_bytes,
             history: History::default(),
-            steadfast: Steadfast::default(),
+            stable_enforcement: StableEnforcement::default(),
             permits: Vec::new(),
             permits_given: 0,
             checks: Checks::default(),
@@ -120,7 +120,7 @@ impl World {
     }
 
     /// Asks, and checks everything that can be told from the answer.
-    pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, Broken> {
+    pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, BrokenPromise> {
         let expected = self.rules.expect(asked, &self.switches);
         let before = self.peek(asked);
         let (seen, permit) = with_request(asked, |request| {
@@ -136,7 +136,7 @@ impl World {
             let held =
                 expected.iter().filter(|one| matches!(one.terms.kind, Kind::Concurrency { .. }));
             let slots = held.map(|one| (one.subject.clone(), one.terms)).collect();
-            self.permits.push(Out { number, permit, slots });
+            self.permits.push(HeldPermit { number, permit, slots });
         }
         Ok(AnsweredCall { seen, expected })
     }
@@ -148,9 +148,10 @@ impl World {
 
     /// Gives some permits back, in any order.
     pub(crate) fn give_back(&mut self, chance: &mut Chance, share_percent: u64) {
-        let (staying, leaving): (Vec<Out>, Vec<Out>) = std::mem::take(&mut self.permits)
-            .into_iter()
-            .partition(|_| !chance.percent(share_percent));
+        let (staying, leaving): (Vec<HeldPermit>, Vec<HeldPermit>) =
+            std::mem::take(&mut self.permits)
+                .into_iter()
+                .partition(|_| !chance.percent(share_percent));
         self.permits = staying;
         let now = self.now();
         for out in leaving {
@@ -162,13 +163,13 @@ impl World {
     }
 
     /// Puts the next version of the rules in place.
-    pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+    pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         self.rules.change(chance);
         self.install()
     }
 
     /// Sets or takes back a run-time switch.
-    pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), Broken> {
+    pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let limits: Vec<LimitName> =
             self.rules.all_limits().map(|(path, limit)| limit_name(path, limit)).collect();
         if limits.is_empty() {
@@ -217,7 +218,7 @@ impl World {
     }
 
     /// Checks what holds between requests.
-    pub(crate) fn check_between(&mut self) -> Result<(), Broken> {
+    pub(crate) fn check_between(&mut self) -> Result<(), BrokenPromise> {
         let stats = self.engine.store().stats();
         self.tally.on_shared_counters = stats.shared;
         self.tally.on_no_counter = stats.unmetered;
@@ -225,7 +226,7 @@ impl World {
         self.checks.note("memory stays within the budget", budget.check(stats.bytes))
     }
 
-    fn install(&self) -> Result<(), Broken> {
+    fn install(&self) -> Result<(), BrokenPromise> {
         let source = Source::new("drawn.yaml", self.rules.to_string());
         let snapshot = compile(&[source], &Options::default())
             .map_err(|report| broken("drawn rules compile", &report))?;
@@ -248,7 +249,7 @@ impl World {
         before: &SeenVerdict,
         seen: &SeenVerdict,
         after: &SeenVerdict,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let checks = &mut self.checks;
         checks.note("every request is decided", DecisionCheck::check(seen))?;
         let kill_switch = KillSwitch { off: self.off };
@@ -260,7 +261,7 @@ impl World {
         checks.note("an outcome follows from its rulings", Outcome::check(seen))?;
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
             if (1..100).contains(&one.mode.enforce_percent()) {
-                let finding = self.steadfast.check(one, ruling.role);
+                let finding = self.stable_enforcement.check(one, ruling.role);
                 checks.note("a share of keys stays the same", finding)?;
             }
         }
@@ -280,7 +281,7 @@ impl World {
         expected: &[ExpectedVerdict],
         seen: &SeenVerdict,
         after: &SeenVerdict,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let now = self.now();
         for (one, ruling) in expected.iter().zip(&seen.rulings) {
             let track = self.history.look(&one.subject, one.terms, now, &self.peaks);
@@ -377,10 +378,10 @@ fn with_request<R>(asked: &DrawnRequest, then: impl FnOnce(&Request<'_>) -> R) -
     then(&Request::new(DOMAIN, &descriptors).with_cost(asked.cost))
 }
 
-fn broken(promise: &'static str, detail: &impl ToString) -> Broken {
-    Broken { promise, detail: detail.to_string() }
+fn broken(promise: &'static str, detail: &impl ToString) -> BrokenPromise {
+    BrokenPromise { promise, detail: detail.to_string() }
 }
 
-fn about(subject: &Subject, Broken { promise, detail }: Broken) -> Broken {
-    Broken { promise, detail: format!("{detail}: {subject:?}") }
+fn about(subject: &Subject, BrokenPromise { promise, detail }: BrokenPromise) -> BrokenPromise {
+    BrokenPromise { promise, detail: format!("{detail}: {subject:?}") }
 }

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::history::Admission;
-use crate::written::Window;
+use crate::written_rules::Window;
 
 /// In any span, no more than the capacity and what refills in that span.
 #[derive(Clone, Copy, Debug)]

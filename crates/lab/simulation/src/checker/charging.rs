@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_rules::Charge;
 
 use super::Finding;
-use crate::seen::SeenVerdict;
-use crate::written::{ExpectedVerdict, Subject};
+use crate::seen_verdict::SeenVerdict;
+use crate::written_rules::{ExpectedVerdict, Subject};
 
 /// An admission charges each limit that admits it, once and in full; a refusal
 /// charges nobody, or, where `charge: always` says so, those that admit.
@@ -83,9 +83,9 @@ mod tests {
     use tidegate_engine::{Basis, Mode, Retry, Role};
 
     use super::*;
-    use crate::seen::SeenRuling;
+    use crate::seen_verdict::SeenRuling;
     use crate::time::SECOND;
-    use crate::written::{Kind, LimitName, Terms};
+    use crate::written_rules::{Kind, LimitName, Terms};
 
     fn one(count_refused: bool) -> ExpectedVerdict {
         let limit =

@@ -7,8 +7,8 @@ use tidegate_engine::{Mode, Retry, Role};
 use super::Finding;
 use super::bound::{BucketBound, SlidingBound, sum_within};
 use crate::history::{Admission, Track};
-use crate::seen::{SeenRuling, SeenVerdict};
-use crate::written::{ExpectedVerdict, Kind, Subject};
+use crate::seen_verdict::{SeenRuling, SeenVerdict};
+use crate::written_rules::{ExpectedVerdict, Kind, Subject};
 
 /// The limits that a request meets are those that the rules say, each in the
 /// role that its mode gives it.
@@ -56,9 +56,9 @@ impl Roles {
 
 /// A limit that is enforced for a part of the keys picks the same ones each time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steadfast(BTreeMap<(Subject, u8), bool>);
+pub(crate) struct StableEnforcement(BTreeMap<(Subject, u8), bool>);
 
-impl Steadfast {
+impl StableEnforcement {
     /// Compares with what the key got before.
     pub(crate) fn check(&mut self, one: &ExpectedVerdict, role: Role) -> Finding {
         let enforced = role != Role::Observed;
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
     use crate::time::SECOND;
-    use crate::written::{LimitName, Terms, Window};
+    use crate::written_rules::{LimitName, Terms, Window};
 
     fn expected(mode: Mode) -> ExpectedVerdict {
         let limit = LimitName {
@@ -261,11 +261,11 @@ mod tests {
 
     #[test]
     fn a_key_that_is_enforced_only_sometimes_is_caught() {
-        let mut steadfast = Steadfast::default();
+        let mut stable_enforcement = StableEnforcement::default();
         let half = expected(Mode::Enforce(Percent::new(50)));
-        assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
-        assert_eq!(steadfast.check(&half, Role::Required), Ok(()));
-        assert!(steadfast.check(&half, Role::Observed).is_err());
+        assert_eq!(stable_enforcement.check(&half, Role::Required), Ok(()));
+        assert_eq!(stable_enforcement.check(&half, Role::Required), Ok(()));
+        assert!(stable_enforcement.check(&half, Role::Observed).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tidegate_engine::UnknownTarget;
 
 use super::Finding;
-use crate::seen::SeenVerdict;
+use crate::seen_verdict::SeenVerdict;
 
 /// Every request is decided: nothing panics, nothing is given up.
 #[derive(Clone, Copy, Debug)]

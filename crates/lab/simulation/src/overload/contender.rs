@@ -1,4 +1,4 @@
-//! Who takes part, and with which settings.
+//! The contenders and their settings.
 
 use super::episode::{Episode, RefusalCost};
 use super::load::Levels;
@@ -13,12 +13,12 @@ use super::shield::{
 use crate::chance::Chance;
 use crate::time::{MILLISECOND, SECOND};
 
-/// A way to protect the server, ourselves first.
+/// A load shedder in front of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contender {
-    /// Ourselves: worker shedder and gate.
+    /// Tidegate: worker shedder and gate.
     Tidegate,
-    /// Ourselves without the slow loop.
+    /// Tidegate's gate alone.
     GateOnly,
     /// (a) No protection.
     Unprotected,
@@ -45,7 +45,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All of them, ourselves first, then in the order of the evaluation plan.
+    /// All contenders: Tidegate, then the others in the order of the evaluation plan.
     pub const ALL: [Contender; 13] = [
         Contender::Tidegate,
         Contender::GateOnly,
@@ -163,7 +163,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// As published.
+    /// With the published settings.
     pub(crate) fn published(contender: Contender) -> Self {
         match contender {
             Contender::Tidegate => Entry::Tidegate,
@@ -184,7 +184,7 @@ impl Entry {
         }
     }
 
-    /// Other settings that somebody who tunes it might try, with what is different.
+    /// Other settings that an operator might try, each with its label.
     pub(crate) fn grid(contender: Contender) -> Vec<(String, Self)> {
         match contender {
             Contender::Tidegate | Contender::GateOnly | Contender::Unprotected => Vec::new(),
@@ -216,7 +216,7 @@ impl Entry {
 
     pub(crate) fn play(self, script: &Script, cost: RefusalCost, seed: u64) -> Record {
         let workers = script.workers;
-        // Its own stream, away from those of the traffic.
+        // A separate stream from those of the traffic.
         let own = Chance::new(seed ^ 0x5EED_0F5E_1F5E_1F00).next();
         let run = Run { script, cost, seed };
         match self {

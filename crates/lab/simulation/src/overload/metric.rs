@@ -1,8 +1,8 @@
-//! The columns of the tables: a name, a meaning, which way is better.
+//! The metrics of an episode: name, meaning, direction.
 
 use super::measures::Measures;
 
-/// Which way is better.
+/// Whether higher or lower values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// More.
@@ -11,26 +11,26 @@ pub enum Better {
     Lower,
 }
 
-/// One number of an episode.
+/// A metric of an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Critical goodput in the first 30 s.
     CriticalOnset,
-    /// Critical goodput once settled.
+    /// Critical goodput in the steady part.
     CriticalSteady,
     /// All goodput, in capacities.
     Goodput,
     /// Everything answered in time in the whole episode, as a part of what the gate alone serves.
     ServedOfGate,
-    /// All goodput of what could have been.
+    /// All goodput as a part of the possible.
     OfOptimum,
     /// Median latency of critical requests, in ms.
     CriticalP50,
-    /// 99th percentile of them.
+    /// The 99th percentile.
     CriticalP99,
-    /// 99.9th percentile of them.
+    /// The 99.9th percentile.
     CriticalP999,
-    /// The 99th percentile beside that of an unloaded server.
+    /// The 99th percentile over that of an unloaded server.
     P99Ratio,
     /// Spread of the admitted rate, in capacities.
     Oscillation,
@@ -40,7 +40,7 @@ pub enum Metric {
     Reversals,
     /// Seconds until the level has settled.
     ShedAfter,
-    /// Seconds until everybody is served again.
+    /// Seconds until every category is served again.
     RestoredAfter,
     /// How often it was shed again after that.
     ShedAgain,
@@ -56,20 +56,20 @@ pub enum Metric {
     LevelGrowth,
     /// Worker time spent on refusing.
     Refusing,
-    /// Jain's index over reading tenants.
+    /// Jain's index of the tenants' GET requests.
     Jain,
-    /// Stickiness over reading tenants.
+    /// Stickiness of the tenants' GET requests.
     Stickiness,
     /// Tasks that succeeded.
     Tasks,
     /// Tripwire's score.
     Score,
-    /// Requests made for each that was wanted.
+    /// Requests sent for each first attempt.
     Amplification,
 }
 
 impl Metric {
-    /// All of them.
+    /// All metrics.
     pub const ALL: [Metric; 26] = [
         Metric::CriticalOnset,
         Metric::CriticalSteady,
@@ -179,17 +179,17 @@ impl Metric {
     }
 }
 
-/// A number over all seeds.
+/// A metric over all seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The worst one.
+    /// The worst value.
     pub worst: f64,
 }
 
 impl Spread {
-    /// Over all seeds for which the number means something; `None` when there is none.
+    /// Over the seeds for which the metric has a value; `None` when there is none.
     pub(crate) fn over(metric: Metric, seeds: &[Measures]) -> Option<Self> {
         let mut values: Vec<f64> = seeds.iter().filter_map(|seed| metric.of(seed)).collect();
         values.sort_by(f64::total_cmp);

@@ -8,7 +8,7 @@
 //! auto-tuner is given to it: it is the number of workers.
 
 use super::level_queue::LevelQueue;
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
@@ -132,7 +132,7 @@ impl Shield for Cinnamon {
         let level = request.level.number();
         self.remember(level);
         if request.level.number() < self.threshold {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         self.inflow += 1;
         if self.inside < self.workers {
@@ -149,7 +149,7 @@ impl Shield for Cinnamon {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         match self.queue.pop() {
             Some((slot, _)) => {
                 self.outflow += 1;
@@ -175,13 +175,13 @@ impl Shield for Cinnamon {
         while self.expire_at <= now
             && let Some(slot) = self.queue.pop_oldest()
         {
-            released.refused.push((slot, Place::Gate));
+            released.refused.push((slot, RefusalStage::Gate));
             self.note_expiry();
         }
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0 - self.ratio, limit: f64::from(self.workers) }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0 - self.ratio, limit: f64::from(self.workers) }
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         bench.arrive(Category::Test);
         bench.arrive(Category::Critical);
         assert_eq!(bench.finish(Category::Get, 1).entered, [3]);
-        assert_eq!(bench.pass(200 * MILLISECOND).refused, [(2, Place::Gate)]);
+        assert_eq!(bench.pass(200 * MILLISECOND).refused, [(2, RefusalStage::Gate)]);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         for step in 0_u16..2_400 {
             let cohort = u8::try_from(step % 128).unwrap();
             bench.pass(5 * MILLISECOND);
-            let refused = Answer::Refuse(Place::Threshold);
+            let refused = Answer::Refuse(RefusalStage::Threshold);
             shed += u32::from(bench.arrive_as(Category::Test, cohort).0 == refused);
             bench.arrive_as(Category::Post, cohort);
             if step == 1_500 {

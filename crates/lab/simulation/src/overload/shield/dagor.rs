@@ -9,7 +9,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, SOCKETS_MAX, Shield};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, SOCKETS_MAX, Shield,
+};
 use crate::overload::load::Request;
 use crate::time::{MILLISECOND, SECOND};
 use tidegate_overload::LEVELS;
@@ -104,10 +106,10 @@ impl Shield for Dagor {
         self.incoming += 1;
         self.histogram[level] += 1;
         if level < self.cursor {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         if self.queue.len() >= SOCKETS_MAX {
-            return Answer::Refuse(Place::Socket);
+            return Answer::Refuse(RefusalStage::Socket);
         }
         self.admitted += 1;
         if self.inside < self.workers {
@@ -119,7 +121,7 @@ impl Shield for Dagor {
         Answer::Wait
     }
 
-    fn finished(&mut self, now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         let Some((slot, since)) = self.queue.pop_front() else {
             self.inside = self.inside.saturating_sub(1);
             return;
@@ -137,8 +139,8 @@ impl Shield for Dagor {
         self.close_window(now);
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: self.level, limit: f64::from(self.workers) }
+    fn controls(&self) -> Controls {
+        Controls { level: self.level, limit: f64::from(self.workers) }
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
         bench.pass(SECOND);
         // 5 % of 101 admitted, one on each level.
         assert_eq!(bench.shield.cursor, 6);
-        assert_eq!(bench.arrive_as(Category::Test, 5).0, Answer::Refuse(Place::Threshold));
+        assert_eq!(bench.arrive_as(Category::Test, 5).0, Answer::Refuse(RefusalStage::Threshold));
         assert_eq!(bench.arrive_as(Category::Test, 6).0, Answer::Wait);
     }
 

@@ -11,7 +11,7 @@ mod vegas;
 pub(crate) use gradient2::{Gradient2, Gradient2Settings};
 pub(crate) use vegas::{Vegas, VegasSettings};
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::{PerCategory, Request};
 use crate::time::SECOND;
@@ -74,7 +74,7 @@ impl<L: Law> Netflix<L> {
         u64::from(self.busy[rank]) >= own
     }
 
-    fn sample(&mut self, now: u64, done: &Done) {
+    fn sample(&mut self, now: u64, done: &FinishedRequest) {
         if done.took < RTT_MIN {
             return;
         }
@@ -94,14 +94,14 @@ impl<L: Law> Netflix<L> {
 impl<L: Law> Shield for Netflix<L> {
     fn arrive(&mut self, _now: u64, request: &Request, _released: &mut ReleasedRequests) -> Answer {
         if u64::from(self.inside) >= whole(self.law.limit()) && self.partition_full(request) {
-            return Answer::Refuse(Place::Gate);
+            return Answer::Refuse(RefusalStage::Gate);
         }
         self.inside += 1;
         self.busy[request.category.rank()] += 1;
         Answer::Enter
     }
 
-    fn finished(&mut self, now: u64, done: &Done, _released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, done: &FinishedRequest, _released: &mut ReleasedRequests) {
         self.inside = self.inside.saturating_sub(1);
         let busy = &mut self.busy[done.category.rank()];
         *busy = busy.saturating_sub(1);
@@ -114,8 +114,8 @@ impl<L: Law> Shield for Netflix<L> {
 
     fn wake(&mut self, _now: u64, _released: &mut ReleasedRequests) {}
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: self.law.limit() }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: self.law.limit() }
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let mut bench = Bench::new(Netflix::new(Fixed(2.0), None));
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
     }
 
     #[test]
@@ -152,12 +152,12 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         }
-        assert_eq!(bench.arrive(Category::Test), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Test), Answer::Refuse(RefusalStage::Gate));
         // A share of nothing still has one place.
         assert_eq!(bench.arrive(Category::Post), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
             bench.arrive(Category::Get);
             bench.finish(Category::Get, 20_000_000);
         }
-        assert_eq!(bench.shield.dials().limit, 5.0);
+        assert_eq!(bench.shield.controls().limit, 5.0);
         bench.pass(2 * SECOND);
         bench.arrive(Category::Get);
         bench.finish(Category::Get, 20_000_000);
-        assert_eq!(bench.shield.dials().limit, 101.0);
+        assert_eq!(bench.shield.controls().limit, 101.0);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield};
+use super::{Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield};
 use crate::overload::draw::whole;
 use crate::overload::load::Request;
 use crate::time::MILLISECOND;
@@ -61,11 +61,11 @@ impl Shield for StaticLimit {
             self.queue.push_back((request.slot, now));
             Answer::Wait
         } else {
-            Answer::Refuse(Place::Gate)
+            Answer::Refuse(RefusalStage::Gate)
         }
     }
 
-    fn finished(&mut self, _now: u64, _done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, _now: u64, _done: &FinishedRequest, released: &mut ReleasedRequests) {
         match self.queue.pop_front() {
             Some((slot, _)) => released.entered.push(slot),
             None => self.inside = self.inside.saturating_sub(1),
@@ -80,12 +80,12 @@ impl Shield for StaticLimit {
         while self.wake_at() <= now
             && let Some((slot, _)) = self.queue.pop_front()
         {
-            released.refused.push((slot, Place::Gate));
+            released.refused.push((slot, RefusalStage::Gate));
         }
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0, limit: f64::from(self.limit) }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0, limit: f64::from(self.limit) }
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
         assert_eq!(bench.arrive(Category::Get), Answer::Enter);
         assert_eq!(bench.arrive(Category::Get), Answer::Enter);
         assert_eq!(bench.arrive(Category::Get), Answer::Wait);
-        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(Place::Gate));
+        assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
         assert_eq!(bench.finish(Category::Get, 1).entered, [3]);
         assert_eq!(bench.arrive(Category::Get), Answer::Wait);
-        assert_eq!(bench.pass(100 * MILLISECOND).refused, [(5, Place::Gate)]);
+        assert_eq!(bench.pass(100 * MILLISECOND).refused, [(5, RefusalStage::Gate)]);
     }
 }

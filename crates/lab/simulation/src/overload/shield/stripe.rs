@@ -8,7 +8,10 @@
 //! amount to a whole, which would start shedding after 120 s instead of 28 s,
 //! is not copied.
 
-use super::{Answer, Dials, Done, Place, ReleasedRequests, Shield, StaticLimit, StaticSettings};
+use super::{
+    Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, Shield, StaticLimit,
+    StaticSettings,
+};
 use crate::chance::Chance;
 use crate::overload::draw::unit;
 use crate::overload::load::{PerCategory, Request};
@@ -95,12 +98,12 @@ impl Shield for Stripe {
         self.offered[rank] += 1;
         let share = self.refused_share[rank];
         if share > 0.0 && unit(&mut self.chance) < share {
-            return Answer::Refuse(Place::Threshold);
+            return Answer::Refuse(RefusalStage::Threshold);
         }
         self.ground.arrive(now, request, released)
     }
 
-    fn finished(&mut self, now: u64, done: &Done, released: &mut ReleasedRequests) {
+    fn finished(&mut self, now: u64, done: &FinishedRequest, released: &mut ReleasedRequests) {
         self.ground.finished(now, done, released);
     }
 
@@ -115,8 +118,8 @@ impl Shield for Stripe {
         self.ground.wake(now, released);
     }
 
-    fn dials(&self) -> Dials {
-        Dials { level: 1.0 - self.amount.max(0.0), limit: self.ground.dials().limit }
+    fn controls(&self) -> Controls {
+        Controls { level: 1.0 - self.amount.max(0.0), limit: self.ground.controls().limit }
     }
 }
 
@@ -131,11 +134,11 @@ mod tests {
         let mut bench = Bench::new(Stripe::new(1, StripeSettings::default(), 1));
         bench.arrive(Category::Get);
         bench.pass(24 * SECOND);
-        assert_eq!(bench.shield.dials().level, 1.0);
+        assert_eq!(bench.shield.controls().level, 1.0);
         bench.pass(16 * SECOND);
-        assert!((bench.shield.dials().level - 0.9).abs() < 1e-9);
+        assert!((bench.shield.controls().level - 0.9).abs() < 1e-9);
         bench.pass(120 * SECOND);
-        assert_eq!(bench.shield.dials().level, 0.0);
+        assert_eq!(bench.shield.controls().level, 0.0);
     }
 
     #[test]

@@ -63,9 +63,9 @@ impl AdaptiveLimit {
             return;
         }
         let shortest = self.samples.iter().copied().min().unwrap_or(0);
-        let place = whole(QUANTILE * (self.samples.len() - 1) as f64);
-        let place = usize::try_from(place).unwrap_or(0);
-        let (_, high, _) = self.samples.select_nth_unstable(place);
+        let index = whole(QUANTILE * (self.samples.len() - 1) as f64);
+        let index = usize::try_from(index).unwrap_or(0);
+        let (_, high, _) = self.samples.select_nth_unstable(index);
         let rtt = *high as f64;
         let median = self.median(rtt);
         let rtt = self.recent.add(median);

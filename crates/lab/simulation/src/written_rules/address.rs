@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 /// All addresses with so many leading bits in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Net {
+pub(crate) struct Network {
     pub(crate) address: IpAddr,
     pub(crate) length: u32,
 }
 
-impl Net {
+impl Network {
     pub(crate) fn holds(&self, value: &str) -> bool {
         let Some(address) = address(value) else { return false };
         let leading = |address| leading_bits(address, self.length);
@@ -18,7 +18,7 @@ impl Net {
     }
 }
 
-impl fmt::Display for Net {
+impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_net_holds_its_own_addresses_and_no_others() {
-        let net = Net { address: "10.1.0.0".parse().unwrap(), length: 16 };
+        let net = Network { address: "10.1.0.0".parse().unwrap(), length: 16 };
         assert!(net.holds("10.1.9.9") && net.holds("::ffff:10.1.0.1"));
         assert!(!net.holds("10.2.0.1") && !net.holds("a01::1") && !net.holds("ada"));
     }

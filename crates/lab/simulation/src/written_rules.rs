@@ -13,12 +13,12 @@ mod terms;
 
 use tidegate_rules::{Charge, Mode};
 
-pub(crate) use address::Net;
+pub(crate) use address::Network;
 pub(crate) use draw::{PLANS, draw_mode, draw_percent};
 pub(crate) use matching::{
     DrawnDescriptor, DrawnRequest, ExpectedVerdict, LimitName, Subject, Switches, limit_name,
 };
-pub(crate) use terms::{Kind, Soft, Terms, Window};
+pub(crate) use terms::{Kind, SoftTerms, Terms, Window};
 
 /// The domain of every rule file here.
 pub(crate) const DOMAIN: &str = "sim";
@@ -83,7 +83,7 @@ pub(crate) enum Values {
     },
     /// Addresses of a network.
     Within {
-        net: Net,
+        net: Network,
         shared: bool,
     },
 }

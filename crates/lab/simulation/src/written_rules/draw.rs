@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tidegate_rules::{Charge, Mode};
 
 use super::{
-    Kind, Level, Limits, Net, Soft, Terms, Values, Window, WrittenLimit, WrittenPlan, WrittenRule,
-    WrittenRules,
+    Kind, Level, Limits, Network, SoftTerms, Terms, Values, Window, WrittenLimit, WrittenPlan,
+    WrittenRule, WrittenRules,
 };
 use crate::chance::Chance;
 use crate::time::{HOUR, MILLISECOND, MINUTE, SECOND};
@@ -41,7 +41,7 @@ impl WrittenRules {
             if ways.is_empty() {
                 break;
             }
-            let way = ways.swap_remove(chance.place(ways.len()));
+            let way = ways.swap_remove(chance.index(ways.len()));
             let rule = file.draw_rule(chance, way);
             file.rules.push(rule);
         }
@@ -83,7 +83,7 @@ impl WrittenRules {
                 let default = chance.one_in(2).then_some(PLANS[0]);
                 Limits::PlanNamedByValue { default }
             }
-            1 => Limits::Plan(PLANS[chance.place(PLANS.len())]),
+            1 => Limits::Plan(PLANS[chance.index(PLANS.len())]),
             2 => Limits::Unlimited { replaces: self.earlier_name(chance) },
             _ => {
                 let count = chance.between(1, LIMITS_MAX);
@@ -121,11 +121,11 @@ fn next_name(named: &mut u64) -> String {
 fn change_list(chance: &mut Chance, limits: &mut Vec<WrittenLimit>, named: &mut u64) {
     match chance.between(1, 12) {
         1 if limits.len() > 1 => {
-            limits.remove(chance.place(limits.len()));
+            limits.remove(chance.index(limits.len()));
         }
         2 => {
             let limit = draw_limit(chance, next_name(named));
-            limits.insert(chance.place(limits.len() + 1), limit);
+            limits.insert(chance.index(limits.len() + 1), limit);
         }
         3 => limits.reverse(),
         _ => {}
@@ -207,7 +207,7 @@ fn draw_terms_like(chance: &mut Chance, terms: Terms) -> Terms {
         }
         Kind::Concurrency { .. } => Kind::Concurrency { limit, time_to_live: period },
     };
-    let soft = chance.one_in(4).then(|| Soft {
+    let soft = chance.one_in(4).then(|| SoftTerms {
         over_percent: chance.between(1, 150),
         lasting: chance.between(1, 10_000) * MILLISECOND,
     });
@@ -232,9 +232,9 @@ fn draw_period(chance: &mut Chance) -> u64 {
 /// Every way to a rule that there can be.
 fn ways(chance: &mut Chance) -> Vec<Vec<Level>> {
     let level = |key, values| Level { key, values };
-    let v4 = |a, b, length| Net { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), length };
+    let v4 = |a, b, length| Network { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), length };
     let v6 =
-        Net { address: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), length: 32 };
+        Network { address: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), length: 32 };
     let mut shared = || chance.one_in(2);
     let tenant = || level("tenant", Values::Any);
     vec![

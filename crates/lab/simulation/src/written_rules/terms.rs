@@ -6,7 +6,7 @@ use crate::time::{DAY, MILLISECOND, SECOND};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) kind: Kind,
-    pub(crate) soft: Option<Soft>,
+    pub(crate) soft: Option<SoftTerms>,
 }
 
 /// The six algorithms.
@@ -33,7 +33,7 @@ pub(crate) enum Window {
 
 /// How far above the limit, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Soft {
+pub(crate) struct SoftTerms {
     pub(crate) over_percent: u64,
     pub(crate) lasting: u64,
 }
