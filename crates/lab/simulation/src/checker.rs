@@ -1,8 +1,7 @@
-//! The promises, each checked by brute force on what was seen to happen.
+//! Checkers of the documented promises, by brute force on the history.
 //!
-//! A checker is a small type with one method that says what is wrong, if
-//! anything. None uses the production arithmetic: they add up histories and
-//! compare with what the documents promise.
+//! A checker is a small type with one method that returns what is wrong, if anything. None uses the
+//! production arithmetic: they add up the history and compare it with the documents.
 
 mod bound;
 mod charging;
@@ -23,7 +22,7 @@ pub(crate) use slots::{SlotBound, SlotsInUse};
 use crate::history::Track;
 use crate::written_rules::Kind;
 
-/// What a checker found: in words, what is wrong.
+/// The result of a checker: an error describes what is wrong.
 pub(crate) type Finding = Result<(), String>;
 
 /// A promise that did not hold.
@@ -33,12 +32,12 @@ pub(crate) struct BrokenPromise {
     pub(crate) detail: String,
 }
 
-/// Counts the checks made, by promise.
+/// Counts the checks of each promise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checks(pub(crate) BTreeMap<&'static str, u64>);
 
 impl Checks {
-    /// Notes one check.
+    /// Counts a check and names its promise in an error.
     pub(crate) fn note(
         &mut self,
         promise: &'static str,

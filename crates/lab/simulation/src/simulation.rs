@@ -1,4 +1,4 @@
-//! One run: a world, and one thing after another that happens to it.
+//! One run: a world and a sequence of random events.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,21 +11,21 @@ use crate::traffic::Traffic;
 use crate::world::{AnsweredCall, Tally, World};
 use crate::written_rules::DrawnRequest;
 
-/// Requests of one burst, at the most.
+/// The most requests of a burst.
 const BURST_MAX: u64 = 30;
-/// New keys of one flood, at the most.
+/// The most new keys of a flood.
 const FLOOD_MAX: u64 = 250;
-/// A retry further away than this is believed.
+/// A longer wait before a retry is not tested.
 const PATIENCE: u64 = 8 * DAY;
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Things that happen, one after another. Default: 500.
+    /// The number of events. Default: 500.
     pub steps: u32,
     /// The most rules. Default: 8.
     pub rules_max: usize,
-    /// Callers that come again. Default: 6.
+    /// Callers that send several requests. Default: 6.
     pub callers: u64,
 }
 
@@ -35,18 +35,18 @@ impl Default for Size {
     }
 }
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
-    /// The seed that it came from.
+    /// The seed.
     pub seed: u64,
-    /// Things that happened.
+    /// The number of events.
     pub steps: u32,
-    /// Requests asked.
+    /// All requests.
     pub requests: u64,
-    /// Of these, let through.
+    /// Admitted requests.
     pub admitted: u64,
-    /// Of these, refused.
+    /// Refused requests.
     pub refused: u64,
     /// Answers from shared counters, peeks included.
     pub on_shared_counters: u64,
@@ -57,7 +57,7 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// Checks made, of all promises.
+    /// The number of checks of all promises.
     pub fn checks_made(&self) -> u64 {
         self.checks.values().sum()
     }
@@ -73,7 +73,7 @@ impl fmt::Display for RunReport {
     }
 }
 
-/// A promise that did not hold, and how to see it again.
+/// A promise that did not hold, and how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "seed {seed}, step {step} ({event}): {promise} does not hold: {detail}\n\
@@ -82,19 +82,19 @@ impl fmt::Display for RunReport {
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// How many steps the run was to have.
+    /// The number of steps of the run.
     pub steps: u32,
-    /// The step at which it showed, from zero.
+    /// The step at which it was found, from zero.
     pub step: u32,
-    /// What happened in that step.
+    /// The event of that step.
     pub event: &'static str,
     /// The promise.
     pub promise: &'static str,
-    /// What was found.
+    /// The observation.
     pub detail: String,
 }
 
-/// What happens in one step.
+/// The event of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Steady,
@@ -121,7 +121,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A run that this seed decides.
+    /// A run from this seed.
     pub const fn new(seed: u64, size: Size) -> Self {
         Simulation { seed, size, chance: Chance::new(seed), traffic: Traffic::new(size.callers) }
     }
@@ -135,7 +135,7 @@ impl Simulation {
         let mut world = world.map_err(|broken| self.violation(0, "start", broken))?;
         for step in 0..self.size.steps {
             let event = self.draw_event();
-            // A panic outside the engine's own guard must not hide its seed.
+            // A panic outside the engine must not hide the seed.
             let done = catch_unwind(AssertUnwindSafe(|| self.step(&mut world, event)));
             let done = done.unwrap_or_else(|_| {
                 Err(BrokenPromise { promise: "nothing panics", detail: "see above".to_owned() })
@@ -186,7 +186,7 @@ impl Simulation {
             Event::Idle => world.advance(self.chance.up_to(2 * HOUR)),
             Event::Reload => world.reload(&mut self.chance)?,
             Event::Switch => world.switch(&mut self.chance)?,
-            // Mostly on: little can be checked while everything is off.
+            // Mostly on: with everything off little can be checked.
             Event::KillSwitch => world.switch_off(!world.is_off() && self.chance.one_in(2)),
             Event::SmallStepBack => world.step_back(self.chance.up_to(SECOND)),
             Event::LargeStepBack => world.step_back(self.chance.up_to(2 * DAY)),
@@ -197,7 +197,7 @@ impl Simulation {
         world.check_between()
     }
 
-    /// A few requests, a little apart.
+    /// A few requests with short pauses.
     fn steady(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, 4) {
             world.advance(self.chance.up_to(2 * SECOND));
@@ -208,7 +208,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// One caller asks the same again and again.
+    /// One caller repeats the same request.
     fn burst(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         let asked = self.traffic.request(&mut self.chance, &world.rules);
         let apart = if self.chance.one_in(2) { 0 } else { self.chance.up_to(SECOND) };
@@ -219,7 +219,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Many new callers, each once or twice.
+    /// One or two requests of each of many new callers.
     fn flood(&mut self, world: &mut World) -> Result<(), BrokenPromise> {
         for _ in 0..self.chance.between(1, FLOOD_MAX) {
             let asked = self.traffic.stranger(&mut self.chance, &world.rules);
@@ -232,7 +232,7 @@ impl Simulation {
 
     fn ask(&mut self, world: &mut World, asked: &DrawnRequest) -> Result<(), BrokenPromise> {
         let answered = world.ask(asked)?;
-        // A long wait idles everything else too: rarely.
+        // A long wait makes every counter idle, so it is rare.
         let patient = match answered.testable_wait() {
             None => false,
             Some(wait) if wait > PATIENCE => false,
@@ -243,7 +243,7 @@ impl Simulation {
     }
 }
 
-/// Waits exactly as long as told, alone, and asks again.
+/// Waits exactly as long as the answer says, without other requests, and retries.
 fn wait_and_retry(
     world: &mut World,
     asked: &DrawnRequest,

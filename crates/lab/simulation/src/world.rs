@@ -1,6 +1,5 @@
-//! The production engine with everything around it, and what the simulation
-//! knows of it: the rules as written, the switches that were set, the permits
-//! that are out, the history of every counter.
+//! The production engine, and the simulation's own record of it: rules, switches, held permits, and
+//! the history of every counter.
 
 use std::sync::Arc;
 
@@ -23,13 +22,13 @@ use crate::written_rules::{
     draw_mode, draw_percent, limit_name,
 };
 
-/// The smallest budget that a store takes.
+/// The smallest budget that a store accepts.
 const BUDGET_SMALL: usize = 64 * 1024;
 const BUDGET_LARGE: usize = 4 * 1024 * 1024;
 
 type SimulatedEngine = Engine<MemoryStore, Arc<ManualClock>>;
 
-/// One system under simulation.
+/// The simulated system.
 #[derive(Debug)]
 pub(crate) struct World {
     engine: Arc<SimulatedEngine>,
@@ -48,16 +47,16 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
 }
 
-/// A permit that is out.
+/// A permit that was not returned yet.
 #[derive(Debug)]
 struct HeldPermit {
     number: u64,
     permit: Permit<MemoryStore, Arc<ManualClock>>,
-    /// The counters that it holds slots of, and the terms they were taken under.
+    /// The counters whose slots it holds, and their terms at that time.
     slots: Vec<(Subject, Terms)>,
 }
 
-/// How many requests there were.
+/// Counts of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -67,7 +66,7 @@ pub(crate) struct Tally {
     pub(crate) on_no_counter: u64,
 }
 
-/// What a request was answered, and what it should have met.
+/// A request's answer and the limits that should apply to it.
 #[derive(Debug)]
 pub(crate) struct AnsweredCall {
     pub(crate) seen: SeenVerdict,
@@ -108,18 +107,18 @@ impl World {
         self.clock.now().as_nanos()
     }
 
-    /// Turns the clock forward.
+    /// Advances the clock.
     pub(crate) fn advance(&self, nanos: u64) {
         self.clock.advance(Nanos::new(nanos));
     }
 
-    /// Turns the clock back.
+    /// Sets the clock back.
     pub(crate) fn step_back(&mut self, nanos: u64) {
         self.peaks.push(self.now());
         self.clock.set(Timestamp::from_nanos(self.now().saturating_sub(nanos)));
     }
 
-    /// Asks, and checks everything that can be told from the answer.
+    /// Sends a request and checks its answer.
     pub(crate) fn ask(&mut self, asked: &DrawnRequest) -> Result<AnsweredCall, BrokenPromise> {
         let expected = self.rules.expect(asked, &self.switches);
         let before = self.peek(asked);
@@ -146,7 +145,7 @@ impl World {
         with_request(asked, |request| SeenVerdict::of(&self.engine.apply_now(Verb::Peek, request)))
     }
 
-    /// Gives some permits back, in any order.
+    /// Returns some permits in random order.
     pub(crate) fn give_back(&mut self, chance: &mut Chance, share_percent: u64) {
         let (staying, leaving): (Vec<HeldPermit>, Vec<HeldPermit>) =
             std::mem::take(&mut self.permits)
@@ -162,13 +161,13 @@ impl World {
         }
     }
 
-    /// Puts the next version of the rules in place.
+    /// Loads the next version of the rules.
     pub(crate) fn reload(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         self.rules.change(chance);
         self.install()
     }
 
-    /// Sets or takes back a run-time switch.
+    /// Sets or removes a run-time switch.
     pub(crate) fn switch(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let limits: Vec<LimitName> =
             self.rules.all_limits().map(|(path, limit)| limit_name(path, limit)).collect();
@@ -217,7 +216,7 @@ impl World {
         }
     }
 
-    /// Checks what holds between requests.
+    /// Checks the promises that hold between requests.
     pub(crate) fn check_between(&mut self) -> Result<(), BrokenPromise> {
         let stats = self.engine.store().stats();
         self.tally.on_shared_counters = stats.shared;
@@ -275,7 +274,7 @@ impl World {
         self.judge_counters(expected, seen, after)
     }
 
-    /// Checks each counter that the request met.
+    /// Checks each counter of the request.
     fn judge_counters(
         &mut self,
         expected: &[ExpectedVerdict],
@@ -294,7 +293,7 @@ impl World {
                 self.checks.bound(track).map_err(|broken| about(&one.subject, broken))?;
             } else if !ruling.admitted {
                 self.checks.note("never means too large", NeverFits::check(one, ruling))?;
-                // What the request has charged already to the same counter counts too.
+                // An earlier charge of this request to the same counter counts too.
                 let alone =
                     expected.iter().filter(|other| other.subject == one.subject).count() == 1;
                 if alone && NeededRefusal::can_tell(track) {
@@ -322,22 +321,22 @@ impl World {
 }
 
 impl AnsweredCall {
-    /// How long to wait, where the promise of a retry can be put to the test:
-    /// each limit has a counter of its own, and nothing but time decides.
+    /// How long to wait, if the promised retry can be tested: each limit has its own counter, and
+    /// only time decides.
     pub(crate) fn testable_wait(&self) -> Option<u64> {
         let tidegate_engine::Retry::After(wait) = self.seen.retry else { return None };
         let single = self.expected.len() == 1;
         let twins = self.expected.iter().enumerate().any(|(at, one)| {
             self.expected.iter().skip(at + 1).any(|other| other.subject == one.subject)
         });
-        // An allowance of another limit may close meanwhile; under `charge:
-        // always` a refusal uses the others up.
+        // An allowance of another limit may close meanwhile, and under `charge: always` a refusal
+        // charges the others.
         let charged = self.seen.rulings.iter().any(|ruling| ruling.taken > 0);
         let enforced = |one: &usize| self.seen.rulings[*one].role != Role::Observed;
         let soft = (0..self.expected.len())
             .filter(enforced)
             .any(|at| self.expected[at].terms.soft.is_some());
-        // Slots come back when their permit is dropped, which nobody can foretell.
+        // Slots return when their permit is dropped, at an unknown time.
         let in_flight = |one: &usize| {
             matches!(self.expected[*one].terms.kind, Kind::Concurrency { .. })
                 && !self.seen.rulings[*one].admitted
@@ -353,8 +352,8 @@ impl AnsweredCall {
     }
 }
 
-/// Whether a request puts two limits on one counter. Each brings it in line with
-/// its own numbers, so even a peek changes what the other finds.
+/// Whether two limits of a request share a counter. Each adapts it to its own numbers, so even a
+/// peek changes it for the other.
 fn is_under_two_plans(expected: &[ExpectedVerdict]) -> bool {
     expected.iter().any(|one| {
         let differs =
@@ -363,7 +362,7 @@ fn is_under_two_plans(expected: &[ExpectedVerdict]) -> bool {
     })
 }
 
-/// The request as the engine takes it.
+/// Calls `then` with the engine's form of the request.
 fn with_request<R>(asked: &DrawnRequest, then: impl FnOnce(&Request<'_>) -> R) -> R {
     let entries: Vec<Vec<Entry<'_>>> = asked
         .descriptors

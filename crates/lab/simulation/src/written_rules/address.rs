@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// All addresses with so many leading bits in common.
+/// A network: the addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network {
     pub(crate) address: IpAddr,
@@ -24,8 +24,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// What addresses that share a counter have in common: IPv4 nothing, IPv6 the
-/// first 64 bits. What is no address has a counter under its own text.
+/// The key of an address's counter: all of an IPv4 address, the first 64 bits of an IPv6 address,
+/// and the text of anything else.
 pub(crate) fn counted_under(value: &str) -> String {
     match address(value) {
         Some(address @ IpAddr::V4(_)) => address.to_string(),
@@ -34,7 +34,7 @@ pub(crate) fn counted_under(value: &str) -> String {
     }
 }
 
-/// IPv4 in IPv6 clothes is IPv4.
+/// An IPv4 address mapped to IPv6 counts as IPv4.
 fn address(value: &str) -> Option<IpAddr> {
     value.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }

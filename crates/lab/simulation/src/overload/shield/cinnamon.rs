@@ -1,7 +1,7 @@
 //! In the style of Uber's Cinnamon: a PI controller in front of a priority queue.
 //!
 //! Facts from the three posts (2023) and notes on them: every 500 ms the error
-//! (inflow − outflow − free places) / outflow, gains 0.1 and 1.4, a ratio that the
+//! (inflow − outflow − free slots) / outflow, gains 0.1 and 1.4, a ratio that the
 //! last 1000 levels turn into a threshold, shedding only once the queue has not been
 //! empty for 10 s, waits of at most a third of the timeout. Inflow is what passed
 //! the threshold: the sum would never settle otherwise. The limit of its
@@ -18,7 +18,7 @@ use tidegate_overload::LEVELS;
 pub(crate) struct CinnamonSettings {
     pub(crate) proportional: f64,
     pub(crate) integral: f64,
-    /// How long the queue must not have been empty: 10 s.
+    /// Sheds after the queue was not empty for this time: 10 s.
     pub(crate) patience: u64,
     /// The longest wait: a third of the timeout of 500 ms.
     pub(crate) wait_max: u64,
@@ -36,7 +36,7 @@ impl Default for CinnamonSettings {
 }
 
 const PERIOD: u64 = 500 * MILLISECOND;
-/// Levels that are remembered.
+/// The number of recent levels.
 const RECENT: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Cinnamon {
         let error = (inflow - outflow - free) / outflow;
         let CinnamonSettings { proportional, integral, .. } = self.settings;
         let seconds = PERIOD as f64 / SECOND as f64;
-        // Bounded by what can be refused, or it would not come back in time.
+        // Bounded, or the integral would take too long to fall again.
         self.sum = (self.sum + error * seconds).clamp(0.0, 1.0 / integral);
         self.ratio = (proportional * error + integral * self.sum).clamp(0.0, 1.0);
         self.threshold = self.quantile();

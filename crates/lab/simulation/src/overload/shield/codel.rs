@@ -2,7 +2,7 @@
 //!
 //! Facts from "Fail at scale" (Maurer, 2015) by way of notes on it: when the queue
 //! has not been empty for 100 ms, a request may wait 5 ms, else 100 ms; and from
-//! then on the newest is served first. Blind to categories.
+//! then on the newest is served first. Ignores categories.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::time::MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CodelSettings {
-    /// After so long without an empty queue it is a standing one: N, 100 ms.
+    /// A queue that was not empty for this time is a standing queue: N, 100 ms.
     pub(crate) interval: u64,
     /// The longest wait in a standing queue: M, 5 ms.
     pub(crate) target: u64,

@@ -5,7 +5,7 @@
 //! admitted when overloaded, 1 % of the incoming more when not, and a histogram of
 //! levels that turns the count into a cursor. The business level is our category,
 //! the user level our cohort. Workers serve first come, first served, and nothing
-//! leaves the queue. The cursor is not sent to callers here: there are none between.
+//! leaves the queue. The cursor is not sent upstream: the simulation has one server.
 
 use std::collections::VecDeque;
 
@@ -70,7 +70,7 @@ impl Dagor {
     }
 
     fn overloaded(&self, now: u64) -> bool {
-        // When nobody was started, the one who waits longest tells.
+        // Without a started request the longest wait counts.
         let oldest = || self.queue.front().map_or(0, |(_, since)| now.saturating_sub(*since));
         self.waited.checked_div(self.started).unwrap_or_else(oldest) > self.settings.wait
     }

@@ -3,8 +3,8 @@
 //! A limit that follows the 90th percentile of round trips, a queue of two to
 //! three times that limit, and a threshold of levels set at each calibration from
 //! how full the queue is. Facts from the Go source at commit 5759a5e:
-//! `adaptivelimiter` and `priority`. Levels are remembered when a request is let
-//! in, not when it comes, and a calm queue sets the threshold to nothing at once.
+//! `adaptivelimiter` and `priority`. Levels are recorded when a request is admitted, not when it
+//! arrives, and a calm queue resets the threshold at once.
 //! Its five priorities are our four categories, its hundred levels in each our cohorts.
 
 mod limit;
@@ -43,7 +43,7 @@ impl Default for FailsafeSettings {
     }
 }
 
-/// Levels that the tracker remembers.
+/// The number of levels in the tracker.
 const RECENT: usize = 1_000;
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Failsafe {
         self.threshold = if self.rate > 0.0 { self.quantile() } else { 0 };
     }
 
-    /// The level below which `rate` of those let in lie.
+    /// The level below which the share `rate` of the admitted requests lies.
     fn quantile(&self) -> u16 {
         let mut levels: Vec<u16> = self.recent.iter().copied().collect();
         levels.sort_unstable();

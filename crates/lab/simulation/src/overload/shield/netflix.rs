@@ -20,13 +20,13 @@ use crate::time::SECOND;
 const WINDOW: u64 = SECOND;
 /// `WindowedLimit`: samples that a window needs.
 const SAMPLES_MIN: u64 = 10;
-/// `WindowedLimit`: shorter ones are no samples.
+/// `WindowedLimit`: shorter round trips are ignored.
 const RTT_MIN: u64 = 100_000;
 
 /// Critical 1.0 and the others 0.0, as Netflix's service-level shedding (2024) sets them.
 pub(crate) const CRITICAL_FIRST: PerCategory<f64> = [0.0, 0.0, 0.0, 1.0];
 
-/// How a limit answers a window of samples.
+/// A law that sets the limit after each window of samples.
 pub(crate) trait Law {
     fn limit(&self) -> f64;
 
@@ -126,9 +126,9 @@ mod tests {
     use tidegate_overload::Category;
 
     #[derive(Debug)]
-    struct Fixed(f64);
+    struct FixedLaw(f64);
 
-    impl Law for Fixed {
+    impl Law for FixedLaw {
         fn limit(&self) -> f64 {
             self.0
         }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn without_partitions_the_limit_is_for_everyone() {
-        let mut bench = Bench::new(Netflix::new(Fixed(2.0), None));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(2.0), None));
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Refuse(RefusalStage::Gate));
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn a_partition_goes_above_the_limit_as_far_as_its_share() {
-        let mut bench = Bench::new(Netflix::new(Fixed(2.0), Some(CRITICAL_FIRST)));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(2.0), Some(CRITICAL_FIRST)));
         for _ in 0..2 {
             assert_eq!(bench.arrive(Category::Test), Answer::Enter);
         }
         assert_eq!(bench.arrive(Category::Test), Answer::Refuse(RefusalStage::Gate));
-        // A share of nothing still has one place.
+        // A share of zero still has one slot.
         assert_eq!(bench.arrive(Category::Post), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
         assert_eq!(bench.arrive(Category::Critical), Answer::Enter);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_law_is_asked_once_a_window_with_enough_samples() {
-        let mut bench = Bench::new(Netflix::new(Fixed(5.0), None));
+        let mut bench = Bench::new(Netflix::new(FixedLaw(5.0), None));
         for _ in 0..11 {
             bench.arrive(Category::Get);
             bench.finish(Category::Get, 20_000_000);

@@ -1,11 +1,11 @@
-//! No protection: everybody enters.
+//! No protection: every request enters.
 
 use super::{
     Answer, Controls, FinishedRequest, RefusalStage, ReleasedRequests, SOCKETS_MAX, Shield,
 };
 use crate::overload::load::Request;
 
-/// Lets everybody in, up to what the sockets hold.
+/// Admits as many requests as the sockets hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NoShield {
     inside: usize,

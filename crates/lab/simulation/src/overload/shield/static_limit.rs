@@ -1,7 +1,7 @@
-//! A fixed number at once and a short queue, blind to categories.
+//! A fixed limit and a short queue; ignores categories.
 //!
-//! What most servers have: a pool, and a bounded line in front of it. Also the
-//! ground that [`Stripe`](super::Stripe) stands on.
+//! Most servers have this: a pool of workers and a bounded queue. [`Stripe`](super::Stripe) uses
+//! it too.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use crate::time::MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StaticSettings {
-    /// Places in the queue for each place inside. A half is what the SRE book
-    /// advises, and what our own gate has.
+    /// The length of the queue over the limit. A half, as the SRE book advises and Tidegate's gate
+    /// has.
     pub(crate) queue: f64,
-    /// The longest wait: 100 ms, as in our own gate.
+    /// The longest wait: 100 ms, as in Tidegate's gate.
     pub(crate) wait_max: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for StaticSettings {
     }
 }
 
-/// A limit, and a queue of first come, first served.
+/// A limit and a first-come-first-served queue.
 #[derive(Clone, Debug)]
 pub(crate) struct StaticLimit {
     limit: u32,

@@ -19,7 +19,7 @@ use crate::time::SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StripeSettings {
-    /// How often utilization is looked at: 8 s in the gist.
+    /// The time between two readings of utilization: 8 s in the gist.
     pub(crate) period: u64,
     /// Below it the amount falls: 0.7 in the gist.
     pub(crate) low: f64,
@@ -35,7 +35,7 @@ impl Default for StripeSettings {
     }
 }
 
-/// Seconds of trouble before anything is shed, and the longest step: both 28 s in the gist.
+/// The time of overload before anything is shed, and the longest step: both 28 s in the gist.
 const REST: f64 = 28.0;
 
 #[derive(Clone, Debug)]
