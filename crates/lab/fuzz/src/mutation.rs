@@ -1,17 +1,15 @@
-//! Damaging an input.
+//! Random changes of an input.
 //!
-//! One to eight changes, each of a kind drawn by lot. Words of the target's
-//! language are put in as often as bytes are broken, so that most inputs are
-//! nearly right: what is plainly wrong is refused at the door and teaches
-//! nothing. Messages are also changed as messages, because a change of one
-//! length would make the rest unreadable.
+//! One to eight changes of random kinds. Words of the target's language are inserted as often as
+//! bytes are changed, so that most inputs are nearly valid: a plainly wrong input is rejected early
+//! and tests nothing. Messages are also changed field by field, because a wrong length would make
+//! the rest unreadable.
 
 mod message;
 
 use crate::chance::Chance;
 
-/// The longest input that is made: long enough for several of everything, and
-/// short enough to be tried thousands of times a second.
+/// The longest input: short enough for thousands of tries a second.
 pub(crate) const INPUT_BYTES_MAX: usize = 8 * 1024;
 
 /// The longest piece that is moved, removed or doubled in one change.
@@ -34,7 +32,7 @@ const NUMBERS: &[&[u8]] = &[
     b"007",
 ];
 
-/// What inputs are made of.
+/// The language of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// Text with these words.
@@ -43,7 +41,7 @@ pub(crate) enum Language {
     Message,
 }
 
-/// A damaged copy of `input`; parts of `other` may get into it.
+/// A changed copy of `input`, which may contain parts of `other`.
 pub(crate) fn damage(
     input: &[u8],
     other: &[u8],
@@ -83,12 +81,12 @@ fn change_words(bytes: &mut Vec<u8>, words: &[&str], chance: &mut Chance) {
     bytes.splice(start..end, word.iter().copied());
 }
 
-/// The letters and digits around a place.
+/// The range of letters and digits around an index.
 fn word_at(bytes: &[u8], at: usize) -> (usize, usize) {
     around(bytes, at, |byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// The line around a place.
+/// The range of the line around an index.
 fn line_at(bytes: &[u8], at: usize) -> (usize, usize) {
     around(bytes, at, |byte| *byte != b'\n')
 }
@@ -100,7 +98,7 @@ fn around(bytes: &[u8], at: usize, belongs: impl Fn(&u8) -> bool) -> (usize, usi
     (before.len() - left, before.len() + right)
 }
 
-/// A piece of the bytes: where it starts and where it ends.
+/// A random range of the bytes.
 fn piece(bytes: &[u8], chance: &mut Chance) -> (usize, usize) {
     let start = chance.below(bytes.len() + 1);
     let end = start + chance.below(PIECE_BYTES_MAX.min(bytes.len() - start) + 1);

@@ -1,8 +1,7 @@
-//! Every route of the HTTP door: any body is answered as the door's own
-//! document says, and what is said to be JSON is JSON.
+//! Every route of the HTTP API: the answer to any body follows the OpenAPI document, and a JSON
+//! answer is valid JSON.
 //!
-//! An input is a body. It is sent to every route that reads one. Its first line
-//! is also tried as a path, since paths are input too.
+//! An input is a body, sent to every route that reads one. Its first line is also tried as a path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,13 +82,13 @@ pub(super) const WORDS: &[&str] = &[
 const READERS: &[&str] =
     &["/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/explain", "/v1/release", "/json"];
 
-/// The status and the kinds of content that may come with it.
+/// A status and its content types.
 type DocumentedApi = BTreeMap<u16, Vec<String>>;
 
 pub(super) struct JsonTarget {
     api: HttpApi<MemoryStore, Clock>,
     clock: Clock,
-    /// What the door says that it answers, by path and method.
+    /// The documented answers, by path and method.
     documented: BTreeMap<(String, String), DocumentedApi>,
 }
 
@@ -143,7 +142,7 @@ impl JsonTarget {
         JsonAnswer::read(response)
     }
 
-    /// Sends a request and holds the answer against the document.
+    /// Sends a request and compares the answer with the document.
     fn judge(&self, method: &Method, uri: &Uri, body: Bytes) -> Result<(u16, String), String> {
         let answer = self.send(method.clone(), uri.clone(), body)?;
         self.hold(method, uri.path(), &answer)
@@ -212,7 +211,7 @@ impl Target for JsonTarget {
     }
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 struct JsonAnswer {
     status: u16,

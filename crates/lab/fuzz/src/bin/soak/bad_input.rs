@@ -1,7 +1,6 @@
-//! Bad input: bodies and messages that are none, bytes that are no protocol,
-//! and connections that stop halfway.
+//! Bad input: invalid bodies, messages and protocols, and connections that stop halfway.
 //!
-//! All of it must be answered with an error of the client's, or cut off.
+//! The service must answer each with a client error or close the connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,16 +22,16 @@ use crate::load;
 use crate::process::Doors;
 use crate::tally::{Tally, add};
 
-/// Between two mischiefs of one kind: most of the load should be good.
+/// The pause between two bad inputs of one kind: most of the load should be valid.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections that are held half open at once.
 const HALF_OPEN_MAX: usize = 64;
 
-/// How long an answer to nonsense is waited for.
+/// The longest wait for an answer to bad input.
 const NONSENSE_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Starts of requests and of connections, each cut off somewhere.
+/// Requests and connections that are cut off.
 const HALVES: &[&[u8]] = &[
     b"",
     b"POST /v1/check HTTP/1.1\r\nhost: x\r\n",
@@ -42,7 +41,7 @@ const HALVES: &[&[u8]] = &[
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x20\x01\x05\0\0\0\x01\x82",
 ];
 
-/// Whole pieces of nonsense, after which the other side has to say goodbye.
+/// Bad input after which the service must close the connection.
 const NONSENSE: &[&[u8]] = &[
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/9.9\r\n\r\n",
@@ -86,7 +85,7 @@ fn random_bytes(chance: &mut Chance, most: usize) -> Vec<u8> {
     (0..chance.below(most)).map(|_| chance.byte()).collect()
 }
 
-/// A body that is not quite right.
+/// An invalid body.
 fn bad_body(chance: &mut Chance) -> Vec<u8> {
     match chance.below(5) {
         0 => random_bytes(chance, 2_000),
@@ -106,8 +105,8 @@ async fn bad_bodies(address: String, tally: Rc<Tally>) {
     loop {
         let path = chance.pick(&paths).copied().unwrap_or("/");
         let body = bad_body(&mut chance);
-        // The door may close after a complaint, so each has its connection; it
-        // may also close before all is sent, which loses the answer.
+        // The door may close the connection after an error, so each body has its own. It may also
+        // close before all is sent, which loses the answer.
         let sent = async { Client::connect(&address).await?.post(path, &body).await };
         add(&tally.bad_requests, 1);
         match sent.await {
@@ -176,7 +175,7 @@ async fn nonsense(doors: Doors, tally: Rc<Tally>) {
             add(&tally.bad_requests, 1);
             let Ok(mut stream) = half_request(address, &bytes).await else { continue };
             let mut answer = [0; 512];
-            // Whether it answers, closes or waits for more is the door's business.
+            // The door may answer, close or wait for more.
             let _ = timeout(NONSENSE_PATIENCE, stream.read(&mut answer)).await;
             if answer.starts_with(b"HTTP/1.1 5") && !answer.starts_with(b"HTTP/1.1 505") {
                 let said = String::from_utf8_lossy(&answer).into_owned();

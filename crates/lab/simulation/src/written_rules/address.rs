@@ -3,14 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// All addresses with so many leading bits in common.
+/// A network: the addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Net {
+pub(crate) struct Network {
     pub(crate) address: IpAddr,
     pub(crate) length: u32,
 }
 
-impl Net {
+impl Network {
     pub(crate) fn holds(&self, value: &str) -> bool {
         let Some(address) = address(value) else { return false };
         let leading = |address| leading_bits(address, self.length);
@@ -18,14 +18,14 @@ impl Net {
     }
 }
 
-impl fmt::Display for Net {
+impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
     }
 }
 
-/// What addresses that share a counter have in common: IPv4 nothing, IPv6 the
-/// first 64 bits. What is no address has a counter under its own text.
+/// The key of an address's counter: all of an IPv4 address, the first 64 bits of an IPv6 address,
+/// and the text of anything else.
 pub(crate) fn counted_under(value: &str) -> String {
     match address(value) {
         Some(address @ IpAddr::V4(_)) => address.to_string(),
@@ -34,7 +34,7 @@ pub(crate) fn counted_under(value: &str) -> String {
     }
 }
 
-/// IPv4 in IPv6 clothes is IPv4.
+/// An IPv4 address mapped to IPv6 counts as IPv4.
 fn address(value: &str) -> Option<IpAddr> {
     value.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_net_holds_its_own_addresses_and_no_others() {
-        let net = Net { address: "10.1.0.0".parse().unwrap(), length: 16 };
+        let net = Network { address: "10.1.0.0".parse().unwrap(), length: 16 };
         assert!(net.holds("10.1.9.9") && net.holds("::ffff:10.1.0.1"));
         assert!(!net.holds("10.2.0.1") && !net.holds("a01::1") && !net.holds("ada"));
     }

@@ -1,5 +1,4 @@
-//! A verdict as plain data, so that checkers can be shown faults that the
-//! engine does not have.
+//! A verdict as plain data, so that tests of the checkers can build faulty ones.
 
 use tidegate_engine::{Basis, Retry, Role, Verdict};
 
@@ -7,16 +6,16 @@ use tidegate_engine::{Basis, Retry, Role, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SeenVerdict {
     pub(crate) admitted: bool,
-    /// The path and the name of the limit that is said to refuse.
+    /// Path and name of the limit that the verdict names.
     pub(crate) refusal: Option<(String, String)>,
     pub(crate) retry: Retry,
-    /// Why nothing could be decided.
+    /// Why the request was not decided.
     pub(crate) undecided: Option<String>,
     pub(crate) switched_off: bool,
     pub(crate) rulings: Vec<SeenRuling>,
 }
 
-/// One limit's part of it.
+/// The ruling of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SeenRuling {
     pub(crate) descriptor: usize,
@@ -67,7 +66,7 @@ impl SeenVerdict {
         }
     }
 
-    /// Whether every counter was the limit's own.
+    /// Whether every limit had its own counter.
     pub(crate) fn is_exact(&self) -> bool {
         self.rulings.iter().all(|ruling| ruling.basis == Basis::Exact)
     }

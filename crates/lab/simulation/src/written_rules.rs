@@ -1,9 +1,8 @@
-//! Rules as the simulation writes them, before the rule language reads them.
+//! The simulation's own model of a rule file.
 //!
-//! A run draws its rules here, renders them as YAML for the production
-//! compiler, and judges what comes out by its own reading of them: which rule a
-//! descriptor meets, which counter it has, what the limit allows. Nothing of
-//! the production arithmetic or matching is used for that.
+//! A run draws rules, renders them as YAML for the production compiler, and checks the answers by
+//! this model: which rule matches a descriptor, which counter it uses, what the limit allows. It
+//! shares no code with the production matching and arithmetic.
 
 mod address;
 mod draw;
@@ -13,12 +12,12 @@ mod terms;
 
 use tidegate_rules::{Charge, Mode};
 
-pub(crate) use address::Net;
+pub(crate) use address::Network;
 pub(crate) use draw::{PLANS, draw_mode, draw_percent};
 pub(crate) use matching::{
     DrawnDescriptor, DrawnRequest, ExpectedVerdict, LimitName, Subject, Switches, limit_name,
 };
-pub(crate) use terms::{Kind, Soft, Terms, Window};
+pub(crate) use terms::{Kind, SoftTerms, Terms, Window};
 
 /// The domain of every rule file here.
 pub(crate) const DOMAIN: &str = "sim";
@@ -29,7 +28,7 @@ pub(crate) struct WrittenRules {
     pub(crate) charge: Charge,
     pub(crate) plans: Vec<WrittenPlan>,
     pub(crate) rules: Vec<WrittenRule>,
-    /// Limits named so far, so that no name comes twice.
+    /// The number of names so far, so that each is unique.
     named: u64,
 }
 
@@ -40,7 +39,7 @@ pub(crate) struct WrittenPlan {
     pub(crate) limits: Vec<WrittenLimit>,
 }
 
-/// A rule: the way to it, and its limits.
+/// A rule: its path and its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct WrittenRule {
     pub(crate) levels: Vec<Level>,
@@ -50,7 +49,7 @@ pub(crate) struct WrittenRule {
     pub(crate) quota: bool,
 }
 
-/// Where a rule's limits come from.
+/// The limits of a rule.
 #[derive(Clone, Debug)]
 pub(crate) enum Limits {
     Own(Vec<WrittenLimit>),
@@ -59,14 +58,14 @@ pub(crate) enum Limits {
     PlanNamedByValue { default: Option<&'static str> },
 }
 
-/// One entry of the way to a rule.
+/// One level of a rule's path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Level {
     pub(crate) key: &'static str,
     pub(crate) values: Values,
 }
 
-/// Which values a level takes, and which of them share a counter.
+/// The values that a level matches, and how they share counters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     /// Every value, each with its own counter.
@@ -76,14 +75,14 @@ pub(crate) enum Values {
     /// Every value, counted as an address.
     Address,
     Exactly(&'static str),
-    /// What starts like this.
+    /// Values with this prefix.
     Like {
         prefix: &'static str,
         shared: bool,
     },
     /// Addresses of a network.
     Within {
-        net: Net,
+        net: Network,
         shared: bool,
     },
 }
@@ -127,7 +126,7 @@ impl WrittenRules {
 }
 
 impl WrittenRule {
-    /// The way to the rule, as verdicts show it.
+    /// The path in verdicts.
     pub(crate) fn path(&self) -> String {
         let labels: Vec<String> = self.levels.iter().map(Level::label).collect();
         labels.join(".")

@@ -1,4 +1,4 @@
-//! Which limits a request meets, by trying every rule.
+//! Finds the limits of a request by trying every rule.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tidegate_engine::{Mode, Percent};
 use super::address::counted_under;
 use super::{Kind, Level, Limits, Terms, Values, WrittenLimit, WrittenRule, WrittenRules};
 
-/// A request, as the simulation asks it.
+/// A random request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DrawnRequest {
     pub(crate) descriptors: Vec<DrawnDescriptor>,
@@ -17,14 +17,14 @@ pub(crate) struct DrawnRequest {
 /// A descriptor's entries, and its own cost, if it has one.
 pub(crate) type DrawnDescriptor = (Vec<(&'static str, String)>, Option<u64>);
 
-/// One counter: a limit by its place, name and algorithm, and who is counted.
+/// A counter: its limit, and the values that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
     pub(crate) limit: LimitName,
     pub(crate) values: Vec<String>,
 }
 
-/// What a limit's usage is kept under.
+/// The identity of a limit's usage.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LimitName {
     pub(crate) path: String,
@@ -35,20 +35,20 @@ pub(crate) struct LimitName {
 /// Switches set at run time.
 pub(crate) type Switches = BTreeMap<LimitName, Mode>;
 
-/// One limit that a request should meet.
+/// A limit that should apply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ExpectedVerdict {
     pub(crate) descriptor: usize,
     pub(crate) subject: Subject,
     pub(crate) terms: Terms,
     pub(crate) cost: u64,
-    /// Never off: such a limit is not met.
+    /// Never off: such a limit does not apply.
     pub(crate) mode: Mode,
     pub(crate) quota: bool,
 }
 
 impl WrittenRules {
-    /// What a request should meet, in the order of its descriptors.
+    /// The limits that should apply, in the order of the descriptors.
     pub(crate) fn expect(&self, asked: &DrawnRequest, switches: &Switches) -> Vec<ExpectedVerdict> {
         let mut expected: Vec<(ExpectedVerdict, &WrittenLimit)> = Vec::new();
         let mut replaced: Vec<&str> = Vec::new();
@@ -66,7 +66,7 @@ impl WrittenRules {
                 }
                 replaced.extend(limit.replaces.as_deref());
                 let asked = own_cost.unwrap_or(asked.cost);
-                // A request is one in flight, however much else it costs.
+                // A request counts as one in flight whatever its cost.
                 let in_flight = matches!(limit.terms.kind, Kind::Concurrency { .. });
                 let asked = if in_flight { asked.min(1) } else { asked };
                 let cost = asked.saturating_mul(limit.cost);
@@ -85,14 +85,14 @@ impl WrittenRules {
         expected.into_iter().map(|(one, _)| one).collect()
     }
 
-    /// The rule that entries lead to, and the values that tell its counters apart.
+    /// The rule of these entries, and the values that distinguish its counters.
     fn find(&self, entries: &[(&'static str, String)]) -> Option<(&WrittenRule, Vec<String>)> {
         let mut rules: Vec<&WrittenRule> = self.rules.iter().collect();
         let mut values = Vec::new();
         for (depth, (key, value)) in entries.iter().enumerate() {
             let levels = rules.iter().filter_map(|rule| rule.levels.get(depth));
             let matching = levels.filter(|level| level.key == *key && takes(level, value));
-            // The closest wins, and there is no way back from it.
+            // The closest match wins, without backtracking.
             let level = matching.max_by_key(|level| closeness(level))?;
             values.extend(counted(level, value));
             rules.retain(|rule| rule.levels.get(depth) == Some(level));
@@ -102,7 +102,7 @@ impl WrittenRules {
     }
 }
 
-/// The name that a limit's usage is kept under.
+/// The identity of a limit's usage.
 pub(crate) fn limit_name(path: String, limit: &WrittenLimit) -> LimitName {
     LimitName { path, name: limit.name.clone(), algorithm: limit.terms.algorithm() }
 }

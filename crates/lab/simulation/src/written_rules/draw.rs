@@ -1,12 +1,12 @@
-//! Rules drawn by chance, and changed by chance.
+//! Random rules and random changes to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tidegate_rules::{Charge, Mode};
 
 use super::{
-    Kind, Level, Limits, Net, Soft, Terms, Values, Window, WrittenLimit, WrittenPlan, WrittenRule,
-    WrittenRules,
+    Kind, Level, Limits, Network, SoftTerms, Terms, Values, Window, WrittenLimit, WrittenPlan,
+    WrittenRule, WrittenRules,
 };
 use crate::chance::Chance;
 use crate::time::{HOUR, MILLISECOND, MINUTE, SECOND};
@@ -17,7 +17,7 @@ const LIMITS_MAX: u64 = 3;
 pub(crate) const PLANS: [&str; 2] = ["free", "pro"];
 
 impl WrittenRules {
-    /// A rule file with up to so many rules.
+    /// A rule file with at most this many rules.
     pub(crate) fn draw(chance: &mut Chance, rules_max: usize) -> Self {
         let mut file = WrittenRules {
             charge: if chance.one_in(4) { Charge::Always } else { Charge::AllOrNothing },
@@ -26,7 +26,7 @@ impl WrittenRules {
             named: 0,
         };
         for name in PLANS {
-            // The same names in every plan: usage is kept when the plan changes.
+            // The same names in every plan, so that usage survives a change of plan.
             let limits = (0..chance.between(1, 2))
                 .map(|number| WrittenLimit {
                     replaces: None,
@@ -41,15 +41,15 @@ impl WrittenRules {
             if ways.is_empty() {
                 break;
             }
-            let way = ways.swap_remove(chance.place(ways.len()));
+            let way = ways.swap_remove(chance.index(ways.len()));
             let rule = file.draw_rule(chance, way);
             file.rules.push(rule);
         }
         file
     }
 
-    /// The next version of the file: other numbers mostly, now and then another
-    /// algorithm, another list of limits, another mode.
+    /// The next version of the file: mostly other numbers, sometimes another algorithm, list of
+    /// limits or mode.
     pub(crate) fn change(&mut self, chance: &mut Chance) {
         if chance.one_in(8) {
             self.charge = match self.charge {
@@ -83,7 +83,7 @@ impl WrittenRules {
                 let default = chance.one_in(2).then_some(PLANS[0]);
                 Limits::PlanNamedByValue { default }
             }
-            1 => Limits::Plan(PLANS[chance.place(PLANS.len())]),
+            1 => Limits::Plan(PLANS[chance.index(PLANS.len())]),
             2 => Limits::Unlimited { replaces: self.earlier_name(chance) },
             _ => {
                 let count = chance.between(1, LIMITS_MAX);
@@ -105,7 +105,7 @@ impl WrittenRules {
         WrittenLimit { replaces, ..draw_limit(chance, name) }
     }
 
-    /// The name of a limit drawn before, if there is one.
+    /// The name of an earlier limit, if there is one.
     fn earlier_name(&self, chance: &mut Chance) -> Option<String> {
         let last = self.named.checked_sub(1)?;
         Some(format!("limit{}", chance.between(0, last)))
@@ -121,11 +121,11 @@ fn next_name(named: &mut u64) -> String {
 fn change_list(chance: &mut Chance, limits: &mut Vec<WrittenLimit>, named: &mut u64) {
     match chance.between(1, 12) {
         1 if limits.len() > 1 => {
-            limits.remove(chance.place(limits.len()));
+            limits.remove(chance.index(limits.len()));
         }
         2 => {
             let limit = draw_limit(chance, next_name(named));
-            limits.insert(chance.place(limits.len() + 1), limit);
+            limits.insert(chance.index(limits.len() + 1), limit);
         }
         3 => limits.reverse(),
         _ => {}
@@ -181,7 +181,7 @@ fn draw_terms_like(chance: &mut Chance, terms: Terms) -> Terms {
     let limit = draw_amount(chance);
     let count_refused = chance.one_in(5);
     let kind = match terms.kind {
-        // Bytes per second: amounts that a nanosecond is too coarse for.
+        // Bytes per second: one unit takes less than a nanosecond.
         Kind::TokenBucket { .. } if chance.one_in(8) => {
             let amount = chance.between(1 << 20, 1 << 32);
             Kind::TokenBucket { amount, period, burst: chance.between(1, 1 << 20) }
@@ -207,7 +207,7 @@ fn draw_terms_like(chance: &mut Chance, terms: Terms) -> Terms {
         }
         Kind::Concurrency { .. } => Kind::Concurrency { limit, time_to_live: period },
     };
-    let soft = chance.one_in(4).then(|| Soft {
+    let soft = chance.one_in(4).then(|| SoftTerms {
         over_percent: chance.between(1, 150),
         lasting: chance.between(1, 10_000) * MILLISECOND,
     });
@@ -229,12 +229,12 @@ fn draw_period(chance: &mut Chance) -> u64 {
     }
 }
 
-/// Every way to a rule that there can be.
+/// All possible paths of rules.
 fn ways(chance: &mut Chance) -> Vec<Vec<Level>> {
     let level = |key, values| Level { key, values };
-    let v4 = |a, b, length| Net { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), length };
+    let v4 = |a, b, length| Network { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), length };
     let v6 =
-        Net { address: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), length: 32 };
+        Network { address: IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0)), length: 32 };
     let mut shared = || chance.one_in(2);
     let tenant = || level("tenant", Values::Any);
     vec![

@@ -1,4 +1,4 @@
-//! What a limit allows, as written.
+//! The terms of a limit.
 
 use crate::time::{DAY, MILLISECOND, SECOND};
 
@@ -6,7 +6,7 @@ use crate::time::{DAY, MILLISECOND, SECOND};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) kind: Kind,
-    pub(crate) soft: Option<Soft>,
+    pub(crate) soft: Option<SoftTerms>,
 }
 
 /// The six algorithms.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Concurrency { limit: u64, time_to_live: u64 },
 }
 
-/// How fixed windows follow one another.
+/// The boundaries of fixed windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     /// Windows of one length, from the epoch.
@@ -31,9 +31,9 @@ pub(crate) enum Window {
     Week,
 }
 
-/// How far above the limit, and for how long.
+/// A soft allowance: how far above the limit, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Soft {
+pub(crate) struct SoftTerms {
     pub(crate) over_percent: u64,
     pub(crate) lasting: u64,
 }
@@ -70,7 +70,7 @@ impl Terms {
         }
     }
 
-    /// What can be used at once when nothing is used.
+    /// What an unused counter admits at once.
     pub(crate) const fn capacity(&self) -> u64 {
         match self.kind {
             Kind::TokenBucket { amount: 0, .. } | Kind::LeakyBucket { amount: 0, .. } => 0,
@@ -104,12 +104,12 @@ impl Terms {
         }
     }
 
-    /// How far a reading of the clock may lie behind and be merely late.
+    /// How far back a reading of the clock may be to count as late.
     pub(crate) fn lag_max(&self) -> u64 {
         self.period().min(SECOND)
     }
 
-    /// After this long without use nothing of it matters any more.
+    /// After this time without use the counter is as good as unused.
     pub(crate) fn idle_after(&self) -> u64 {
         let refill = match self.kind {
             Kind::TokenBucket { amount, period, .. } | Kind::LeakyBucket { amount, period, .. } => {
