@@ -28,7 +28,9 @@ use hyper::service::Service;
 use ipnet::IpNet;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection::{ConnectionFuture, ConnectionHandler, SEND_BUFFER_BYTES, handshake};
+use super::connection::{
+    ConnectionFuture, ConnectionHandler, SEND_BUFFER_BYTES, handshake, pending_resets_max,
+};
 use super::connection_state::{ConnectionState, Order};
 use super::listener::AcceptedSocket;
 use super::panic_guard::report_panic;
@@ -118,6 +120,7 @@ async fn start_http2(
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(pending_resets_max(limits))
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buffer_size(SEND_BUFFER_BYTES);
     let mut handshake = pin!(builder.handshake(io));

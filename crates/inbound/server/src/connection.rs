@@ -31,6 +31,9 @@ use super::transport::{CountedTransport, Socket, Transport};
 /// filling the memory.
 pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
+/// The smallest bound on streams that were reset before they were accepted: the default of `h2`.
+const PENDING_RESETS_MIN: usize = 20;
+
 /// The smallest buffer that hyper accepts for an HTTP/1.1 head.
 const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
 
@@ -210,6 +213,13 @@ async fn encrypt(
     None
 }
 
+/// How many streams a client may reset before the server has accepted them; more close the connection. A client that
+/// gives up all its requests at once, after a pause of the server, stays below it. One that opens and resets streams
+/// faster than the server accepts them (CVE-2023-44487) does not.
+pub(super) fn pending_resets_max(limits: &ConnectionLimits) -> usize {
+    usize::try_from(limits.streams_max).unwrap_or(usize::MAX).max(PENDING_RESETS_MIN)
+}
+
 fn builder(
     protocol: Protocol,
     limits: &ConnectionLimits,
@@ -225,6 +235,7 @@ fn builder(
     builder
         .http2()
         .max_concurrent_streams(limits.streams_max)
+        .max_pending_accept_reset_streams(pending_resets_max(limits))
         .max_header_list_size(limits.header_bytes_max)
         .max_send_buf_size(SEND_BUFFER_BYTES)
         // HTTP/2 does not require a date, and gRPC does not use it.

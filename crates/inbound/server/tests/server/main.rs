@@ -5,4 +5,5 @@ mod client;
 mod connections;
 mod draining;
 mod encryption;
+mod frames;
 mod requests;
