@@ -127,7 +127,7 @@ async fn start_http2(
     poll_fn(|cx| {
         gate.start_poll();
         match state.order() {
-            Order::Serve => handshake.as_mut().poll(cx).map(Some),
+            Order::Serve | Order::Announce => handshake.as_mut().poll(cx).map(Some),
             Order::Finish | Order::Cut => Poll::Ready(None),
         }
     })
@@ -159,7 +159,7 @@ where
                     finishing = true;
                     self.connection.graceful_shutdown();
                 }
-                Order::Serve | Order::Finish => {}
+                Order::Serve | Order::Announce | Order::Finish => {}
             }
             self.gate.start_poll();
             if let Some(pings) = &mut self.pings

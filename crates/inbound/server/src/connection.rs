@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,13 +23,13 @@ use super::listener::AcceptedSocket;
 use super::panic_guard::PanicGuard;
 use super::peer::Peer;
 use super::proxy_protocol;
+use super::request_body::RequestBody;
 use super::settings::{ConnectionLimits, Protocol};
 use super::tls::Tls;
 use super::transport::{CountedTransport, Socket, Transport};
 
-/// Bytes of responses buffered per HTTP/2 stream. Responses are small; the bound keeps a client that does not read from
-/// filling the memory.
-pub(super) const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes of responses buffered per HTTP/2 stream. The bound keeps a client that does not read from filling the memory.
+pub(super) const SEND_BUFFER_BYTES: usize = 32 * 1024;
 
 /// The smallest bound on streams that were reset before they were accepted: the default of `h2`.
 const PENDING_RESETS_MIN: usize = 20;
@@ -61,11 +61,10 @@ pub(super) struct HttpHandler<F> {
 impl<F, S, B> ConnectionHandler for HttpHandler<F>
 where
     F: Fn(&Peer) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
     S: Send + Sync + 'static,
     S::Future: Send + 'static,
-    B: Body + Send + 'static,
-    B::Data: Send,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     fn limits(&self) -> &ConnectionLimits {
@@ -76,6 +75,7 @@ where
         let (make, proxies) = (Arc::clone(&self.make), Arc::clone(&self.proxies));
         let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.config(self.protocol)));
         let (batch, protocol) = (BatchExecutor::default(), self.protocol);
+        let held_bytes_max = self.limits.held_bytes_max;
         let builder = builder(self.protocol, &self.limits, batch.clone());
         Box::pin(async move {
             poll_fn(|cx| {
@@ -88,7 +88,7 @@ where
                 return;
             };
             state.set_handshaken();
-            let service = PanicGuard::new(make(&peer), Arc::clone(&state));
+            let service = PanicGuard::new(make(&peer), Arc::clone(&state), held_bytes_max);
             let io = TokioIo::new(CountedTransport::new(transport, Arc::clone(&state)));
             let ended = match protocol {
                 Protocol::Http2 => {
@@ -128,7 +128,7 @@ where
                 finishing = true;
                 finish(connection.as_mut());
             }
-            Order::Serve | Order::Finish => {}
+            Order::Serve | Order::Announce | Order::Finish => {}
         }
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
@@ -189,7 +189,7 @@ async fn read_proxy_header(
 async fn unless_closing<T>(step: impl Future<Output = T>, state: &ConnectionState) -> Option<T> {
     let mut step = pin!(step);
     poll_fn(|cx| {
-        if state.order() != Order::Serve {
+        if state.order() >= Order::Finish {
             return Poll::Ready(None);
         }
         step.as_mut().poll(cx).map(Some)

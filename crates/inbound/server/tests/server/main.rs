@@ -7,3 +7,4 @@ mod draining;
 mod encryption;
 mod frames;
 mod requests;
+mod slow_clients;
