@@ -335,7 +335,7 @@ where
 fn fault_of(error: &SendError) -> Fault {
     match error {
         SendError::Connect(_) => Fault::UpstreamUnreachable,
-        SendError::Broken(_) => Fault::UpstreamBroken,
+        SendError::Broken(_) | SendError::Framing => Fault::UpstreamBroken,
         SendError::Timeout => Fault::UpstreamTimeout,
         SendError::Body(state) => fault_of_body(*state),
     }
