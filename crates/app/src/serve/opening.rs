@@ -29,6 +29,9 @@ use super::{is_compat, system};
 use crate::config::{self, Config, ErrorCodes, Workers};
 use crate::exit::{Complaint, Failure};
 
+/// How long a connection to the debug port may be without a request.
+const DEBUG_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+
 /// The doors, open.
 #[derive(Debug)]
 pub(super) struct Doors {
@@ -101,6 +104,7 @@ impl Doors {
         }
         let limits = ConnectionLimits {
             connections_max: count(config.debug.connections_max),
+            idle_timeout: Some(DEBUG_IDLE_TIMEOUT),
             ..ConnectionLimits::default()
         };
         let metrics = endpoint("metrics", Protocol::Auto, &config.debug.metrics_listen, None);
@@ -112,6 +116,11 @@ impl Doors {
         doors.note(opened)?;
         doors.grpc_health.set_serving(limiting.health.is_ready());
         Ok(doors)
+    }
+
+    /// Asks clients to close their connections, while requests are still served.
+    pub(super) fn announce_close(&self) {
+        self.server.announce_stop();
     }
 
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
@@ -178,6 +187,7 @@ fn http<S: Counters>(
     let parts = HttpApiParts {
         settings: HttpApiSettings {
             body_bytes_max: size(config.http.body_bytes_max),
+            body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
             ..HttpApiSettings::default()
         },
@@ -293,8 +303,7 @@ fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
             .map(|interval| Keepalive { interval, timeout: keepalive.timeout }),
         age_max: grpc.connection_age_max,
         age_grace: grpc.connection_age_grace,
-        // Proxies keep their connections over quiet nights.
-        idle_timeout: None,
+        idle_timeout: grpc.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -304,6 +313,7 @@ fn http_limits(http: &config::Http) -> ConnectionLimits {
         connections_max: count(http.connections_max),
         header_timeout: http.header_timeout,
         idle_timeout: Some(http.idle_timeout),
+        send_rate_window: http.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -314,6 +324,8 @@ fn gateway_limits(gateway: &config::Gateway) -> ConnectionLimits {
         streams_max: gateway.streams_max,
         header_timeout: gateway.header_timeout,
         idle_timeout: Some(gateway.idle_timeout),
+        send_rate_min: gateway.send_rate_min,
+        send_rate_window: gateway.idle_timeout,
         ..ConnectionLimits::default()
     }
 }

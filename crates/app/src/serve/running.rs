@@ -138,6 +138,7 @@ async fn drain<S: Counters>(
 ) {
     watched.limiting.health.hold_back("stop", "the service is stopping");
     doors.grpc_health.drain();
+    doors.announce_close();
     let hurry = async {
         tokio::select! {
             _ = signals.terminate.recv() => {}
