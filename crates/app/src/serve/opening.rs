@@ -12,8 +12,8 @@ use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
-    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
-    Tls, TlsFiles,
+    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,
+    Server, Tls, TlsFiles,
 };
 use tidegate_spans::Traced;
 
@@ -94,7 +94,9 @@ impl Doors {
         if let Some(front) = served.front {
             let (listen, gateway) = (&config.gateway.listen, front.gateway.clone());
             let hops = config.gateway.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
+            let pressed = gateway.clone();
             let front = endpoint("gateway", Protocol::Auto, listen, gateway_tls)
+                .pressure(Pressure::new(move || pressed.is_full()))
                 .limits(gateway_limits(&config.gateway))
                 .proxy_protocol_from(hops);
             let opened = doors.server.open_for_peers(front, move |peer| {
@@ -290,7 +292,8 @@ fn endpoint(
     };
     let addresses = listen.iter().map(address).collect();
     let limits = ConnectionLimits::default();
-    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
+    let proxy_protocol_from = Vec::new();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure: None }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {

@@ -24,7 +24,7 @@ use super::panic_guard::PanicGuard;
 use super::peer::Peer;
 use super::proxy_protocol;
 use super::request_body::RequestBody;
-use super::settings::{ConnectionLimits, Protocol};
+use super::settings::{ConnectionLimits, Pressure, Protocol};
 use super::tls::Tls;
 use super::transport::{CountedTransport, Socket, Transport};
 
@@ -41,6 +41,10 @@ const HTTP1_BUFFER_BYTES_MIN: usize = 8 * 1024;
 pub(super) trait ConnectionHandler: Send + Sync {
     /// The limits of each connection.
     fn limits(&self) -> &ConnectionLimits;
+    /// Whether the service has no room for further requests.
+    fn pressure(&self) -> Option<&Pressure> {
+        None
+    }
     /// Serves one connection until it is closed.
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture;
 }
@@ -56,6 +60,7 @@ pub(super) struct HttpHandler<F> {
     pub(super) limits: ConnectionLimits,
     /// The peers that must begin with a PROXY header.
     pub(super) proxies: Arc<[IpNet]>,
+    pub(super) pressure: Option<Pressure>,
 }
 
 impl<F, S, B> ConnectionHandler for HttpHandler<F>
@@ -69,6 +74,10 @@ where
 {
     fn limits(&self) -> &ConnectionLimits {
         &self.limits
+    }
+
+    fn pressure(&self) -> Option<&Pressure> {
+        self.pressure.as_ref()
     }
 
     fn serve(&self, accepted: AcceptedSocket, state: Arc<ConnectionState>) -> ConnectionFuture {

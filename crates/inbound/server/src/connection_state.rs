@@ -13,8 +13,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::response_body::{RateWindow, Responses};
-use super::settings::ConnectionLimits;
+use super::response_body::{RateLimits, RateWindow, Responses};
+use super::settings::{ConnectionLimits, Pressure};
 use super::stats::{OpenConnection, Stats};
 
 /// The length of the HTTP/2 connection preface.
@@ -291,6 +291,7 @@ impl Sample {
 pub(super) struct TimeoutWatch {
     state: Arc<ConnectionState>,
     limits: ConnectionLimits,
+    pressure: Option<Pressure>,
     timeouts: TimeoutState,
 }
 
@@ -340,7 +341,12 @@ impl TimeoutWatch {
             age_at: age.and_then(|age| now.checked_add(age)),
             cut_at: None,
         };
-        TimeoutWatch { state, limits, timeouts }
+        TimeoutWatch { state, limits, pressure: None, timeouts }
+    }
+
+    /// Cuts clients that do not read sooner while the service is under pressure.
+    pub(super) fn with_pressure(self, pressure: Option<Pressure>) -> Self {
+        TimeoutWatch { pressure, ..self }
     }
 
     pub(super) fn state(&self) -> &ConnectionState {
@@ -352,8 +358,9 @@ impl TimeoutWatch {
     pub(super) fn check(&mut self, now: Instant, held_in_all: u64) -> u64 {
         self.state.crowded.store(held_in_all > self.limits.held_bytes_total, Relaxed);
         let sample = self.state.sample();
-        let mut order = self.timeouts.judge(&self.limits, sample, now);
-        let stalled = self.state.responses().cut_stalled(&self.limits, now);
+        let rates = RateLimits::new(&self.limits, self.pressure.as_ref());
+        let mut order = self.timeouts.judge(&self.limits, &rates, sample, now);
+        let stalled = self.state.responses().cut_stalled(&rates, now);
         // An HTTP/1.1 response is cut with its connection, an HTTP/2 response by its task.
         if stalled && sample.is_http1 {
             order = Order::Cut;
@@ -396,12 +403,18 @@ impl TimeoutWatch {
 }
 
 impl TimeoutState {
-    fn judge(&mut self, limits: &ConnectionLimits, sample: Sample, now: Instant) -> Order {
+    fn judge(
+        &mut self,
+        limits: &ConnectionLimits,
+        rates: &RateLimits<'_>,
+        sample: Sample,
+        now: Instant,
+    ) -> Order {
         if self.cut_at.is_some_and(|at| now >= at) {
             return Order::Cut;
         }
         self.update(sample, now);
-        let slow = self.rate.is_too_slow(limits, sample.write_blocked, sample.written, now);
+        let slow = self.rate.is_too_slow(rates, sample.write_blocked, sample.written, now);
         if slow || self.is_stalling(limits, sample, now) {
             return Order::Cut;
         }

@@ -91,7 +91,7 @@ pub use listener::OpenError;
 pub use peer::Peer;
 pub use request_body::RequestBody;
 pub use response_body::ResponseDeadline;
-pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Protocol};
+pub use settings::{Address, ConnectionLimits, Endpoint, Keepalive, Pressure, Protocol};
 pub use stats::ConnectionCounts;
 pub use tls::{Tls, TlsError, TlsFiles};
 
@@ -177,11 +177,12 @@ impl Server {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from } = endpoint;
+        let Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure } =
+            endpoint;
         let make = Arc::new(make);
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
-            Arc::new(HttpHandler { make, protocol, tls, limits, proxies });
+            Arc::new(HttpHandler { make, protocol, tls, limits, proxies, pressure });
         self.listen(name, &addresses, &door)
     }
 
@@ -201,7 +202,7 @@ impl Server {
         S::Future: Unpin + Send + 'static,
         B: Body<Data = Bytes> + Unpin + Send + 'static,
     {
-        let Endpoint { name, addresses, protocol: _, tls, limits, proxy_protocol_from } = endpoint;
+        let Endpoint { name, addresses, tls, limits, proxy_protocol_from, .. } = endpoint;
         let proxies = proxy_protocol_from.into();
         let door: Arc<dyn ConnectionHandler> =
             Arc::new(CallHandler { service, tls, limits, proxies });

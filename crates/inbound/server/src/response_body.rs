@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::connection_state::{ConnectionState, InFlightRequest};
-use super::settings::ConnectionLimits;
+use super::settings::{ConnectionLimits, Pressure};
 
 /// HTTP/2 data is passed on in pieces of this size, so that the progress of a slow client is seen.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -125,7 +125,7 @@ impl Responses {
     }
 
     /// Cuts the responses whose clients are too slow or whose deadline is over, and returns whether there are any.
-    pub(super) fn cut_stalled(&mut self, limits: &ConnectionLimits, now: Instant) -> bool {
+    pub(super) fn cut_stalled(&mut self, limits: &RateLimits<'_>, now: Instant) -> bool {
         let mut any = false;
         for record in self.records.iter_mut().flatten() {
             let late = record.deadline.is_some_and(|deadline| now >= deadline);
@@ -143,6 +143,30 @@ impl Responses {
     }
 }
 
+/// How fast a client must take what waits for it.
+#[derive(Debug)]
+pub(super) struct RateLimits<'c> {
+    bytes_per_second: u32,
+    window: Duration,
+    window_pressed: Duration,
+    pressure: Option<&'c Pressure>,
+}
+
+impl<'c> RateLimits<'c> {
+    pub(super) const fn new(limits: &ConnectionLimits, pressure: Option<&'c Pressure>) -> Self {
+        RateLimits {
+            bytes_per_second: limits.send_rate_min,
+            window: limits.send_rate_window,
+            window_pressed: limits.send_rate_window_pressed,
+            pressure,
+        }
+    }
+
+    fn is_pressed(&self) -> bool {
+        self.pressure.is_some_and(Pressure::is_on)
+    }
+}
+
 /// Measures how fast a client takes what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct RateWindow {
@@ -155,7 +179,7 @@ impl RateWindow {
     /// it at every sample.
     pub(super) fn is_too_slow(
         &mut self,
-        limits: &ConnectionLimits,
+        limits: &RateLimits<'_>,
         waits: bool,
         bytes: u64,
         now: Instant,
@@ -166,11 +190,12 @@ impl RateWindow {
         }
         let (since, before) = *self.began.get_or_insert((now, bytes));
         let took = now.saturating_duration_since(since);
-        if took < limits.send_rate_window {
-            return false;
+        let is_slow = || bytes.saturating_sub(before) < bytes_at(limits.bytes_per_second, took);
+        if took < limits.window {
+            return took >= limits.window_pressed && is_slow() && limits.is_pressed();
         }
         self.began = Some((now, bytes));
-        bytes.saturating_sub(before) < bytes_at(limits.send_rate_min, took)
+        is_slow()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -69,6 +70,30 @@ pub struct Endpoint {
     /// The proxies that begin each connection with a PROXY header (version 1 or 2). The header is required from these,
     /// and never read from others, so that no other client can claim an address. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
+    /// Whether the service has no room for further requests. While it has none, clients that do not read are cut off
+    /// sooner: they may hold the room. Default: never.
+    pub pressure: Option<Pressure>,
+}
+
+/// Reports whether a service has no room for further requests. Called for slow clients only.
+#[derive(Clone)]
+pub struct Pressure(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Pressure {
+    /// Reports what `is_on` returns.
+    pub fn new(is_on: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Pressure(Arc::new(is_on))
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pressure").finish_non_exhaustive()
+    }
 }
 
 impl Endpoint {
@@ -81,6 +106,7 @@ impl Endpoint {
             tls: None,
             limits: ConnectionLimits::default(),
             proxy_protocol_from: Vec::new(),
+            pressure: None,
         }
     }
 
@@ -102,6 +128,13 @@ impl Endpoint {
     #[must_use]
     pub fn proxy_protocol_from(mut self, hops: Vec<IpNet>) -> Self {
         self.proxy_protocol_from = hops;
+        self
+    }
+
+    /// Cuts clients that do not read sooner while the service is under pressure.
+    #[must_use]
+    pub fn pressure(mut self, pressure: Pressure) -> Self {
+        self.pressure = Some(pressure);
         self
     }
 
@@ -136,6 +169,8 @@ pub struct ConnectionLimits {
     pub send_rate_min: u32,
     /// The time over which the rate is averaged. Default: 75 s.
     pub send_rate_window: Duration,
+    /// The same while the service is [under pressure](Endpoint::pressure). Default: 5 s.
+    pub send_rate_window_pressed: Duration,
     /// Maximum number of bytes that the heads of requests and the bodies of responses of one connection may hold in
     /// memory. Further HTTP/2 requests are reset with REFUSED_STREAM, which clients retry. Default: 2 MiB.
     pub held_bytes_max: u64,
@@ -174,6 +209,7 @@ impl Default for ConnectionLimits {
             idle_timeout: Some(Duration::from_secs(60 * 60)),
             send_rate_min: 240,
             send_rate_window: Duration::from_secs(75),
+            send_rate_window_pressed: Duration::from_secs(5),
             held_bytes_max: 2 * 1024 * 1024,
             held_bytes_total: 64 * 1024 * 1024,
             evict_after: Some(Duration::from_secs(1)),

@@ -151,7 +151,8 @@ impl Connections {
             state.set_order(Order::Announce);
         }
         let task = self.tasks.spawn(door.serve(accepted, Arc::clone(&state)));
-        let watch = TimeoutWatch::new(state, limits, Instant::now(), self.jitter());
+        let watch = TimeoutWatch::new(state, limits, Instant::now(), self.jitter())
+            .with_pressure(door.pressure().cloned());
         self.watches.insert(task.id(), watch);
     }
 

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use tidegate_engine::ManualClock;
 use tidegate_gateway::{GatewayParts, GatewaySettings, Timeouts};
 use tidegate_overload::{Mode, Protection, ProtectionSettings, SteadyClock};
-use tidegate_server::ConnectionLimits;
+use tidegate_server::{ConnectionLimits, Endpoint, Pressure};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::harness::{Harness, START, by_user, engine, to, until, within};
@@ -38,7 +38,10 @@ fn guarded(
         GatewayParts { protection: Some(Arc::clone(&protection)), ..GatewayParts::default() };
     let rules = "- key: user\n  limits: [{algorithm: concurrency, requests_per_unit: 1}]";
     let engine = engine(rules, ManualClock::at(START));
-    (Harness::with(engine, settings, parts, |endpoint| endpoint.limits(limits)), protection)
+    let gate = Arc::clone(&protection);
+    let pressure = Pressure::new(move || gate.gate().view().in_flight > 0);
+    let adjust = |endpoint: Endpoint| endpoint.limits(limits).pressure(pressure);
+    (Harness::with(engine, settings, parts, adjust), protection)
 }
 
 #[tokio::test]
@@ -53,6 +56,21 @@ async fn an_http2_client_that_does_not_read_frees_the_gate_and_the_upstream() {
     assert!(stalled.into_body().collect().await.is_err(), "the stream is reset");
     until("the end of both requests", || harness.gateway.read().in_flight == 0).await;
     assert_eq!(harness.gateway.read().broken, 0, "the upstream did not break off");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off_sooner_while_the_gate_is_full() {
+    let upstream = Upstream::start().await;
+    let limits = ConnectionLimits {
+        send_rate_window: Duration::from_secs(3_600),
+        send_rate_window_pressed: SOON,
+        ..reading()
+    };
+    let (harness, protection) = guarded(to(&[upstream.url()]), limits);
+    let mut client = harness.two_with_window(0).await;
+    let stalled = within("a response", client.begin(Request::get("/large"), "")).await.unwrap();
+    until("a free gate", || protection.gate().view().in_flight == 0).await;
+    assert!(stalled.into_body().collect().await.is_err(), "the stream is reset");
 }
 
 #[tokio::test]

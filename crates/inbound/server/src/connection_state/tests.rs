@@ -8,6 +8,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     idle_timeout: Some(Duration::from_secs(60)),
     send_rate_min: 100,
     send_rate_window: Duration::from_secs(60),
+    send_rate_window_pressed: Duration::from_secs(5),
     held_bytes_max: 1,
     held_bytes_total: 1,
     evict_after: None,
@@ -48,7 +49,8 @@ impl TestConnection {
 
     fn at(&mut self, seconds: u64) -> Order {
         let now = self.start + Duration::from_secs(seconds);
-        self.watch.timeouts.judge(&self.limits, self.state.sample(), now)
+        let rates = RateLimits::new(&self.limits, None);
+        self.watch.timeouts.judge(&self.limits, &rates, self.state.sample(), now)
     }
 }
 

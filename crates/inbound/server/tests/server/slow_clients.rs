@@ -19,6 +19,7 @@ const READING: ConnectionLimits = ConnectionLimits {
     idle_timeout: None,
     send_rate_min: 1_000,
     send_rate_window: SOON,
+    send_rate_window_pressed: SOON,
     held_bytes_max: 64 * 1024,
     held_bytes_total: 1 << 30,
     evict_after: None,
