@@ -124,6 +124,8 @@ section! {
         connection_age_max: Option<Duration> = "off" in SECOND..=CENTURY,
         /// How long such a connection may take to finish its requests.
         connection_age_grace: Duration = "1h" in 0..=CENTURY,
+        /// How long a connection may be without a request; `off` for no limit.
+        idle_timeout: Option<Duration> = "1h" in SECOND..=CENTURY,
         /// Detection of dead connections.
         keepalive: Keepalive,
         /// Whether gRPC reflection is enabled.
@@ -169,6 +171,8 @@ section! {
         connections_max: u32 = "10000" in 1..=MANY,
         /// How long a client may take to send its header.
         header_timeout: Duration = "10s" in SECOND..=HOUR,
+        /// How long a client may take to send its body.
+        body_timeout: Duration = "10s" in SECOND..=HOUR,
         /// How long a connection may be idle.
         idle_timeout: Duration = "75s" in SECOND..=DAY,
     }

@@ -11,8 +11,8 @@ use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
-    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
-    Tls, TlsFiles,
+    Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,
+    Server, Tls, TlsFiles,
 };
 use tidegate_spans::Traced;
 
@@ -22,6 +22,9 @@ use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
 use crate::config::{self, Compat, Config, ErrorCodes, Workers, count, size};
 use crate::exit::{Complaint, Failure};
+
+/// How long a connection to the debug port may be without a request.
+const DEBUG_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// The open doors.
 #[derive(Debug)]
@@ -73,15 +76,20 @@ impl Doors {
         if let Some(service) = &service.gateway {
             let (fields, gateway) = (&config.gateway, service.gateway.clone());
             let hops = fields.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
+            let pressed = gateway.clone();
             let endpoint = endpoint("gateway", Protocol::Auto, &fields.listen, gateway_tls)
+                .pressure(Pressure::new(move || pressed.is_full()))
                 .limits(gateway_limits(fields))
                 .proxy_protocol_from(hops);
             doors.add(doors.server.open_for_peers(endpoint, move |peer| {
                 Traced::new(gateway.for_peer(peer), tracer.clone())
             }))?;
         }
-        let connections_max = count(config.debug.connections_max);
-        let limits = ConnectionLimits { connections_max, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits {
+            connections_max: count(config.debug.connections_max),
+            idle_timeout: Some(DEBUG_IDLE_TIMEOUT),
+            ..ConnectionLimits::default()
+        };
         let metrics = endpoint("metrics", Protocol::Auto, &config.debug.metrics_listen, None);
         let metrics_page = debug.metrics_only(config.debug.metrics_path.as_str());
         doors.add(doors.debug_server.open(metrics.limits(limits), metrics_page))?;
@@ -89,6 +97,11 @@ impl Doors {
         doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
         doors.grpc_health.set_serving(parts.health.is_ready());
         Ok(doors)
+    }
+
+    /// Asks clients to close their connections, while requests are still served.
+    pub(super) fn announce_close(&self) {
+        self.server.announce_stop();
     }
 
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
@@ -149,6 +162,7 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
     let parts = HttpApiParts {
         settings: HttpApiSettings {
             body_bytes_max: size(config.http.body_bytes_max),
+            body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
             ..HttpApiSettings::default()
         },
@@ -247,7 +261,8 @@ fn endpoint(
     };
     let addresses = listen.iter().map(address).collect();
     let limits = ConnectionLimits::default();
-    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from: Vec::new() }
+    let proxy_protocol_from = Vec::new();
+    Endpoint { name, addresses, protocol, tls, limits, proxy_protocol_from, pressure: None }
 }
 
 fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
@@ -260,8 +275,7 @@ fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
             .map(|interval| Keepalive { interval, timeout: keepalive.timeout }),
         age_max: grpc.connection_age_max,
         age_grace: grpc.connection_age_grace,
-        // Proxies keep their connections open without requests.
-        idle_timeout: None,
+        idle_timeout: grpc.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -271,6 +285,7 @@ fn http_limits(http: &config::Http) -> ConnectionLimits {
         connections_max: count(http.connections_max),
         header_timeout: http.header_timeout,
         idle_timeout: Some(http.idle_timeout),
+        send_rate_window: http.idle_timeout,
         ..ConnectionLimits::default()
     }
 }
@@ -281,6 +296,8 @@ fn gateway_limits(gateway: &config::Gateway) -> ConnectionLimits {
         streams_max: gateway.streams_max,
         header_timeout: gateway.header_timeout,
         idle_timeout: Some(gateway.idle_timeout),
+        send_rate_min: gateway.send_rate_min,
+        send_rate_window: gateway.idle_timeout,
         ..ConnectionLimits::default()
     }
 }

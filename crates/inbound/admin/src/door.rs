@@ -6,6 +6,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ORIGIN};
@@ -16,6 +17,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::service::Service;
 use tidegate_engine::{Clock, CounterStore, Engine};
 use tidegate_metrics::Format;
+use tokio::time::timeout;
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts};
@@ -27,6 +29,9 @@ use super::{log_level, metrics, rlconfig, stats, switches, top};
 
 /// A change is a few words.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a client may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shows and switches what an engine does. Cheap to clone.
 pub struct DebugDoor<S, C> {
@@ -242,7 +247,11 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+    let read = timeout(BODY_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let Ok(read) = read else {
+        return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"));
+    };
+    match read {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let detail = format!("a body may have up to {BODY_BYTES_MAX} bytes");

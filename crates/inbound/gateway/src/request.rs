@@ -17,6 +17,7 @@ use hyper::upgrade::OnUpgrade;
 use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
 use tidegate_engine::{Clock, CounterStore};
 use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_server::ResponseDeadline;
 use tokio::time::{Instant, sleep_until};
 
 use super::active_document::ActiveDocument;
@@ -200,8 +201,13 @@ where
         route.response_edits.apply(answer.headers_mut());
         grant.fields.add_to(answer.headers_mut());
         *answer.version_mut() = Version::HTTP_11;
+        if let Some(end) = end {
+            // Also ends a response that its client does not read: a timer in the body would not run.
+            answer.extensions_mut().insert(ResponseDeadline(end));
+        }
+        let slots = guard.take_slots();
         let guard = EndGuard::new(guard);
-        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard))
+        answer.map(|body| GatewayBody::of_upstream(body, timeouts.idle, end, guard, slots))
     }
 }
 
@@ -329,7 +335,7 @@ where
 fn fault_of(error: &SendError) -> Fault {
     match error {
         SendError::Connect(_) => Fault::UpstreamUnreachable,
-        SendError::Broken(_) => Fault::UpstreamBroken,
+        SendError::Broken(_) | SendError::Framing => Fault::UpstreamBroken,
         SendError::Timeout => Fault::UpstreamTimeout,
         SendError::Body(state) => fault_of_body(*state),
     }

@@ -142,6 +142,16 @@ impl<S, C: Clock> Gateway<S, C> {
         Ok(tokens? | keys?)
     }
 
+    /// Whether the gate has hardly any room for further requests.
+    pub fn is_full(&self) -> bool {
+        let document = self.current.active.load();
+        let view = document.state.protection.as_ref().map(|protection| protection.gate().view());
+        // A part of the limit is reserved for critical requests.
+        view.is_some_and(|view| {
+            view.queued > 0 || view.in_flight.saturating_mul(10) >= view.limit.saturating_mul(9)
+        })
+    }
+
     /// The refusals sampled since the last call, if the settings ask for samples.
     pub fn take_refusals(&self) -> Vec<RefusedRequest> {
         self.current

@@ -233,10 +233,10 @@ where
     }
 
     async fn read<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, RequestProblem> {
-        let bytes_max = self.parts.settings.body_bytes_max;
+        let HttpApiSettings { body_bytes_max, body_timeout, .. } = self.parts.settings;
         let mut reader = pin!(BodyReader::new(body));
-        let read = poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await;
-        read.map_err(|error| self.body_problem(error))
+        let read = poll_fn(|context| reader.as_mut().poll(body_bytes_max, body_timeout, context));
+        read.await.map_err(|error| self.body_problem(error))
     }
 
     /// The problem of a body that cannot be read.
@@ -249,6 +249,9 @@ where
                 format!("the body is larger than {bytes_max} bytes"),
             )
             .hint("send several smaller batches".to_owned()),
+            BodyError::TooSlow => {
+                RequestProblem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")
+            }
             BodyError::Aborted => RequestProblem::bad_request("the body ended early"),
         }
     }

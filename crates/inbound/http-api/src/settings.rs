@@ -1,5 +1,7 @@
 //! The settings of the HTTP API.
 
+use std::time::Duration;
+
 use tidegate_answers::HeaderSet;
 
 /// The settings of the HTTP API.
@@ -7,6 +9,8 @@ use tidegate_answers::HeaderSet;
 pub struct HttpApiSettings {
     /// The largest body. Default: 256 KiB, which is 2.5 KiB for each request of a full batch.
     pub body_bytes_max: usize,
+    /// How long a client may take to send its body. Default: 10 s.
+    pub body_timeout: Duration,
     /// The most requests in one batch. Default: 100.
     pub batch_max: usize,
     /// The most permits that are held at once; each takes about 200 bytes. Default: 100,000.
@@ -23,6 +27,7 @@ impl Default for HttpApiSettings {
     fn default() -> Self {
         HttpApiSettings {
             body_bytes_max: 256 * 1024,
+            body_timeout: Duration::from_secs(10),
             batch_max: 100,
             permits_max: 100_000,
             shadow: false,

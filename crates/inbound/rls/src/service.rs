@@ -240,6 +240,9 @@ fn is_call(content_type: Option<&HeaderValue>) -> bool {
         || kind.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
+/// How long a client may take to send the message of a call that has no timeout.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A call of `ShouldRateLimit` until its end.
 struct Call<S, C> {
     shared: Arc<Shared<S, C>>,
@@ -295,9 +298,16 @@ where
         }))
     }
 
-    /// Pending until the deadline, if there is one.
-    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<CallResult<Bytes>> {
-        let Some(deadline) = self.deadline else { return Poll::Pending };
+    /// Pending until the deadline, if there is one. A body that does not arrive has one in any case.
+    fn poll_deadline(
+        &mut self,
+        is_reading: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<CallResult<Bytes>> {
+        let body = is_reading.then_some(BODY_TIMEOUT);
+        let Some(deadline) = self.deadline.into_iter().chain(body).min() else {
+            return Poll::Pending;
+        };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(deadline)));
         ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(Failure::deadline_exceeded()))
@@ -362,6 +372,10 @@ where
                         Poll::Ready(Ok(body)) => match call.decide(body) {
                             Ok(result) => Poll::Ready(result),
                             Err(result) => {
+                                // Set for the body, not for the deadline.
+                                if call.deadline.is_none_or(|deadline| deadline > BODY_TIMEOUT) {
+                                    call.timer = None;
+                                }
                                 this.state.set(CallState::Deciding { result });
                                 continue;
                             }
@@ -375,7 +389,10 @@ where
             };
             match result {
                 Poll::Ready(result) => break result,
-                Poll::Pending => break ready!(call.poll_deadline(context)),
+                Poll::Pending => {
+                    let is_reading = matches!(*this.state, CallState::Reading { .. });
+                    break ready!(call.poll_deadline(is_reading, context));
+                }
             }
         };
         let call = this.call.take().expect("a call is present until its end");

@@ -33,6 +33,9 @@ section! {
         header_timeout: Duration = "10s" in SECOND..=HOUR,
         /// How long a connection may be idle.
         idle_timeout: Duration = "75s" in SECOND..=DAY,
+        /// The minimum rate at which a client must take an answer that waits for it, in bytes per second, on average
+        /// over `idle_timeout`; a slower one is cut off. 0 for no minimum.
+        send_rate_min: u32 = "240" in 0..=MANY,
         /// The access log.
         access_log: AccessLog,
         /// How many refusals are logged as examples, per ten seconds; 0 for none.

@@ -1,6 +1,13 @@
 //! Who may change anything, and who may not.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
 use http::Method;
+use http_body::{Body, Frame};
+use hyper::service::Service;
 use tidegate_admin::{DebugParts, DebugSettings, LogLevel, Token};
 
 use super::support::Stage;
@@ -166,4 +173,30 @@ async fn the_token_is_shown_nowhere() {
         let answer = stage.send(method, &path, &[("authorization", &token)], body).await;
         assert!(!answer.body.contains(TOKEN), "{path}");
     }
+}
+
+/// A body that never arrives.
+struct SilentBody;
+
+impl Body for SilentBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let stage = stage(with_token());
+    let request = http::Request::put("/switches/kill")
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .body(SilentBody)
+        .unwrap();
+    let Ok(answer) = stage.door.call(request).await;
+    assert_eq!(answer.status(), 408);
 }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::service::service_fn;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
@@ -25,7 +24,7 @@ fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
     fs::write(&key, signing_key.serialize_pem()).unwrap();
     let tls = Tls::load(TlsFiles::new(&certificate, key)).unwrap();
     let server = Server::start(NonZeroUsize::MIN).unwrap();
-    let service = service_fn(|request: Request<Incoming>| async move {
+    let service = service_fn(|request: Request<tidegate_server::RequestBody>| async move {
         let version = format!("{:?}", request.version());
         Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(version))))
     });

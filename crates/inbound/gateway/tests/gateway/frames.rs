@@ -1,5 +1,6 @@
 //! HTTP/2 frames written by hand: invalid requests are not forwarded.
 
+use http::Request;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{Harness, to, within};
@@ -80,6 +81,16 @@ async fn sent(fields: &[(&str, &str)], body: &[u8]) -> (bool, usize) {
 async fn a_request_written_by_hand_passes() {
     assert_eq!(sent(&[], b"body").await, (false, 1));
     assert_eq!(sent(&[("content-length", "4")], b"body").await, (false, 1));
+}
+
+#[tokio::test]
+async fn a_length_that_is_repeated_in_http_2_is_forwarded_once() {
+    let upstream = Upstream::start().await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let twice = Request::post("/echo").header("content-length", "4").header("content-length", "4");
+    assert_eq!(harness.two().await.send(twice, "body").await.body, "body");
+    let lengths = upstream.last().headers.get_all("content-length").iter().count();
+    assert_eq!(lengths, 1);
 }
 
 #[tokio::test]

@@ -307,3 +307,30 @@ async fn half_a_request_is_not_forwarded() {
     drop(within("the end", stream.read_to_end(&mut rest)).await);
     assert_eq!(upstream.connections(), 0);
 }
+
+#[tokio::test]
+async fn a_length_beside_chunks_does_not_cut_a_response() {
+    let upstream = RawUpstream::start(
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n",
+    )
+    .await;
+    let harness = Harness::open(to(&[upstream.url()]));
+    let reply = harness.get("/first").await;
+    assert_eq!((reply.body.as_str(), reply.header("content-length")), ("hello world", ""));
+    drop(harness.get("/second").await);
+    assert_eq!(upstream.connections(), 2, "the connection is not used again");
+}
+
+#[tokio::test]
+async fn a_transfer_coding_that_was_not_asked_for_is_a_bad_gateway() {
+    for coding in ["gzip, chunked", "gzip", "deflate,chunked", "chunked, gzip"] {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nab\r\n0\r\n\r\n");
+        let upstream = RawUpstream::start(answer.leak()).await;
+        let harness = Harness::open(to(&[upstream.url()]));
+        let reply = harness.get("/").await;
+        assert_eq!(reply.status, 502, "{coding}");
+        assert_eq!(reply.json()["code"], "upstream_broken");
+    }
+}

@@ -20,6 +20,7 @@ mod logging;
 mod overload;
 mod reloading;
 mod settings;
+mod slow_clients;
 mod tunnels;
 mod turns;
 mod upstreams;

@@ -1,20 +1,24 @@
-//! BodyReader a body, up to a maximum.
+//! Reads a body, up to a maximum and within a time.
 //!
 //! A body that says that it is too large is not read at all; one that turns
 //! out to be is read no further.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
 
 /// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyError {
     /// Larger than the maximum.
     TooLarge,
+    /// It did not come in time.
+    TooSlow,
     /// The connection failed before the end.
     Aborted,
 }
@@ -26,18 +30,21 @@ pin_project! {
         body: B,
         first: Bytes,
         joined: BytesMut,
+        // Made only if the body has to be waited for.
+        timer: Option<Pin<Box<Sleep>>>,
     }
 }
 
 impl<B: Body<Data = Bytes>> BodyReader<B> {
     pub(crate) fn new(body: B) -> Self {
-        BodyReader { body, first: Bytes::new(), joined: BytesMut::new() }
+        BodyReader { body, first: Bytes::new(), joined: BytesMut::new(), timer: None }
     }
 
     /// Ready with the whole body.
     pub(crate) fn poll(
         self: Pin<&mut Self>,
         bytes_max: usize,
+        timeout: Duration,
         context: &mut Context<'_>,
     ) -> Poll<Result<Bytes, BodyError>> {
         let mut this = self.project();
@@ -46,7 +53,13 @@ impl<B: Body<Data = Bytes>> BodyReader<B> {
         if more.saturating_add(read(this.first, this.joined)) > bytes_max {
             return Poll::Ready(Err(BodyError::TooLarge));
         }
-        while let Some(frame) = ready!(this.body.as_mut().poll_frame(context)) {
+        loop {
+            let Poll::Ready(frame) = this.body.as_mut().poll_frame(context) else {
+                let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
+                ready!(timer.as_mut().poll(context));
+                return Poll::Ready(Err(BodyError::TooSlow));
+            };
+            let Some(frame) = frame else { break };
             let Ok(frame) = frame else { return Poll::Ready(Err(BodyError::Aborted)) };
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
@@ -81,7 +94,7 @@ mod tests {
 
     async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, BodyError> {
         let mut reader = pin!(BodyReader::new(body));
-        poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await
+        poll_fn(|context| reader.as_mut().poll(bytes_max, Duration::MAX, context)).await
     }
 
     /// A body of several pieces without a length.

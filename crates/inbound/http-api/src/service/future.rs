@@ -132,8 +132,9 @@ where
             RequestStateProjection::Boxed { response } => ready!(response.as_mut().poll(context)),
             RequestStateProjection::Reading { reader, check } => {
                 let pending = check.as_ref().expect("a future is not polled after its end");
-                let bytes_max = pending.shared.parts.settings.body_bytes_max;
-                let body = ready!(reader.poll(bytes_max, context));
+                let settings = &pending.shared.parts.settings;
+                let (bytes_max, timeout) = (settings.body_bytes_max, settings.body_timeout);
+                let body = ready!(reader.poll(bytes_max, timeout, context));
                 let check = check.take().expect("present in the line above");
                 let body = body.map_err(|error| check.shared.body_problem(error));
                 check.answer(body)

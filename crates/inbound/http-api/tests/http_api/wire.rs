@@ -116,3 +116,17 @@ async fn connections_share_one_budget() {
     }
     assert_eq!(admitted, 2);
 }
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let body_timeout = std::time::Duration::from_millis(20);
+    let bench = Bench::with(HttpApiSettings { body_timeout, ..HttpApiSettings::default() });
+    let address = serve(&bench).await;
+    for path in ["/v1/check", "/v1/release", "/v1/explain"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let half = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{{");
+        let (answer, body) = exchange(&mut stream, half.as_bytes()).await;
+        assert!(answer.starts_with("http/1.1 408 "), "{answer}");
+        assert!(body.contains("did not arrive in time"), "{body}");
+    }
+}

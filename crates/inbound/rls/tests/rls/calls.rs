@@ -327,3 +327,9 @@ async fn reflection_can_be_switched_off() {
     let error = ServerReflectionClient::new(channel).server_reflection_info(asked).await;
     assert_eq!(error.unwrap_err().code(), tonic::Code::Unimplemented);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_does_not_arrive_is_given_up_without_a_timeout_of_the_client() {
+    let Ok(response) = door(RULES).rls.call(in_pieces(&request([user()]), false)).await;
+    assert_eq!(Answer::read(response).await.grpc_status().0, "4");
+}
