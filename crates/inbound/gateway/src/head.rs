@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{CONTENT_LENGTH, HOST, MAX_FORWARDS, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderValue, MAX_FORWARDS, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Uri, Version};
@@ -53,6 +53,7 @@ pub(super) fn examine(
     known: Option<&Authority>,
 ) -> Result<HeadCheck, Fault> {
     check_framing(head)?;
+    join_cookies(&mut head.headers);
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
         return Err(Fault::MethodNotAllowed);
     }
@@ -93,6 +94,20 @@ fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
         None => PathAndQuery::try_from(path),
     };
     target.ok().map(Uri::from)
+}
+
+/// Joins the lines of `Cookie` into one. HTTP/2 clients split the field for better compression, and HTTP/1.1 servers
+/// expect one line (RFC 9113 §8.2.3). In HTTP/1.1 too, because servers disagree about several lines.
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines = headers.get_all(COOKIE);
+    if lines.iter().nth(1).is_none() {
+        return;
+    }
+    let lines: Vec<&[u8]> = lines.iter().map(HeaderValue::as_bytes).collect();
+    // Cannot fail: all bytes are from valid values.
+    if let Ok(line) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+        headers.insert(COOKIE, line);
+    }
 }
 
 /// Rejects ambiguous framing, and transfer codings that cannot be decoded. A body is forwarded with new framing, so

@@ -74,6 +74,16 @@ fn a_request_has_exactly_one_host() {
 }
 
 #[test]
+fn the_lines_of_a_cookie_field_become_one() {
+    let request = Request::get("/").header("host", "a").header("cookie", "a=1");
+    let (_, head) =
+        examined(request.header("cookie", b"b=\xff".as_slice()).header("x", "y")).unwrap();
+    let lines: Vec<_> = head.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    assert_eq!(lines, [b"a=1; b=\xff"]);
+    assert_eq!(head.headers["x"], "y");
+}
+
+#[test]
 fn only_the_chunked_coding_can_be_forwarded() {
     let post = |coding| Request::post("/").header("host", "a").header(TRANSFER_ENCODING, coding);
     assert!(examined(post("Chunked")).is_ok());

@@ -12,6 +12,7 @@ mod allocations;
 mod answers;
 mod describing;
 mod encryption;
+mod evasion;
 mod forwarding;
 mod frames;
 mod framing;
