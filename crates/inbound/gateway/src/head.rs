@@ -52,6 +52,7 @@ pub(super) fn examine(
     settings: &HeadSettings,
     known: Option<&Authority>,
 ) -> Result<HeadCheck, Fault> {
+    check_values(head)?;
     check_framing(head)?;
     join_cookies(&mut head.headers);
     if matches!(head.method, Method::CONNECT | Method::TRACE) {
@@ -94,6 +95,21 @@ fn origin_form(path: &str, query: Option<&str>) -> Option<Uri> {
         None => PathAndQuery::try_from(path),
     };
     target.ok().map(Uri::from)
+}
+
+/// Rejects values with spaces around them, which are malformed in HTTP/2 (RFC 9113 §8.2.1). HTTP/1.1 upstreams trim
+/// them, so such a value would be another key to a limit and the same caller to the upstream. In HTTP/1.1 the parser
+/// has trimmed them.
+fn check_values(head: &Parts) -> Result<(), Fault> {
+    if head.version < Version::HTTP_2 {
+        return Ok(());
+    }
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let padded = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        is_space(value.first()) || is_space(value.last())
+    };
+    if head.headers.values().any(padded) { Err(Fault::BadHeader) } else { Ok(()) }
 }
 
 /// Joins the lines of `Cookie` into one. HTTP/2 clients split the field for better compression, and HTTP/1.1 servers

@@ -84,6 +84,18 @@ fn the_lines_of_a_cookie_field_become_one() {
 }
 
 #[test]
+fn spaces_around_a_value_are_rejected_in_http_2() {
+    for value in [" a", "a ", "\ta", "a\t", " "] {
+        let request = Request::get("http://a/").version(Version::HTTP_2);
+        let padded = request.header("x", "b").header("x", value);
+        assert_eq!(examined(padded).unwrap_err(), Fault::BadHeader, "{value:?}");
+    }
+    let inner =
+        Request::get("http://a/").version(Version::HTTP_2).header("x", "a b").header("y", "");
+    assert!(examined(inner).is_ok());
+}
+
+#[test]
 fn only_the_chunked_coding_can_be_forwarded() {
     let post = |coding| Request::post("/").header("host", "a").header(TRANSFER_ENCODING, coding);
     assert!(examined(post("Chunked")).is_ok());

@@ -42,3 +42,24 @@ async fn a_field_of_split_cookies_is_one_value_for_limits() {
     }
     assert_eq!(statuses, [200, 200, 200, 200, 429]);
 }
+
+#[tokio::test]
+async fn values_with_spaces_around_them_are_rejected_over_http_2() {
+    let upstream = Upstream::start().await;
+    let user = ValueFrom::Header("x-user".parse().unwrap());
+    let harness = Harness::limited(limited_by(to(&[upstream.url()]), user), TWO_EACH);
+    let mut client = harness.two().await;
+    for _ in 0..2 {
+        let plain = Request::get("/").header("x-user", "7");
+        assert_eq!(client.send(plain, "").await.status, 200);
+    }
+    for padded in [" 7", "7 ", "\t7", "7\t", "  7  "] {
+        let reply = client.send(Request::get("/").header("x-user", padded), "").await;
+        assert_eq!(reply.status, 400, "{padded:?}");
+        assert_eq!(reply.json()["code"], "bad_header");
+    }
+    assert_eq!(upstream.seen().len(), 2);
+    // Over HTTP/1.1 the spaces are not part of the value.
+    let padded = "GET / HTTP/1.1\r\nhost: a\r\nx-user: \t 7 \t\r\nconnection: close\r\n\r\n";
+    assert!(harness.raw(padded).await.starts_with("HTTP/1.1 429 "));
+}
