@@ -18,7 +18,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compact_str::{CompactString, ToCompactString};
-use http::HeaderValue;
 use http::request::Parts;
 use ipnet::IpNet;
 
@@ -29,7 +28,7 @@ use super::settings::{Missing, PathMatch, Problems, RouteSettings, ValueFrom};
 pub(super) use api_keys::ApiKeys;
 pub use api_keys::api_key_plans;
 pub(super) use cost::{Cost, DeferredCharges};
-use credential::{cookie, query_parameter};
+use credential::{cookie, query_parameter, text};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};
 pub(super) use jwt::Tokens;
 use tidegate_admission::RequestDescription;
@@ -223,7 +222,9 @@ fn extract(
     match value {
         ValueFrom::Fixed(text) => Some(text.into()),
         ValueFrom::Address { v4_bits, v6_bits } => network(request, *v4_bits, *v6_bits),
-        ValueFrom::Header(name) => head.headers.get(name).and_then(text).map(CompactString::from),
+        ValueFrom::Header(name) => {
+            head.headers.get(name).map(|value| CompactString::from(text(value.as_bytes())))
+        }
         ValueFrom::Cookie(name) => cookie(&head.headers, name).map(CompactString::from),
         ValueFrom::PathTemplate => template.map(|template| template.text().into()),
         ValueFrom::PathParameter(name) => {
@@ -242,10 +243,6 @@ fn extract(
         ValueFrom::ApiKeyName => request.identity.key_name().map(CompactString::from),
         ValueFrom::Route => Some(request.route.into()),
     }
-}
-
-fn text(value: &HeaderValue) -> Option<&str> {
-    std::str::from_utf8(value.as_bytes()).ok()
 }
 
 /// The client's address, or its network.

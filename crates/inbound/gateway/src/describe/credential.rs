@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::{AUTHORIZATION, COOKIE, HeaderValue};
 use http::request::Parts;
 
 use crate::settings::PresentedIn;
@@ -12,24 +12,37 @@ use crate::settings::PresentedIn;
 pub(super) fn credential<'r>(head: &'r Parts, presented_in: &PresentedIn) -> Option<Cow<'r, str>> {
     match presented_in {
         PresentedIn::Bearer => {
-            let value = head.headers.get(AUTHORIZATION)?.to_str().ok()?;
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| Cow::Borrowed(token.trim()))
+            let value = head.headers.get(AUTHORIZATION)?.as_bytes();
+            let space = value.iter().position(|byte| *byte == b' ')?;
+            let (scheme, token) = value.split_at_checked(space)?;
+            scheme.eq_ignore_ascii_case(b"bearer").then(|| text(token.trim_ascii()))
         }
-        PresentedIn::Header(name) => head.headers.get(name)?.to_str().ok().map(Cow::Borrowed),
-        PresentedIn::Cookie(name) => cookie(&head.headers, name).map(Cow::Borrowed),
+        PresentedIn::Header(name) => head.headers.get(name).map(|value| text(value.as_bytes())),
+        PresentedIn::Cookie(name) => cookie(&head.headers, name),
         PresentedIn::Query(name) => query_parameter(head.uri.query()?, name),
     }
 }
 
-/// The value of a cookie.
-pub(super) fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r str> {
-    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let value = pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == name);
-    value.map(|(_, value)| {
-        value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
+/// The value of a cookie. Lines are read as bytes: one that is not text must not hide the others.
+pub(super) fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<Cow<'r, str>> {
+    let lines = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let mut pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let key = pair.get(..equals)?.trim_ascii();
+        let value = pair.get(equals + 1..)?.trim_ascii();
+        let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+        (key == name.as_bytes()).then(|| text(bare.unwrap_or(value)))
     })
+}
+
+/// The bytes of a value as text: in UTF-8, or else each byte as the character with its number. No bytes make a value
+/// unreadable, because a request without a value may go unlimited.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().copied().map(char::from).collect()),
+    }
 }
 
 /// The value of a query parameter.
@@ -84,8 +97,18 @@ mod tests {
     #[test]
     fn cookies_are_found_among_others() {
         let head = head("cookie", "x=1; session=\"ab=c\"; y");
-        assert_eq!(cookie(&head.headers, "session"), Some("ab=c"));
+        assert_eq!(cookie(&head.headers, "session").as_deref(), Some("ab=c"));
         assert_eq!(cookie(&head.headers, "y"), None);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_hide_neither_their_value_nor_others() {
+        let request = Request::get("/").header("cookie", b"x=\xff; s=1; y=\xe4".as_slice());
+        let head = request.header("x-key", b"k\xff".as_slice()).body(()).unwrap().into_parts().0;
+        assert_eq!(cookie(&head.headers, "s").as_deref(), Some("1"));
+        assert_eq!(cookie(&head.headers, "y").as_deref(), Some("ä"));
+        let key = PresentedIn::Header("x-key".parse().unwrap());
+        assert_eq!(credential(&head, &key).as_deref(), Some("kÿ"));
     }
 
     #[test]

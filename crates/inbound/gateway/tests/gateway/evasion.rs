@@ -1,6 +1,6 @@
 //! Requests that another server reads differently: none of them evades a limit.
 
-use http::Request;
+use http::{HeaderValue, Request};
 use tidegate_gateway::{DescriptorSettings, EntrySettings, GatewaySettings, ValueFrom};
 
 use crate::harness::{Harness, to};
@@ -16,6 +16,10 @@ fn limited_by(mut settings: GatewaySettings, value: ValueFrom) -> GatewaySetting
     settings.routes[0].descriptors =
         vec![DescriptorSettings::new([EntrySettings::new("what", value)])];
     settings
+}
+
+fn bytes(value: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(value).unwrap()
 }
 
 #[tokio::test]
@@ -62,4 +66,34 @@ async fn values_with_spaces_around_them_are_rejected_over_http_2() {
     // Over HTTP/1.1 the spaces are not part of the value.
     let padded = "GET / HTTP/1.1\r\nhost: a\r\nx-user: \t 7 \t\r\nconnection: close\r\n\r\n";
     assert!(harness.raw(padded).await.starts_with("HTTP/1.1 429 "));
+}
+
+#[tokio::test]
+async fn a_byte_that_is_not_text_hides_no_cookie() {
+    let upstream = Upstream::start().await;
+    let session = ValueFrom::Cookie("session".into());
+    let harness = Harness::limited(limited_by(to(&[upstream.url()]), session), TWO_EACH);
+    let mut statuses = Vec::new();
+    for cookie in [&b"session=7; x=\xff"[..], b"x=\xe4\xf6; session=7", b"session=7; \x80=1"] {
+        let request = Request::get("/").header("cookie", bytes(cookie));
+        statuses.push(harness.send(request).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_text_is_limited_like_any_other() {
+    let upstream = Upstream::start().await;
+    for value in [ValueFrom::Header("x-user".parse().unwrap()), ValueFrom::Cookie("x".into())] {
+        let harness = Harness::limited(limited_by(to(&[upstream.url()]), value), TWO_EACH);
+        let request = || {
+            let user = Request::get("/").header("x-user", bytes(b"ada\xff"));
+            user.header("cookie", bytes(b"x=ada\xff"))
+        };
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            statuses.push(harness.send(request()).await.status.as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429]);
+    }
 }
