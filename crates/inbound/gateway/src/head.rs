@@ -7,6 +7,7 @@
 //! evade a rule.
 
 use std::borrow::Cow;
+use std::net::Ipv6Addr;
 
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderValue, MAX_FORWARDS, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -59,6 +60,7 @@ pub(super) fn examine(
         return Err(Fault::MethodNotAllowed);
     }
     let authority = authority(head, known)?;
+    check_scheme(&head.uri)?;
     if head.uri.path() == "*" {
         let asks = head.method == Method::OPTIONS;
         return if asks { Ok(HeadCheck::Capabilities) } else { Err(Fault::BadTarget) };
@@ -149,22 +151,21 @@ fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority
         return Err(Fault::BadHost);
     }
     let named = match host {
-        Some(host) if host.is_empty() => None,
         Some(host) if known.is_some_and(|known| host == known.as_str()) => known.cloned(),
-        Some(host) => Some(Authority::try_from(host.as_bytes()).map_err(|_| Fault::BadHost)?),
+        Some(host) => {
+            let named = Authority::try_from(host.as_bytes()).map_err(|_| Fault::BadHost)?;
+            check_host(&named)?;
+            Some(named)
+        }
         None => None,
     };
-    // `user@host` is not a host, and servers may parse it differently.
-    if named.as_ref().is_some_and(|named| named.as_str().contains('@')) {
-        return Err(Fault::BadHost);
-    }
     let Some(target) = head.uri.authority() else {
-        // HTTP/1.1 requires the field, even if it is empty; older versions do not have it.
+        // HTTP/1.1 requires the field; older versions do not have it.
         let missing = host.is_none() && head.version >= Version::HTTP_11;
         return if missing { Err(Fault::BadHost) } else { Ok(named) };
     };
-    if target.as_str().contains('@') {
-        return Err(Fault::BadHost);
+    if known.is_none_or(|known| known.as_str() != target.as_str()) {
+        check_host(target)?;
     }
     // In HTTP/2 both must agree. In HTTP/1.1 an absolute target has precedence and the field is ignored (RFC 9112
     // §3.2.2).
@@ -173,6 +174,42 @@ fn authority(head: &Parts, known: Option<&Authority>) -> Result<Option<Authority
         return Err(Fault::BadHost);
     }
     Ok(Some(target.clone()))
+}
+
+/// Rejects everything but one host with an optional port: a name, an IPv4 address, or an IPv6 address in brackets.
+/// Servers interpret users, lists, escapes and odd ports differently.
+fn check_host(authority: &Authority) -> Result<(), Fault> {
+    let text = authority.as_str();
+    let (valid, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => (address.parse::<Ipv6Addr>().is_ok(), port),
+        None => {
+            let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let name = without_final_dot(name);
+            let is_label = |label: &str| {
+                let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+                !label.is_empty() && label.bytes().all(valid)
+            };
+            (name.split('.').all(is_label), port)
+        }
+    };
+    let is_port = |digits: &str| {
+        let digits_only = digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits_only && (digits.is_empty() || digits.parse::<u16>().is_ok())
+    };
+    let valid_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    if valid && valid_port { Ok(()) } else { Err(Fault::BadHost) }
+}
+
+/// A host name without the dot that marks it as absolute: `api.test.` is `api.test`.
+pub(super) fn without_final_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// Rejects schemes other than `http` and `https`, in an absolute target or in `:scheme`.
+fn check_scheme(uri: &Uri) -> Result<(), Fault> {
+    let served =
+        |scheme: &str| ["http", "https"].iter().any(|own| own.eq_ignore_ascii_case(scheme));
+    if uri.scheme_str().is_none_or(served) { Ok(()) } else { Err(Fault::BadTarget) }
 }
 
 /// Whether `Max-Forwards` is zero (RFC 9110 §7.6.2); otherwise decrements it.

@@ -133,10 +133,13 @@ impl Tokens {
         let (_, payload) = message.split_once('.')?;
         let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
         let claims: Claims = serde_json::from_slice(&payload).ok()?;
-        let matches = |wanted: &Option<Box<str>>, name: &str| {
-            wanted.as_deref().is_none_or(|wanted| contains(claims.get(name), wanted))
-        };
-        (matches(&self.issuer, "iss") && matches(&self.audience, "aud")).then_some(claims)
+        // A list of issuers is malformed (RFC 7519 §4.1.1); only an audience may be one.
+        let (issuer, audience) = (claims.get("iss"), claims.get("aud"));
+        let single = issuer.is_none_or(Value::is_string);
+        let issued =
+            self.issuer.as_deref().is_none_or(|wanted| issuer.is_some_and(|by| by == wanted));
+        let meant = self.audience.as_deref().is_none_or(|wanted| contains(audience, wanted));
+        (single && issued && meant).then_some(claims)
     }
 
     /// Whether `now` lies between `nbf` and `exp`. A time that is not a number rejects the token.

@@ -74,6 +74,54 @@ fn a_request_has_exactly_one_host() {
 }
 
 #[test]
+fn a_host_is_a_name_or_an_address_with_an_optional_port() {
+    let host = |host: &str| examined(Request::get("/").header("host", host)).map(|_| ());
+    for valid in
+        ["a", "a.test", "a.test.", "a_b-c.test:80", "127.0.0.1:8000", "[::1]", "[::1]:80", "a:"]
+    {
+        assert_eq!(host(valid), Ok(()), "{valid}");
+    }
+    for odd in [
+        "",
+        "x,y",
+        "x:abc",
+        "x:70000",
+        "x:+80",
+        "x:1:2",
+        ".",
+        "..",
+        ".a",
+        "a..b",
+        "a%2eb",
+        "a b",
+        "[::1",
+        "[a]",
+        "[::1]80",
+        "[::1%25eth0]",
+        "x;y",
+        "x'y",
+        "x/y",
+        ":80",
+    ] {
+        assert_eq!(host(odd), Err(Fault::BadHost), "{odd}");
+    }
+    let two = Request::get("http://x,y/").version(Version::HTTP_2);
+    assert_eq!(examined(two).unwrap_err(), Fault::BadHost);
+}
+
+#[test]
+fn a_target_has_the_scheme_of_http() {
+    for scheme in ["http", "https", "HTTP"] {
+        let request = Request::get(format!("{scheme}://a/")).header("host", "a");
+        assert!(examined(request).is_ok(), "{scheme}");
+    }
+    for scheme in ["ftp", "ws", "file", "h2c"] {
+        let request = Request::get(format!("{scheme}://a/")).header("host", "a");
+        assert_eq!(examined(request).unwrap_err(), Fault::BadTarget, "{scheme}");
+    }
+}
+
+#[test]
 fn the_lines_of_a_cookie_field_become_one() {
     let request = Request::get("/").header("host", "a").header("cookie", "a=1");
     let (_, head) =

@@ -156,6 +156,7 @@ async fn verified_claims_limit_their_subject_and_invalid_tokens_are_ignored() {
         token(header, &claims(now + 60), b"another secret"),
         token(header, &claims(now - 61), SECRET),
         token(header, &claims(now + 60).replace("us", "them"), SECRET),
+        token(header, &claims(now + 60).replace("\"us\"", "[\"us\"]"), SECRET),
         token(header, &claims(now + 60).replace("api", "web"), SECRET),
         token(r#"{"alg":"none"}"#, &claims(now + 60), SECRET),
         token(r#"{"alg":"HS256","crit":["b64"]}"#, &claims(now + 60), SECRET),
