@@ -21,7 +21,7 @@ use super::encode::{self, Answer, Fault};
 use super::forward::Hop;
 use super::head::{HeadCheck, Target, examine};
 use super::queue::{QUEUE_PATH, QueueId};
-use super::route::Route;
+use super::route::{Route, find_route};
 use super::tally::Outcome;
 
 /// A request that was not answered at once.
@@ -99,7 +99,7 @@ where
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
         let mut context = RequestContext { client_form, route_index, began, client, record };
-        let target = match examine(head, &self.settings.head, hop.host()) {
+        let mut target = match examine(head, &self.settings.head, hop.host()) {
             Ok(HeadCheck::Sound(target)) => target,
             Ok(HeadCheck::Capabilities) => {
                 let answer = encode::capabilities();
@@ -111,9 +111,9 @@ where
             let answer = self.queued_state(id, &context.client_form);
             return ControlFlow::Break(self.finish(context, answer, Outcome::Own));
         }
-        let found = self.routes.iter().enumerate().find(|(_, route)| route.matches(head, &target));
-        let Some((index, route)) = found else {
-            return ControlFlow::Break(self.fault(context, Fault::NoRoute));
+        let (index, route) = match find_route(&self.routes, head, &mut target) {
+            Ok(found) => found,
+            Err(fault) => return ControlFlow::Break(self.fault(context, fault)),
         };
         context.route_index = index;
         let too_large = self.settings.head.body_bytes_max.zip(body_bytes);

@@ -219,6 +219,7 @@ fn head(keys: HeadKeys) -> HeadSettings {
     let body_bytes_max = keys.body_bytes_max.map(OrOff::into_option);
     put(&mut settings.body_bytes_max, body_bytes_max.map(|max| max.map(Size::bytes)));
     put(&mut settings.body_idle, keys.body_idle);
+    put(&mut settings.escaped_slashes, keys.escaped_slashes);
     settings
 }
 

@@ -17,12 +17,23 @@ use http::{HeaderMap, Method, Uri, Version};
 use super::encode::Fault;
 use super::settings::HeadSettings;
 
+/// A slash and a semicolon, escaped. Escapes are in upper case once a path is normalized.
+const ESCAPED_SLASH: &str = "%2F";
+const ESCAPED_SEMICOLON: &str = "%3B";
+
 /// The resource that a request is for.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// The requested host; `None` if an HTTP/1.0 request names none.
     pub(super) authority: Option<Authority>,
-    /// The path for matching, if it differs from the one in the URI.
+    /// The path for matching, if it differs from the one in the URI: without empty segments and without parameters
+    /// (`;v=1`), which some servers remove before they route.
+    matched: Option<Box<str>>,
+}
+
+/// A target in which escaped slashes are slashes.
+pub(super) struct UnescapedTarget {
+    uri: Uri,
     matched: Option<Box<str>>,
 }
 
@@ -40,9 +51,42 @@ impl Target {
         self.matched.as_deref().unwrap_or_else(|| head.uri.path())
     }
 
-    /// The host without its port.
+    /// The path with the parameters of its segments.
+    pub(super) fn path_with_parameters<'p>(&self, head: &'p Parts) -> Cow<'p, str> {
+        let path = head.uri.path();
+        match matched_path(path, Parameters::Keep) {
+            Some(merged) => Cow::Owned(merged.into()),
+            None => Cow::Borrowed(path),
+        }
+    }
+
+    /// The host without its port and without a final dot.
     pub(super) fn host(&self) -> Option<&str> {
-        self.authority.as_ref().map(Authority::host)
+        self.authority.as_ref().map(|authority| without_final_dot(authority.host()))
+    }
+
+    /// The same target with slashes in place of escaped ones; [`None`] if it has none.
+    pub(super) fn unescaped(&self, head: &Parts) -> Option<UnescapedTarget> {
+        let path = head.uri.path();
+        if !path.contains(ESCAPED_SLASH) {
+            return None;
+        }
+        let uri = origin_form(&path.replace(ESCAPED_SLASH, "/"), head.uri.query())?;
+        let matched = matched_path(uri.path(), Parameters::Remove);
+        Some(UnescapedTarget { uri, matched })
+    }
+
+    /// Replaces the target by the unescaped one.
+    pub(super) fn unescape(&mut self, head: &mut Parts, unescaped: UnescapedTarget) {
+        head.uri = unescaped.uri;
+        self.matched = unescaped.matched;
+    }
+}
+
+impl UnescapedTarget {
+    /// The path that routes match.
+    pub(super) fn path(&self) -> &str {
+        self.matched.as_deref().unwrap_or_else(|| self.uri.path())
     }
 }
 
@@ -85,8 +129,8 @@ pub(super) fn examine(
     } else if head.uri.authority().is_some() {
         head.uri = Uri::from(target.clone());
     }
-    // The path of the URI is normalized except for empty segments, which the upstream may need.
-    let matched = path_without_empty_segments(head.uri.path());
+    // The path of the URI is normalized except for empty segments and parameters, which the upstream may need.
+    let matched = matched_path(head.uri.path(), Parameters::Remove);
     Ok(HeadCheck::Sound(Target { authority, matched }))
 }
 
@@ -254,27 +298,53 @@ fn normalized(path: &str) -> Option<Cow<'_, str>> {
     Some(if out == path { Cow::Borrowed(path) } else { Cow::Owned(out) })
 }
 
-/// Rejects dot segments, which servers resolve differently, and paths with too many segments.
+/// Rejects dot segments, which servers resolve differently, and paths with too many segments. Escaped slashes and
+/// semicolons count as ends of segments, because some servers decode them first.
 fn check_segments(path: &str, segments_max: usize) -> Result<(), Fault> {
+    let is_dots = |segment: &str| matches!(segment, "." | "..");
     let mut segments = 0_usize;
     for segment in path.split('/') {
         segments = segments.saturating_add(1);
-        if matches!(segment, "." | "..") {
+        if is_dots(segment) {
             return Err(Fault::BadTarget);
+        }
+        if segment.contains(['%', ';']) {
+            segments = segments.saturating_add(segment.matches(ESCAPED_SLASH).count());
+            let split = segment.replace(ESCAPED_SLASH, ";").replace(ESCAPED_SEMICOLON, ";");
+            if split.split(';').any(is_dots) {
+                return Err(Fault::BadTarget);
+            }
         }
     }
     if segments > segments_max.saturating_add(1) { Err(Fault::TargetTooLong) } else { Ok(()) }
 }
 
-/// The path with repeated slashes merged, as many servers do; `None` if there are none.
-fn path_without_empty_segments(path: &str) -> Option<Box<str>> {
-    if !path.contains("//") {
+/// What happens to the parameters of segments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parameters {
+    Keep,
+    Remove,
+}
+
+/// The path with repeated slashes merged, as many servers do, and with or without parameters; `None` if that changes
+/// nothing.
+fn matched_path(path: &str, parameters: Parameters) -> Option<Box<str>> {
+    let removes = parameters == Parameters::Remove
+        && (path.contains(';') || path.contains(ESCAPED_SEMICOLON));
+    if !path.contains("//") && !removes {
         return None;
     }
     let mut out = String::with_capacity(path.len());
-    for character in path.chars() {
-        if character != '/' || !out.ends_with('/') {
-            out.push(character);
+    for segment in path.split_inclusive('/') {
+        let end = segment.len() - usize::from(segment.ends_with('/'));
+        let (segment, slash) = segment.split_at(end);
+        let name = match removes {
+            true => segment.split(';').next().and_then(|name| name.split(ESCAPED_SEMICOLON).next()),
+            false => Some(segment),
+        };
+        out.push_str(name.unwrap_or_default());
+        if !out.ends_with('/') {
+            out.push_str(slash);
         }
     }
     Some(out.into_boxed_str())

@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_document::{Bounds, Fault, Kind, Network, Scalar, Text, choices};
 
-use crate::settings::{AddressFrom, HostHeader, UpstreamProtocol};
+use crate::settings::{AddressFrom, EscapedSlashes, HostHeader, UpstreamProtocol};
 
 choices! { AddressFrom { Peer = "peer", XForwardedFor = "x_forwarded_for", Forwarded = "forwarded", } }
+choices! { EscapedSlashes { Reject = "reject", Unescape = "unescape", Keep = "keep", } }
 choices! { HostHeader { Client = "client", Upstream = "upstream", } }
 choices! { UpstreamProtocol { Auto = "auto", Http1 = "http1", Http2 = "http2", } }
 

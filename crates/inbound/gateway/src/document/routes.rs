@@ -44,6 +44,7 @@ pub(super) fn route(
         let inherited = group.map(|group| group.timeouts).unwrap_or_default();
         settings.timeouts = Some(timeouts(keys, inherited));
     }
+    settings.escaped_slashes = keys.escaped_slashes;
     put(&mut settings.exempt, keys.exempt);
     settings
 }

@@ -12,7 +12,7 @@ use super::kinds::{
     CategoryWord, CostSource, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
     TrustedNetwork, ValueSource, WhenMissing,
 };
-use crate::settings::{AddressFrom, HostHeader, UpstreamProtocol};
+use crate::settings::{AddressFrom, EscapedSlashes, HostHeader, UpstreamProtocol};
 
 /// Larger counts are mistakes.
 const MAX: u64 = 1_000_000_000_000;
@@ -86,6 +86,8 @@ mapping! {
         answers: Option<AnswersKeys>,
         /// Timeouts of this route; those of its upstreams apply to what is not set.
         timeouts: Option<TimeoutsKeys>,
+        /// How paths with an escaped slash are treated. Without it: as `head` says.
+        escaped_slashes: Option<EscapedSlashes>,
         /// Whether its requests are never limited, shed or counted, such as health checks.
         exempt: Option<bool> = "false",
     }
@@ -277,6 +279,9 @@ mapping! {
         body_bytes_max: Option<OrOff<Size>> = "off",
         /// How long a client may take between two parts of a body.
         body_idle: Option<Duration> = "30s",
+        /// How paths with an escaped slash (`%2F`) are treated: rejected with 400, taken as a slash, or kept for
+        /// upstreams that do not decode it before they route.
+        escaped_slashes: Option<EscapedSlashes> = "reject",
     }
 }
 

@@ -32,6 +32,8 @@ macro_rules! faults {
 faults! {
     BadTarget BAD_REQUEST "bad_target"
         "The path of the request is malformed or can be read in more than one way.";
+    EscapedSlash BAD_REQUEST "escaped_slash"
+        "The path has an escaped slash (%2F), which `escaped_slashes` of the gateway's `head` or route rejects.";
     TargetTooLong URI_TOO_LONG "target_too_long"
         "The path of the request is too long.";
     BadHost BAD_REQUEST "bad_host"

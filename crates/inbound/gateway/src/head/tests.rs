@@ -47,6 +47,33 @@ fn paths_that_servers_interpret_differently_are_rejected() {
 }
 
 #[test]
+fn dots_beside_an_escaped_slash_or_a_semicolon_are_rejected() {
+    for path in [
+        "/a/..%2fb",
+        "/a%2F../b",
+        "/a%2f..%2fb",
+        "/a/..;/b",
+        "/a/..;x=1/b",
+        "/a/;../b",
+        "/a/..%3bx/b",
+        "/a%2F.",
+        "/.;/a",
+        "/a;..",
+    ] {
+        assert_eq!(path_of(path), Err(Fault::BadTarget), "{path}");
+    }
+    assert_eq!(path_of(&"/a%2Fb".repeat(200)), Err(Fault::TargetTooLong));
+}
+
+#[test]
+fn parameters_of_segments_are_forwarded_and_not_matched() {
+    assert_eq!(path_of("/a;v=1/b;w?c;d"), both("/a/b", "/a;v=1/b;w?c;d"));
+    assert_eq!(path_of("/a%3bv/b"), both("/a/b", "/a%3Bv/b"));
+    assert_eq!(path_of("/;x/a//b;"), both("/a/b", "/;x/a//b;"));
+    assert_eq!(path_of("/a/;x"), both("/a/", "/a/;x"));
+}
+
+#[test]
 fn an_absolute_target_takes_precedence_over_the_host_field() {
     let (target, head) =
         examined(Request::get("http://b.test:81/x?y").header("host", "a")).unwrap();
@@ -70,6 +97,8 @@ fn a_request_has_exactly_one_host() {
     assert_eq!(refused(two), Fault::BadHost);
     assert_eq!(refused(Request::get("/").header("host", "u@a")), Fault::BadHost);
     assert_eq!(refused(Request::get("/").header("host", "a b")), Fault::BadHost);
+    let (target, _) = examined(Request::get("/").header("host", "a.test.:80")).unwrap();
+    assert_eq!(target.host(), Some("a.test"));
     assert!(examined(Request::get("/").version(Version::HTTP_10)).is_ok());
 }
 
@@ -189,7 +218,8 @@ proptest! {
     #[test]
     fn no_path_panics(path in "\\PC{0,60}") {
         let _ = normalized(&path);
-        let _ = path_without_empty_segments(&path);
+        let _ = matched_path(&path, Parameters::Remove);
+        let _ = matched_path(&path, Parameters::Keep);
     }
 }
 

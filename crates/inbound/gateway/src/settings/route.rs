@@ -4,6 +4,7 @@ use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
 use super::answer::AnswerSettings;
+use super::client::EscapedSlashes;
 use super::describe::{CostSettings, DescriptorSettings};
 use super::upstream::Timeouts;
 
@@ -39,6 +40,8 @@ pub struct RouteSettings {
     pub answers: AnswerSettings,
     /// How long things may take here, in place of what its upstreams say.
     pub timeouts: Option<Timeouts>,
+    /// How paths with an escaped slash are treated here. Default: as [`HeadSettings`](super::HeadSettings) says.
+    pub escaped_slashes: Option<EscapedSlashes>,
     /// Whether its requests are never limited, shed or counted: health checks, metrics,
     /// administration. Default: no.
     pub exempt: bool,
@@ -62,6 +65,7 @@ impl RouteSettings {
             cost: CostSettings::default(),
             answers: AnswerSettings::default(),
             timeouts: None,
+            escaped_slashes: None,
             exempt: false,
         }
     }

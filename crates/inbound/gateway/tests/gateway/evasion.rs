@@ -1,7 +1,10 @@
 //! Requests that another server reads differently: none of them evades a limit.
 
 use http::{HeaderValue, Request};
-use tidegate_gateway::{DescriptorSettings, EntrySettings, GatewaySettings, ValueFrom};
+use tidegate_gateway::{
+    DescriptorSettings, EntrySettings, EscapedSlashes, GatewaySettings, PathMatch, RouteSettings,
+    ValueFrom,
+};
 
 use crate::harness::{Harness, to};
 use crate::upstream::{RawUpstream, Upstream};
@@ -96,4 +99,116 @@ async fn a_value_that_is_not_text_is_limited_like_any_other() {
         }
         assert_eq!(statuses, [200, 200, 429]);
     }
+}
+
+/// An unlimited route for `/free`, an exempt one for `/health`, and a route for the rest with two requests per hour.
+fn partly_limited(upstream: &Upstream) -> GatewaySettings {
+    let mut settings = limited_by(to(&[upstream.url()]), ValueFrom::Fixed("all".into()));
+    for name in ["free", "health"] {
+        let mut route = RouteSettings::new(name, "api");
+        route.path = PathMatch::Prefix(format!("/{name}"));
+        route.exempt = name == "health";
+        settings.routes.insert(0, route);
+    }
+    settings
+}
+
+#[tokio::test]
+async fn an_escaped_slash_is_rejected_with_the_name_of_the_setting() {
+    let upstream = Upstream::start().await;
+    let harness = Harness::limited(partly_limited(&upstream), TWO_EACH);
+    for path in ["/free%2Fx", "/free/a%2fb", "/health%2F", "/a%2Fb", "/a/b%2F"] {
+        let reply = harness.get(path).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.json()["code"].as_str()),
+            (400, Some("escaped_slash"))
+        );
+        assert!(reply.body.contains("escaped_slashes"), "{}", reply.body);
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_escaped_slash_can_be_kept_or_unescaped_by_a_route() {
+    let upstream = Upstream::start().await;
+    let mut settings = partly_limited(&upstream);
+    settings.head.escaped_slashes = EscapedSlashes::Unescape;
+    settings.routes[1].escaped_slashes = Some(EscapedSlashes::Keep);
+    let harness = Harness::limited(settings, TWO_EACH);
+    let mut seen = Vec::new();
+    // The third is no path below `/free` while its slash is kept.
+    for path in ["/free/a%2Fb", "/a%2fb?c=%2F", "/free%2Fx"] {
+        assert_eq!(harness.get(path).await.status, 200, "{path}");
+        seen.push(upstream.last().uri.to_string());
+    }
+    assert_eq!(seen, ["/free/a%2Fb", "/a/b?c=%2F", "/free/x"]);
+    assert_eq!(harness.get("/a%2Fb").await.status, 429);
+}
+
+#[tokio::test]
+async fn dots_beside_escaped_slashes_or_semicolons_are_rejected_whatever_the_setting() {
+    let upstream = Upstream::start().await;
+    for action in [EscapedSlashes::Reject, EscapedSlashes::Unescape, EscapedSlashes::Keep] {
+        let mut settings = partly_limited(&upstream);
+        settings.head.escaped_slashes = action;
+        let harness = Harness::limited(settings, TWO_EACH);
+        for path in
+            ["/free/..%2Fa", "/free%2f..%2fa", "/free/..;/a", "/free/..;x=1/a", "/free/%2e%2e;/a"]
+        {
+            let reply = harness.get(path).await;
+            assert_eq!(
+                (reply.status.as_u16(), reply.json()["code"].as_str()),
+                (400, Some("bad_target")),
+                "{path}"
+            );
+        }
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_semicolon_passes_and_neither_evades_a_limit_nor_reaches_an_exempt_route() {
+    let upstream = Upstream::start().await;
+    let harness = Harness::limited(partly_limited(&upstream), TWO_EACH);
+    assert_eq!(harness.get("/free;v=1/x;y").await.status, 200);
+    assert_eq!(upstream.last().uri, "/free;v=1/x;y");
+    let mut statuses = Vec::new();
+    for path in ["/health", "/health;x", "/;x/health", "/a;v=1", "/health/;x"] {
+        statuses.push(harness.get(path).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 200]);
+}
+
+#[tokio::test]
+async fn parameters_of_a_path_give_no_new_key() {
+    let upstream = Upstream::start().await;
+    let harness = Harness::limited(limited_by(to(&[upstream.url()]), ValueFrom::Path), TWO_EACH);
+    let mut statuses = Vec::new();
+    for path in ["/a", "/a;x=1", "/a;x=2", "/a%3Bx"] {
+        statuses.push(harness.get(path).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+#[tokio::test]
+async fn a_host_is_the_same_in_any_case_and_with_a_final_dot() {
+    let upstream = Upstream::start().await;
+    let mut settings = partly_limited(&upstream);
+    settings.routes[2].hosts = vec!["API.test".into()];
+    settings.routes.push(RouteSettings::new("others", "api"));
+    let harness = Harness::limited(settings, TWO_EACH);
+    let mut statuses = Vec::new();
+    for host in ["api.test", "Api.Test.", "api.test.:80", "api.test"] {
+        let reply = harness.send(Request::get("/").header("host", host)).await;
+        statuses.push(reply.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+
+    let harness = Harness::limited(limited_by(to(&[upstream.url()]), ValueFrom::Host), TWO_EACH);
+    let mut statuses = Vec::new();
+    for host in ["api.test", "API.test", "api.test."] {
+        let reply = harness.send(Request::get("/").header("host", host)).await;
+        statuses.push(reply.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
 }
