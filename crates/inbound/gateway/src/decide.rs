@@ -1,6 +1,7 @@
 //! Deciding a request: shed, then limit. The gate and the upstream follow in `request`; the crate `tidegate-admission`
 //! has the whole order and its reasons.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use super::active_document::ActiveDocument;
 use super::decode::DecodedHead;
 use super::describe::{Description, RequestView};
+use super::encode::Fault;
 use super::route::Route;
 
 /// What is known of a request after the first decision.
@@ -21,6 +23,14 @@ pub(super) struct FirstDecision {
     /// [`None`] if the store has to be awaited.
     pub(super) decided: Option<Admission>,
     pub(super) screened: Option<(ScreenedRequest, Category)>,
+}
+
+/// Why a request is not served.
+pub(super) enum Denial {
+    /// A limiter refuses it.
+    Refusal(Refusal),
+    /// It cannot be served as it is.
+    Fault(Fault),
 }
 
 impl FirstDecision {
@@ -38,7 +48,7 @@ where
     /// Sheds or limits a request without waiting.
     ///
     /// # Errors
-    /// The refusal.
+    /// Why it is not served.
     #[expect(
         clippy::result_large_err,
         reason = "a refusal is moved once; a box would be an allocation per refusal"
@@ -49,7 +59,7 @@ where
         decoded: &DecodedHead<'_>,
         trusted: bool,
         began: Timestamp,
-    ) -> Result<FirstDecision, Refusal> {
+    ) -> Result<FirstDecision, Denial> {
         if route.exempt {
             return Ok(FirstDecision::unlimited(None));
         }
@@ -59,12 +69,12 @@ where
         }
         let identity = self.identities.identify(needs, decoded.head, began);
         let seen = decoded.with(route, &identity);
-        let screened = self.screen(&seen, trusted)?;
+        let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
         if route.describer.is_empty() {
             self.count_admission(&Grant::unlimited(), began);
             return Ok(FirstDecision::unlimited(screened));
         }
-        let description = route.describer.describe(&seen);
+        let description = route.describer.describe(&seen).map_err(Denial::Fault)?;
         let decided = if description.described.is_empty() {
             Some(Admission::Pass(Grant::unlimited()))
         } else {
@@ -79,7 +89,7 @@ where
             Some(Admission::WaitInLine(_) | Admission::Refused(_)) | None => false,
         };
         if let Some(Admission::Refused(refusal)) = decided {
-            return Err(refusal);
+            return Err(Denial::Refusal(refusal));
         }
         let is_stored = !passes || !description.deferred.is_empty();
         let description = is_stored.then(|| Box::new(description.into_owned()));
@@ -92,9 +102,9 @@ where
         route: &Route,
         decoded: &DecodedHead<'_>,
         began: Timestamp,
-    ) -> Description {
+    ) -> Result<Description, Fault> {
         let identity = self.identities.identify(route.describer.needs(), decoded.head, began);
-        route.describer.describe(&decoded.with(route, &identity)).into_owned()
+        route.describer.describe(&decoded.with(route, &identity)).map(Cow::into_owned)
     }
 
     /// The worker shedder, and whether there is enough time.

@@ -16,6 +16,7 @@ use tidegate_overload::{Category, ScreenedRequest};
 
 use super::access_log::Record;
 use super::active_document::ActiveDocument;
+use super::decide::{Denial, FirstDecision};
 use super::describe::{Description, Identity, RequestView};
 use super::encode::{self, Answer, Fault};
 use super::forward::Hop;
@@ -124,10 +125,13 @@ where
         let trusted = self.hops.trusts(hop.address);
         let decision = match self.decide_now(route, &decoded, trusted, began) {
             Ok(decision) => decision,
-            Err(refusal) => return ControlFlow::Break(self.refuse(context, refusal)),
+            Err(Denial::Refusal(refusal)) => {
+                return ControlFlow::Break(self.refuse(context, refusal));
+            }
+            Err(Denial::Fault(fault)) => return ControlFlow::Break(self.fault(context, fault)),
         };
         let route = Arc::clone(route);
-        let super::decide::FirstDecision { description, decided, screened } = decision;
+        let FirstDecision { description, decided, screened } = decision;
         ControlFlow::Continue(PendingRequest {
             context,
             route,

@@ -21,6 +21,7 @@ use compact_str::{CompactString, ToCompactString};
 use http::request::Parts;
 use ipnet::IpNet;
 
+use super::encode::Fault;
 use super::forward::Hop;
 use super::head::Target;
 use super::route::PathTemplate;
@@ -148,21 +149,34 @@ impl Describer {
     }
 
     /// Describes a request, with the description that its connection has cached if that applies.
+    ///
+    /// # Errors
+    /// Why the request cannot be described, and is rejected.
     #[inline]
-    pub(super) fn describe<'r>(&self, request: &RequestView<'r>) -> Cow<'r, Description> {
+    pub(super) fn describe<'r>(
+        &self,
+        request: &RequestView<'r>,
+    ) -> Result<Cow<'r, Description>, Fault> {
         // Behind a proxy each request may have another client.
-        if self.by_address && request.client == request.hop.address {
-            let cached = request.hop.description.0.get_or_init(|| {
-                Box::new(CachedDescription { describer: self.id, description: self.build(request) })
-            });
-            if cached.describer == self.id {
-                return Cow::Borrowed(&cached.description);
-            }
+        if !self.by_address || request.client != request.hop.address {
+            return self.build(request).map(Cow::Owned);
         }
-        Cow::Owned(self.build(request))
+        let cache = &request.hop.description.0;
+        let cached = match cache.get() {
+            Some(cached) => cached,
+            None => {
+                let description = self.build(request)?;
+                cache
+                    .get_or_init(|| Box::new(CachedDescription { describer: self.id, description }))
+            }
+        };
+        if cached.describer == self.id {
+            return Ok(Cow::Borrowed(&cached.description));
+        }
+        self.build(request).map(Cow::Owned)
     }
 
-    fn build(&self, request: &RequestView<'_>) -> Description {
+    fn build(&self, request: &RequestView<'_>) -> Result<Description, Fault> {
         let path = request.target.path(request.head);
         let template = self.path_templates.iter().find(|template| template.matches(path));
         let mut description =
@@ -186,13 +200,13 @@ impl Describer {
                 description.described.truncate(begin);
                 continue;
             }
-            let cost = descriptor.cost.upfront(request.head, request.body_bytes);
+            let cost = descriptor.cost.upfront(request.head, request.body_bytes)?;
             let index = description.described.close(Some(cost));
             if let Some(deferred) = descriptor.cost.deferred(request.body_bytes, index, cost) {
                 description.deferred.push(deferred);
             }
         }
-        description
+        Ok(description)
     }
 }
 

@@ -151,8 +151,10 @@ where
             None => {
                 let body_bytes = body.size_hint().exact();
                 let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes };
-                let description = self.describe_again(route, &decoded, context.began);
-                refund.pay(&description.described, self.limits());
+                // Described before without a fault.
+                if let Ok(description) = self.describe_again(route, &decoded, context.began) {
+                    refund.pay(&description.described, self.limits());
+                }
             }
         }
     }

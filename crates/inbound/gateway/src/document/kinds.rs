@@ -35,7 +35,7 @@ choices! {
 
 choices! {
     /// Where a cost comes from.
-    pub(super) enum CostSource {
+    pub(super) enum CostWord {
         Header = "header",
         BodyBytes = "body_bytes",
         Reported = "reported",

@@ -3,7 +3,7 @@
 use tidegate_document::{Fault, GivenKeys, Problems, ScalarOr, one_of};
 
 use super::callers::{ValueKeys, value};
-use super::kinds::{CostSource, MethodName, WhenMissing};
+use super::kinds::{CostWord, MethodName, WhenMissing};
 use super::table::{CostKeys, DescriptorKeys, EntryKeys, HeaderEditKeys, RouteKeys};
 use super::upstreams::timeouts;
 use super::{header_name, put, strings};
@@ -138,25 +138,31 @@ fn cost(
         ScalarOr::Mapping(keys) => keys,
     };
     let from = keys.from?;
-    let needs_name = match from {
-        CostSource::Header | CostSource::Reported => true,
-        CostSource::BodyBytes => false,
+    let possible: &[&str] = match from {
+        CostWord::Header => &["name", "min", "max"],
+        CostWord::Reported => &["name", "max"],
+        CostWord::BodyBytes => &["min"],
     };
-    for key in ["name", "max"] {
-        if !needs_name {
+    for key in ["name", "min", "max"] {
+        if !possible.contains(&key) {
             refuse_key(&keys.keys, key, from.as_str(), problems);
-        } else if !keys.keys.has(key) {
+        } else if key != "min" && !keys.keys.has(key) {
             let fault =
                 Fault::new("missing_key", format!("`from: {}` needs `{key}`", from.as_str()))
                     .hint("such as `name: X-Cost` and `max: 100`");
             problems.error(keys.keys.location, fault);
         }
     }
+    let min = keys.min.unwrap_or(1);
+    if keys.max.is_some_and(|max| min > max) {
+        let fault = Fault::new("out_of_range", "`min` is larger than `max`");
+        problems.error(keys.keys.value_location("min"), fault);
+    }
     let named = || Some((header_name(keys.name.as_ref()?)?, keys.max?));
     match from {
-        CostSource::BodyBytes => Some(CostSettings::BodyBytes),
-        CostSource::Header => named().map(|(name, max)| CostSettings::Header { name, max }),
-        CostSource::Reported => named().map(|(name, max)| CostSettings::Reported { name, max }),
+        CostWord::BodyBytes => Some(CostSettings::BodyBytes { min }),
+        CostWord::Header => named().map(|(name, max)| CostSettings::Header { name, min, max }),
+        CostWord::Reported => named().map(|(name, max)| CostSettings::Reported { name, max }),
     }
 }
 

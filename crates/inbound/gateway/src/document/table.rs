@@ -9,7 +9,7 @@ use tidegate_document::{HeaderName, Located, OrOff, ScalarOr, Size, Text, mappin
 use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
-    CategoryWord, CostSource, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
+    CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
     TrustedNetwork, ValueSource, WhenMissing,
 };
 use crate::settings::{AddressFrom, EscapedSlashes, HostHeader, UpstreamProtocol};
@@ -144,9 +144,12 @@ mapping! {
     /// a cost
     pub(super) CostKeys "cost" {
         /// A request header, the bytes of the request body, or a response header.
-        from: Option<CostSource> = required,
+        from: Option<CostWord> = required,
         /// The header, for `header` and `reported`.
         name: Option<HeaderName>,
+        /// The lowest cost, for `header` and `body_bytes`. With 0, a request can state that it costs nothing and pass a
+        /// limit that is spent.
+        min: Option<u64> = "1" in 0..=MAX,
         /// The highest cost that is accepted, for `header` and `reported`.
         max: Option<u64> = optional in 1..=MAX,
     }

@@ -44,6 +44,8 @@ faults! {
         "The request's body has a transfer coding that is not served.";
     BadHeader BAD_REQUEST "bad_header"
         "A header field of the request is malformed.";
+    AmbiguousValue BAD_REQUEST "ambiguous_value"
+        "The request has several values of a field or parameter that may have only one.";
     MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed"
         "The method is not served.";
     NoRoute NOT_FOUND "no_route"

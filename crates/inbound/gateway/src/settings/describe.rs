@@ -93,22 +93,27 @@ pub enum ValueFrom {
 pub enum CostSettings {
     /// Always the same.
     Fixed(u64),
-    /// The number in a field of the request, up to a most; one when there is none. Only for
-    /// callers that may choose what they pay.
+    /// The number in a field of the request; one if there is none. A request with several values is rejected. Only
+    /// for callers that may choose what they pay.
     Header {
         /// The field.
         name: HeaderName,
-        /// The most that is believed.
+        /// The minimum. A request that costs nothing passes a limit that is spent.
+        min: u64,
+        /// The maximum.
         max: u64,
     },
-    /// The bytes of the body. When the length is not known before, one is charged at first and
-    /// the rest when the body has ended.
-    BodyBytes,
-    /// One at first; the rest of the number in a field of the upstream's answer afterwards.
+    /// The bytes of the body. If the length is not known before, one unit is charged first and the rest when the body
+    /// has ended.
+    BodyBytes {
+        /// The minimum, also for requests without a body.
+        min: u64,
+    },
+    /// One unit first; afterwards the rest of the number in a field of the upstream's response.
     Reported {
-        /// The field of the answer. It is not passed on to the client.
+        /// The field of the response. The client does not get it.
         name: HeaderName,
-        /// The most that is believed.
+        /// The maximum.
         max: u64,
     },
 }

@@ -274,20 +274,61 @@ async fn a_cost_is_fixed_or_stated_by_the_caller() {
     assert_eq!(harness.get_as("7").await.status, 429);
 
     let name: http::HeaderName = "x-weight".parse().unwrap();
-    let (harness, _upstream) = costing(CostSettings::Header { name, max: 3 }).await;
+    let (harness, _upstream) = costing(CostSettings::Header { name, min: 1, max: 3 }).await;
     let start = left(&harness);
-    for (weight, costs) in [("2", 2), ("99", 3), ("many", 1)] {
+    for (weight, costs) in [("2", 2), ("99", 3), ("many", 1), ("0", 1)] {
         let before = left(&harness);
         let request = Request::get("/").header("x-user", "7").header("x-weight", weight);
         harness.send(request).await;
         assert_eq!(before - left(&harness), costs, "{weight}");
     }
-    assert_eq!(start - left(&harness), 6);
+    assert_eq!(start - left(&harness), 7);
+}
+
+#[tokio::test]
+async fn a_request_that_states_no_cost_does_not_pass_a_spent_limit() {
+    let name: http::HeaderName = "x-weight".parse().unwrap();
+    let weighing = |weights: &[&str]| {
+        let request = Request::get("/").header("x-user", "7");
+        weights.iter().fold(request, |request, weight| request.header("x-weight", *weight))
+    };
+    for (min, passes) in [(1, false), (0, true)] {
+        let cost = CostSettings::Header { name: name.clone(), min, max: 10 };
+        let (harness, upstream) = costing(cost).await;
+        assert_eq!(harness.send(weighing(&["10"])).await.status, 200);
+        let status = if passes { 200 } else { 429 };
+        for weight in ["0", "00", "+0"] {
+            assert_eq!(harness.send(weighing(&[weight])).await.status, status, "{weight}");
+        }
+        let seen = upstream.seen().len();
+        for weights in [&["1", "0"][..], &["0", "5"], &["1, 2"], &["1", "1"]] {
+            let reply = harness.send(weighing(weights)).await;
+            assert_eq!(
+                (reply.status.as_u16(), reply.json()["code"].as_str()),
+                (400, Some("ambiguous_value"))
+            );
+        }
+        assert_eq!(upstream.seen().len(), seen);
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_body_does_not_pass_a_spent_limit_of_bytes() {
+    let (harness, _upstream) = costing(CostSettings::BodyBytes { min: 1 }).await;
+    let post = |bytes: usize| {
+        let length = "x".repeat(bytes);
+        format!(
+            "POST /echo HTTP/1.1\r\nhost: a\r\nx-user: 7\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{length}"
+        )
+    };
+    assert!(harness.raw(&post(10)).await.starts_with("HTTP/1.1 200 "));
+    assert!(harness.raw(&post(0)).await.starts_with("HTTP/1.1 429 "));
+    assert_eq!(harness.get_as("7").await.status, 429);
 }
 
 #[tokio::test]
 async fn a_body_costs_its_bytes_whether_its_length_is_known_or_not() {
-    let (harness, upstream) = costing(CostSettings::BodyBytes).await;
+    let (harness, upstream) = costing(CostSettings::BodyBytes { min: 1 }).await;
     let start = left(&harness);
     let post = || Request::post("/echo").header("x-user", "7");
     harness.one().await.send(post(), "1234").await;
