@@ -12,7 +12,7 @@ use tidegate_overload::{Arrival, Category, ScreenedRequest};
 use tokio::time::Instant;
 
 use super::active_document::ActiveDocument;
-use super::decode::DecodedHead;
+use super::decode::{CountState, DecodedHead};
 use super::describe::{Description, RequestView};
 use super::encode::Fault;
 use super::route::Route;
@@ -23,6 +23,7 @@ pub(super) struct FirstDecision {
     /// [`None`] if the store has to be awaited.
     pub(super) decided: Option<Admission>,
     pub(super) screened: Option<(ScreenedRequest, Category)>,
+    pub(super) count: CountState,
 }
 
 /// Why a request is not served.
@@ -34,9 +35,9 @@ pub(super) enum Denial {
 }
 
 impl FirstDecision {
-    fn unlimited(screened: Option<(ScreenedRequest, Category)>) -> Self {
+    fn unlimited(screened: Option<(ScreenedRequest, Category)>, count: CountState) -> Self {
         let decided = Some(Admission::Pass(Grant::unlimited()));
-        FirstDecision { description: None, decided, screened }
+        FirstDecision { description: None, decided, screened, count }
     }
 }
 
@@ -61,7 +62,7 @@ where
         began: Timestamp,
     ) -> Result<FirstDecision, Denial> {
         if route.exempt {
-            return Ok(FirstDecision::unlimited(None));
+            return Ok(FirstDecision::unlimited(None, CountState::Counted));
         }
         let mut needs = route.describer.needs();
         if self.state.protection.is_some() {
@@ -71,8 +72,8 @@ where
         let seen = decoded.with(route, &identity);
         let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
         if route.describer.is_empty() {
-            self.count_admission(&Grant::unlimited(), began);
-            return Ok(FirstDecision::unlimited(screened));
+            let count = self.admitted(&Grant::unlimited(), began);
+            return Ok(FirstDecision::unlimited(screened, count));
         }
         let description = route.describer.describe(&seen).map_err(Denial::Fault)?;
         let decided = if description.described.is_empty() {
@@ -81,19 +82,17 @@ where
             let patience = self.client_patience(decoded.head, route, None);
             self.pipeline().decide_now(&description.described, patience)
         };
-        let passes = match &decided {
-            Some(Admission::Pass(grant)) => {
-                self.count_admission(grant, began);
-                true
-            }
-            Some(Admission::WaitInLine(_) | Admission::Refused(_)) | None => false,
+        let count = match &decided {
+            Some(Admission::Pass(grant)) => self.admitted(grant, began),
+            Some(Admission::WaitInLine(_) | Admission::Refused(_)) | None => CountState::Undecided,
         };
         if let Some(Admission::Refused(refusal)) = decided {
             return Err(Denial::Refusal(refusal));
         }
+        let passes = matches!(count, CountState::Admitted { .. });
         let is_stored = !passes || !description.deferred.is_empty();
         let description = is_stored.then(|| Box::new(description.into_owned()));
-        Ok(FirstDecision { description, decided, screened })
+        Ok(FirstDecision { description, decided, screened, count })
     }
 
     /// Describes a request again whose description was not stored.

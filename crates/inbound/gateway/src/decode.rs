@@ -7,11 +7,13 @@
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use tidegate_admission::Admission;
 use tidegate_answers::Negotiation;
 use tidegate_engine::{Clock, CounterStore, Timestamp};
+use tidegate_metrics::AnswerKind;
 use tidegate_overload::{Category, ScreenedRequest};
 
 use super::access_log::Record;
@@ -49,12 +51,28 @@ pub(super) struct RequestContext {
     pub(super) began: Timestamp,
     pub(super) client: Option<IpAddr>,
     pub(super) record: Option<Box<Record>>,
+    pub(super) count: CountState,
+}
+
+/// Whether a request is in the counts of answers. Each is counted once, when it is known how it ended for the limiter:
+/// a request that passes its limits may still be shed at the gate, or fail at its upstream.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CountState {
+    /// Its limits have not decided.
+    Undecided,
+    /// Its limits admitted it, after this time.
+    Admitted { answer: AnswerKind, took: Duration },
+    /// It is counted, or belongs to a route that is not.
+    Counted,
+    /// It was counted and logged when it was put into the queue.
+    Queued,
 }
 
 impl RequestContext {
-    /// The context of the same request in the queue: the access log has it only once.
+    /// The context of the same request in the queue: it is counted and logged only once.
     pub(super) fn for_queue(&self) -> Self {
-        RequestContext { client_form: self.client_form.clone(), record: None, ..*self }
+        let count = CountState::Queued;
+        RequestContext { client_form: self.client_form.clone(), record: None, count, ..*self }
     }
 }
 
@@ -99,7 +117,8 @@ where
         let record = self.state.log.as_ref().and_then(|log| log.record(head, client, began));
         let client_form = Negotiation::of(head);
         let route_index = self.routes.len();
-        let mut context = RequestContext { client_form, route_index, began, client, record };
+        let count = CountState::Undecided;
+        let mut context = RequestContext { client_form, route_index, began, client, record, count };
         let mut target = match examine(head, &self.settings.head, hop.host()) {
             Ok(HeadCheck::Sound(target)) => target,
             Ok(HeadCheck::Capabilities) => {
@@ -131,7 +150,8 @@ where
             Err(Denial::Fault(fault)) => return ControlFlow::Break(self.fault(context, fault)),
         };
         let route = Arc::clone(route);
-        let FirstDecision { description, decided, screened } = decision;
+        let FirstDecision { description, decided, screened, count } = decision;
+        context.count = count;
         ControlFlow::Continue(PendingRequest {
             context,
             route,

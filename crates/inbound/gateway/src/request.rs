@@ -80,7 +80,7 @@ where
         let admission = self.pipeline().decide(decided, &description.described, patience).await;
         guard.disarm(context);
         if let Admission::Pass(grant) = &admission {
-            self.count_admission(grant, context.began);
+            context.count = self.admitted(grant, context.began);
         }
         admission
     }
@@ -261,12 +261,14 @@ where
             }
         };
         let Ok(mut grant) = granted else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         // It stays in the queue until its turn.
         grant.wait_for_turn().await;
         let entered = self.enter_gate_until(&mut pending, end).await;
-        let Some(QueuedRequest { head, body }) = self.state.queue.take(id) else {
+        let Some(QueuedRequest { head, body, .. }) = self.state.queue.take(id) else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         let body = RequestBody::whole(body);

@@ -171,6 +171,7 @@ impl<S, C: Clock> Gateway<S, C> {
         let in_flight = state.counters.in_flight.load(Ordering::Acquire);
         GatewayReading {
             routes: names.zip(document.tallies.iter().map(|tally| tally.read())).collect(),
+            kept: state.counters.kept.read(),
             upstreams: document.upstreams.iter().map(hosts).collect(),
             waiting: state.waiting.waiting(),
             in_flight,

@@ -10,6 +10,7 @@ mod upstream;
 mod addresses;
 mod allocations;
 mod answers;
+mod counting;
 mod describing;
 mod encryption;
 mod evasion;
