@@ -248,6 +248,8 @@ fn queue(keys: &QueueKeys) -> QueueSettings {
     put(&mut settings.requests_max, keys.requests_max.map(size));
     put(&mut settings.bytes_max, keys.bytes_max.map(bytes));
     put(&mut settings.body_bytes_max, keys.body_bytes_max.map(bytes));
+    put(&mut settings.caller_requests_max, keys.caller_requests_max.map(size));
+    put(&mut settings.caller_bytes_max, keys.caller_bytes_max.map(bytes));
     put(&mut settings.wait_max, keys.wait_max);
     put(&mut settings.remember, keys.remember);
     settings

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_overload::{Caller, Category, Entry, Pass, Refusal, SteadyClock};
 use tokio::time::{Instant, sleep_until};
 
 use super::active_document::ActiveDocument;
@@ -226,7 +226,8 @@ where
             let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);
             return self.fault(pending.context, fault);
         };
-        let request = QueuedRequest { head, body: whole.to_bytes() };
+        let caller = self.caller_of(&hop, &pending, &head);
+        let request = QueuedRequest { head, body: whole.to_bytes(), caller };
         let Ok(id) = self.state.queue.push(request) else {
             let Some(description) = &pending.description else {
                 return self.fault(pending.context, Fault::BodyTooLarge);
@@ -242,6 +243,14 @@ where
         let pending = PendingRequest { context, screened, ..pending };
         tokio::spawn(Arc::clone(&self).process_queued(hop, pending, wait, id));
         answer
+    }
+
+    /// The caller of a request, who has a share of the queue.
+    fn caller_of(&self, hop: &Hop, pending: &PendingRequest, head: &Parts) -> Caller {
+        let PendingRequest { context, route, target, .. } = pending;
+        let identity = self.identities.identify(self.categories.needs(), head, context.began);
+        let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes: None };
+        self.categories.caller(&decoded.with(route, &identity))
     }
 
     /// Processes a queued request when its limits admit it.

@@ -357,6 +357,11 @@ mapping! {
         bytes_max: Option<Size> = "64MiB",
         /// The largest body that is stored.
         body_bytes_max: Option<Size> = "1MiB",
+        /// The maximum of stored requests of one caller, which `categories.caller` identifies. Its finished requests make
+        /// room for new ones.
+        caller_requests_max: Option<u64> = "100" in 0..=MAX,
+        /// The maximum of bytes of one caller's waiting heads and bodies.
+        caller_bytes_max: Option<Size> = "8MiB",
         /// How long a request may wait before it expires.
         wait_max: Option<Duration> = "5m",
         /// How long a finished request can still be looked up.

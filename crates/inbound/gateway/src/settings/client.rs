@@ -80,6 +80,10 @@ pub struct QueueSettings {
     pub bytes_max: usize,
     /// The largest body that is kept. Default: 1 MiB.
     pub body_bytes_max: usize,
+    /// The maximum of requests of one caller, so that one cannot fill the queue. Default: 100.
+    pub caller_requests_max: usize,
+    /// The maximum of bytes of one caller's waiting requests. Default: 8 MiB.
+    pub caller_bytes_max: usize,
     /// How long a request may wait before it expires. Default: 5 min.
     pub wait_max: Duration,
     /// How long the state of a request is told after its end. Default: 10 min.
@@ -92,6 +96,8 @@ impl Default for QueueSettings {
             requests_max: 1_000,
             bytes_max: 64 * 1024 * 1024,
             body_bytes_max: 1024 * 1024,
+            caller_requests_max: 100,
+            caller_bytes_max: 8 * 1024 * 1024,
             wait_max: Duration::from_secs(5 * 60),
             remember: Duration::from_secs(10 * 60),
         }
