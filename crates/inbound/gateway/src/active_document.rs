@@ -137,6 +137,8 @@ fn compile_identities<S, C>(
     IdentitySources {
         tokens: problems.take("jwt", tokens).flatten(),
         keys: problems.take("api_keys", keys).flatten(),
+        when_invalid: settings.jwt.as_ref().map(|jwt| jwt.when_invalid).unwrap_or_default(),
+        when_unknown: settings.api_keys.as_ref().map(|keys| keys.when_unknown).unwrap_or_default(),
     }
 }
 

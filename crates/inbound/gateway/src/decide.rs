@@ -64,11 +64,12 @@ where
         if route.exempt {
             return Ok(FirstDecision::unlimited(None, CountState::Counted));
         }
-        let mut needs = route.describer.needs();
+        let mut needs = route.describer.needs() | self.identities.needs();
         if self.state.protection.is_some() {
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, decoded.head, began);
+        let identity = identity.map_err(Denial::Fault)?;
         let seen = decoded.with(route, &identity);
         let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
         if route.describer.is_empty() {
@@ -102,7 +103,7 @@ where
         decoded: &DecodedHead<'_>,
         began: Timestamp,
     ) -> Result<Description, Fault> {
-        let identity = self.identities.identify(route.describer.needs(), decoded.head, began);
+        let identity = self.identities.identify(route.describer.needs(), decoded.head, began)?;
         route.describer.describe(&decoded.with(route, &identity)).map(Cow::into_owned)
     }
 

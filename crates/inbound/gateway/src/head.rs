@@ -51,29 +51,9 @@ impl Target {
         self.matched.as_deref().unwrap_or_else(|| head.uri.path())
     }
 
-    /// The path with the parameters of its segments.
-    pub(super) fn path_with_parameters<'p>(&self, head: &'p Parts) -> Cow<'p, str> {
-        let path = head.uri.path();
-        match matched_path(path, Parameters::Keep) {
-            Some(merged) => Cow::Owned(merged.into()),
-            None => Cow::Borrowed(path),
-        }
-    }
-
     /// The host without its port and without a final dot.
     pub(super) fn host(&self) -> Option<&str> {
         self.authority.as_ref().map(|authority| without_final_dot(authority.host()))
-    }
-
-    /// The same target with slashes in place of escaped ones; [`None`] if it has none.
-    pub(super) fn unescaped(&self, head: &Parts) -> Option<UnescapedTarget> {
-        let path = head.uri.path();
-        if !path.contains(ESCAPED_SLASH) {
-            return None;
-        }
-        let uri = origin_form(&path.replace(ESCAPED_SLASH, "/"), head.uri.query())?;
-        let matched = matched_path(uri.path(), Parameters::Remove);
-        Some(UnescapedTarget { uri, matched })
     }
 
     /// Replaces the target by the unescaped one.
@@ -83,7 +63,27 @@ impl Target {
     }
 }
 
+/// The path of a head with the parameters of its segments, and without empty segments.
+pub(super) fn path_with_parameters(head: &Parts) -> Cow<'_, str> {
+    let path = head.uri.path();
+    match matched_path(path, Parameters::Keep) {
+        Some(merged) => Cow::Owned(merged.into()),
+        None => Cow::Borrowed(path),
+    }
+}
+
 impl UnescapedTarget {
+    /// The target of a head with slashes in place of escaped ones; [`None`] if it has none.
+    pub(super) fn of(head: &Parts) -> Option<Self> {
+        let path = head.uri.path();
+        if !path.contains(ESCAPED_SLASH) {
+            return None;
+        }
+        let uri = origin_form(&path.replace(ESCAPED_SLASH, "/"), head.uri.query())?;
+        let matched = matched_path(uri.path(), Parameters::Remove);
+        Some(UnescapedTarget { uri, matched })
+    }
+
     /// The path that routes match.
     pub(super) fn path(&self) -> &str {
         self.matched.as_deref().unwrap_or_else(|| self.uri.path())

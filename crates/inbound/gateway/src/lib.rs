@@ -113,9 +113,9 @@ pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
     CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,
     EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck,
-    HostHeader, JwtKey, JwtSettings, Missing, PathMatch, PathRewrite, PoolSettings, PresentedIn,
-    ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem, Timeouts, UpstreamProtocol,
-    UpstreamSettings, UpstreamTls, ValueFrom,
+    HostHeader, InvalidCredential, JwtKey, JwtSettings, PathMatch, PathRewrite, PoolSettings,
+    PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem, Timeouts,
+    UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom, WhenMissing,
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;

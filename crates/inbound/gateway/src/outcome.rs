@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http_body::Body as _;
 use tidegate_admission::Grant;
 use tidegate_answers::{Cause, Refusal};
@@ -14,6 +15,7 @@ use super::active_document::ActiveDocument;
 use super::decode::{CountState, RequestContext};
 use super::encode::{Answer, Fault, RouteAnswers};
 use super::refusal_samples::RefusedRequest;
+use super::settings::PresentedIn;
 use super::tally::Outcome;
 
 /// The status in logs of a request whose client disconnected before there was a response, as in nginx.
@@ -33,8 +35,18 @@ where
 
     /// Ends a request that cannot be served.
     pub(super) fn fault(&self, context: RequestContext, fault: Fault) -> Answer {
-        let answer = self.answers_of(&context).fault(fault, &context.client_form);
+        let mut answer = self.answers_of(&context).fault(fault, &context.client_form);
+        if fault.status() == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, self.challenge());
+        }
         self.finish(context, answer, Outcome::Fault(fault))
+    }
+
+    /// The credential that a request needs, by its scheme.
+    fn challenge(&self) -> HeaderValue {
+        let jwt = self.settings.jwt.as_ref();
+        let bearer = jwt.is_some_and(|jwt| jwt.presented_in == PresentedIn::Bearer);
+        HeaderValue::from_static(if bearer { "Bearer" } else { "ApiKey" })
     }
 
     /// Ends a request with a response of the gateway's own.

@@ -248,7 +248,8 @@ where
     /// The caller of a request, who has a share of the queue.
     fn caller_of(&self, hop: &Hop, pending: &PendingRequest, head: &Parts) -> Caller {
         let PendingRequest { context, route, target, .. } = pending;
-        let identity = self.identities.identify(self.categories.needs(), head, context.began);
+        let needs = self.categories.needs();
+        let identity = self.identities.identify(needs, head, context.began).unwrap_or_default();
         let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes: None };
         self.categories.caller(&decoded.with(route, &identity))
     }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::describe::Describer;
 use super::encode::{Fault, RouteAnswers};
 use super::forward::{HeaderEdits, Rewrite};
-use super::head::{Target, without_final_dot};
+use super::head::{Target, UnescapedTarget, path_with_parameters, without_final_dot};
 use super::settings::{EscapedSlashes, HostHeader, PathMatch, Problems, RouteSettings, Timeouts};
 pub(super) use path_template::PathTemplate;
 
@@ -69,7 +69,7 @@ pub(super) fn find_route<'r>(
     target: &mut Target,
 ) -> Result<(usize, &'r Arc<Route>), Fault> {
     let mut numbered = routes.iter().enumerate();
-    let Some(unescaped) = target.unescaped(head) else {
+    let Some(unescaped) = UnescapedTarget::of(head) else {
         return numbered.find(|(_, route)| route.matches(head, target)).ok_or(Fault::NoRoute);
     };
     for (index, route) in numbered.filter(|(_, route)| route.serves(head, target)) {
@@ -132,7 +132,7 @@ impl Route {
     /// may serve another resource.
     fn matches_path(&self, head: &Parts, target: &Target) -> bool {
         self.path.matches(target.path(head))
-            && (!self.exempt || self.path.matches(&target.path_with_parameters(head)))
+            && (!self.exempt || self.path.matches(&path_with_parameters(head)))
     }
 
     /// Whether method and host match.

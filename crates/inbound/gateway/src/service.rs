@@ -136,7 +136,7 @@ impl<S, C: Clock> Gateway<S, C> {
     /// The problem with a file, as a sentence.
     pub fn refresh(&self) -> Result<bool, String> {
         let document = self.current.active.load();
-        let IdentitySources { tokens, keys } = &document.identities;
+        let IdentitySources { tokens, keys, .. } = &document.identities;
         let tokens = tokens.as_ref().map_or(Ok(false), |tokens| tokens.refresh());
         let keys = keys.as_ref().map_or(Ok(false), |keys| keys.refresh());
         Ok(tokens? | keys?)

@@ -3,13 +3,13 @@
 use tidegate_document::{Fault, GivenKeys, Problems, ScalarOr, one_of};
 
 use super::callers::{ValueKeys, value};
-use super::kinds::{CostWord, MethodName, WhenMissing};
+use super::kinds::{CostWord, MethodName, MissingWord};
 use super::table::{CostKeys, DescriptorKeys, EntryKeys, HeaderEditKeys, RouteKeys};
 use super::upstreams::timeouts;
 use super::{header_name, put, strings};
 use crate::settings::{
-    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, Missing,
-    PathMatch, PathRewrite, RouteSettings, UpstreamSettings,
+    AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, PathMatch,
+    PathRewrite, RouteSettings, UpstreamSettings, WhenMissing,
 };
 
 pub(super) fn route(
@@ -108,7 +108,7 @@ fn descriptor(keys: DescriptorKeys, problems: &mut Problems<'_>) -> DescriptorSe
 }
 
 fn entry(keys: EntryKeys, problems: &mut Problems<'_>) -> Option<EntrySettings> {
-    keys.keys.exclude_each_other(&["when_missing", "default"], problems);
+    check_default(&keys, problems);
     let value = value(
         ValueKeys {
             keys: &keys.keys,
@@ -121,12 +121,28 @@ fn entry(keys: EntryKeys, problems: &mut Problems<'_>) -> Option<EntrySettings> 
         problems,
     )?;
     let mut entry = EntrySettings::new(keys.key?.0, value);
-    entry.missing = match (keys.default, keys.when_missing) {
-        (Some(text), _) => Missing::Use(text.0),
-        (None, Some(WhenMissing::SkipEntry)) => Missing::SkipEntry,
-        (None, Some(WhenMissing::SkipDescriptor) | None) => Missing::SkipDescriptor,
+    entry.when_missing = match (keys.default, keys.when_missing) {
+        (Some(text), _) => Some(WhenMissing::Use(text.0)),
+        (None, word) => word.and_then(|word| match word {
+            MissingWord::Skip | MissingWord::SkipDescriptor => Some(WhenMissing::SkipDescriptor),
+            MissingWord::SkipEntry => Some(WhenMissing::SkipEntry),
+            MissingWord::Reject => Some(WhenMissing::Reject),
+            MissingWord::Default => None,
+        }),
     };
     Some(entry)
+}
+
+/// `default` alone means `when_missing: default`; both must agree.
+fn check_default(keys: &EntryKeys, problems: &mut Problems<'_>) {
+    let word = keys.when_missing;
+    if word == Some(MissingWord::Default) && !keys.keys.has("default") {
+        let fault = Fault::new("missing_key", "`when_missing: default` needs `default`")
+            .hint("such as `default: anonymous`");
+        problems.error(keys.keys.value_location("when_missing"), fault);
+    } else if word.is_some_and(|word| word != MissingWord::Default) {
+        keys.keys.exclude_each_other(&["when_missing", "default"], problems);
+    }
 }
 
 fn cost(

@@ -9,10 +9,12 @@ use tidegate_document::{HeaderName, Located, OrOff, ScalarOr, Size, Text, mappin
 use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
-    CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, SecretSource,
-    TrustedNetwork, ValueSource, WhenMissing,
+    CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, MissingWord,
+    SecretSource, TrustedNetwork, ValueSource,
 };
-use crate::settings::{AddressFrom, EscapedSlashes, HostHeader, UpstreamProtocol};
+use crate::settings::{
+    AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
+};
 
 /// Larger counts are mistakes.
 const MAX: u64 = 1_000_000_000_000;
@@ -132,9 +134,10 @@ mapping! {
         v4_bits: Option<u64> = "32" in 0..=32,
         /// How many bits of an IPv6 address count; a client can usually choose the last 64.
         v6_bits: Option<u64> = "64" in 0..=128,
-        /// What happens when the request has no value: the descriptor is dropped, so that it does not limit the
-        /// request, or only the entry.
-        when_missing: Option<WhenMissing> = "skip_descriptor",
+        /// What happens when the request has no value. `skip` (also `skip_descriptor`) drops the descriptor, so that it
+        /// does not limit the request; `skip_entry` drops only the entry; `default` uses the value of `default`; `reject`
+        /// answers with 401 if the value comes from a token or an API key, otherwise with 400.
+        when_missing: Option<MissingWord> = "skip",
         /// The value to use when the request has none.
         default: Option<Text>,
     }
@@ -307,6 +310,9 @@ mapping! {
         leeway: Option<Duration> = "60s",
         /// How many verified tokens are cached.
         remembered_max: Option<u64> = "10000" in 0..=MAX,
+        /// What happens to a request whose token is not valid: the token is ignored, or the answer is 401 on every route
+        /// that is not exempt.
+        when_invalid: Option<InvalidCredential> = "ignore",
     }
 }
 
@@ -321,6 +327,9 @@ mapping! {
         keys_list as "keys": Vec<ApiKeyKeys>,
         /// A file with more keys: hash, name and plan in each line. It is read again when it changes.
         file: Option<Text>,
+        /// What happens to a request whose key is unknown: the key is ignored, or the answer is 401 on every route that is
+        /// not exempt.
+        when_unknown: Option<InvalidCredential> = "ignore",
     }
 }
 

@@ -46,6 +46,14 @@ faults! {
         "A header field of the request is malformed.";
     AmbiguousValue BAD_REQUEST "ambiguous_value"
         "The request has several values of a field or parameter that may have only one.";
+    MissingValue BAD_REQUEST "missing_value"
+        "The request lacks a value that is required here.";
+    MissingCredential UNAUTHORIZED "missing_credential"
+        "The request needs a valid token or API key.";
+    InvalidToken UNAUTHORIZED "invalid_token"
+        "The token of the request is not valid.";
+    UnknownApiKey UNAUTHORIZED "unknown_api_key"
+        "The API key of the request is not known.";
     MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed"
         "The method is not served.";
     NoRoute NOT_FOUND "no_route"

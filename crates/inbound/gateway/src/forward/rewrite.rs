@@ -3,7 +3,7 @@
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use crate::head::Target;
+use crate::head::{Target, path_with_parameters};
 use crate::settings::{PathMatch, PathRewrite};
 
 /// A compiled path rewrite.
@@ -50,7 +50,7 @@ impl Rewrite {
         };
         let Rewrite::Prefix { from, to } = self else { return sent() };
         // The prefix itself may have parameters, which are removed with it.
-        let (whole, bare) = (target.path_with_parameters(head), target.path(head));
+        let (whole, bare) = (path_with_parameters(head), target.path(head));
         let Some(rest) = below(from, &whole).or_else(|| below(from, bare)) else { return sent() };
         let slash =
             if rest.starts_with('/') || !to.is_empty() && rest.is_empty() { "" } else { "/" };
