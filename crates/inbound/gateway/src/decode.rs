@@ -136,6 +136,9 @@ where
             Err(fault) => return ControlFlow::Break(self.fault(context, fault)),
         };
         context.route_index = index;
+        if !route.admits(client) {
+            return ControlFlow::Break(self.fault(context, Fault::NetworkDenied));
+        }
         let too_large = self.settings.head.body_bytes_max.zip(body_bytes);
         if too_large.is_some_and(|(most, bytes)| bytes > most) {
             return ControlFlow::Break(self.fault(context, Fault::BodyTooLarge));

@@ -5,10 +5,12 @@
 
 mod path_template;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
 use http::request::Parts;
+use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::describe::Describer;
@@ -34,6 +36,8 @@ pub(super) struct Route {
     pub(super) describer: Describer,
     pub(super) answers: RouteAnswers,
     pub(super) timeouts: Timeouts,
+    allow: Box<[IpNet]>,
+    deny: Box<[IpNet]>,
     escaped_slashes: EscapedSlashes,
     pub(super) exempt: bool,
 }
@@ -118,6 +122,8 @@ impl Route {
             describer: describer?,
             answers: answers?,
             timeouts: settings.timeouts.unwrap_or(defaults.timeouts),
+            allow: settings.allow.clone().into(),
+            deny: settings.deny.clone().into(),
             escaped_slashes: settings.escaped_slashes.unwrap_or(defaults.escaped_slashes),
             exempt: settings.exempt,
         })
@@ -126,6 +132,14 @@ impl Route {
     /// Whether the route matches a request with this head.
     fn matches(&self, head: &Parts, target: &Target) -> bool {
         self.matches_path(head, target) && self.serves(head, target)
+    }
+
+    /// Whether a client may use the route. A client without an address, at a Unix socket, is in no network.
+    pub(super) fn admits(&self, client: Option<IpAddr>) -> bool {
+        let contains = |networks: &[IpNet]| {
+            client.is_some_and(|client| networks.iter().any(|network| network.contains(&client)))
+        };
+        (self.allow.is_empty() || contains(&self.allow)) && !contains(&self.deny)
     }
 
     /// Whether the path matches. An exempt route must match with parameters too: an upstream that does not remove them

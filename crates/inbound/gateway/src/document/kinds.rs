@@ -120,8 +120,8 @@ macro_rules! text_kind {
 }
 
 text_kind! {
-    /// A network whose forwarding headers are trusted.
-    TrustedNetwork(IpNet), |text| Network::from_text(text).map(Network::get)
+    /// A range of addresses.
+    NetworkRange(IpNet), |text| Network::from_text(text).map(Network::get)
 }
 
 text_kind! {

@@ -6,7 +6,7 @@ use super::callers::{ValueKeys, value};
 use super::kinds::{CostWord, MethodName, MissingWord};
 use super::table::{CostKeys, DescriptorKeys, EntryKeys, HeaderEditKeys, RouteKeys};
 use super::upstreams::timeouts;
-use super::{header_name, put, strings};
+use super::{header_name, networks, put, strings};
 use crate::settings::{
     AnswerSettings, CostSettings, DescriptorSettings, EntrySettings, HeaderEdit, PathMatch,
     PathRewrite, RouteSettings, UpstreamSettings, WhenMissing,
@@ -44,6 +44,8 @@ pub(super) fn route(
         let inherited = group.map(|group| group.timeouts).unwrap_or_default();
         settings.timeouts = Some(timeouts(keys, inherited));
     }
+    settings.allow = networks(keys.allow);
+    settings.deny = networks(keys.deny);
     settings.escaped_slashes = keys.escaped_slashes;
     put(&mut settings.exempt, keys.exempt);
     settings

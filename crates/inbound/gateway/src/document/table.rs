@@ -10,7 +10,7 @@ use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
     CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, MissingWord,
-    SecretSource, TrustedNetwork, ValueSource,
+    NetworkRange, SecretSource, ValueSource,
 };
 use crate::settings::{
     AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
@@ -29,7 +29,7 @@ mapping! {
         /// The servers behind the gateway, in named groups.
         upstreams: Vec<UpstreamKeys> = required,
         /// Networks of proxies in front of the gateway. Forwarding headers are trusted only from them.
-        trusted_hops: Vec<TrustedNetwork>,
+        trusted_hops: Vec<NetworkRange>,
         /// The header in which a trusted proxy names the client; `peer` ignores both and uses the connection's address.
         address_from: Option<AddressFrom> = "x_forwarded_for",
         /// What upstreams learn about the client.
@@ -88,6 +88,10 @@ mapping! {
         answers: Option<AnswersKeys>,
         /// Timeouts of this route; those of its upstreams apply to what is not set.
         timeouts: Option<TimeoutsKeys>,
+        /// Networks whose clients may use the route, such as `10.0.0.0/8`; others get 403. Without it: all networks.
+        allow: Vec<NetworkRange>,
+        /// Networks whose clients get 403, even if `allow` has them.
+        deny: Vec<NetworkRange>,
         /// How paths with an escaped slash are treated. Without it: as `head` says.
         escaped_slashes: Option<EscapedSlashes>,
         /// Whether its requests are never limited, shed or counted, such as health checks.

@@ -141,6 +141,18 @@ fn a_route_says_what_it_takes_and_how_it_is_limited() {
 }
 
 #[test]
+fn a_route_names_networks_that_it_allows_and_denies() {
+    let document = read(&route("allow: [10.0.0.0/8, '::1'], deny: 10.1.0.0/16"));
+    let route = &document.settings().routes[0];
+    let texts =
+        |networks: &[ipnet::IpNet]| networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(texts(&route.allow), ["10.0.0.0/8", "::1/128"]);
+    assert_eq!(texts(&route.deny), ["10.1.0.0/16"]);
+    let said = wrong(&self::route("allow: [everybody]"));
+    assert!(said.contains("everybody"), "{said}");
+}
+
+#[test]
 fn an_entry_says_what_happens_without_a_value() {
     let entry = |keys: &str| {
         format!("descriptors: [{{entries: [{{key: a, from: header, name: X-A{keys}}}]}}]")

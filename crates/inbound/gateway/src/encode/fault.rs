@@ -54,6 +54,8 @@ faults! {
         "The token of the request is not valid.";
     UnknownApiKey UNAUTHORIZED "unknown_api_key"
         "The API key of the request is not known.";
+    NetworkDenied FORBIDDEN "network_denied"
+        "Requests from this network are not served here.";
     MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed"
         "The method is not served.";
     NoRoute NOT_FOUND "no_route"

@@ -2,6 +2,7 @@
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 
 use super::answer::AnswerSettings;
 use super::client::EscapedSlashes;
@@ -40,6 +41,10 @@ pub struct RouteSettings {
     pub answers: AnswerSettings,
     /// How long things may take here, in place of what its upstreams say.
     pub timeouts: Option<Timeouts>,
+    /// The networks whose clients may use the route. Default: all.
+    pub allow: Vec<IpNet>,
+    /// The networks whose clients may not use it, even if `allow` has them. Default: none.
+    pub deny: Vec<IpNet>,
     /// How paths with an escaped slash are treated here. Default: as [`HeadSettings`](super::HeadSettings) says.
     pub escaped_slashes: Option<EscapedSlashes>,
     /// Whether its requests are never limited, shed or counted: health checks, metrics,
@@ -65,6 +70,8 @@ impl RouteSettings {
             cost: CostSettings::default(),
             answers: AnswerSettings::default(),
             timeouts: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
             escaped_slashes: None,
             exempt: false,
         }
