@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_gateway::{
-    AccessLogFormat, AccessLogSettings, Gateway, GatewayParts, GatewaySettings,
+    AccessLogFormat, AccessLogSettings, CallerFormat, Gateway, GatewayParts, GatewaySettings,
 };
 use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
@@ -126,6 +126,11 @@ pub(super) fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> 
         format: match log.format {
             config::AccessLogFormat::Json => AccessLogFormat::Json,
             config::AccessLogFormat::Common => AccessLogFormat::Common,
+        },
+        caller: match log.caller {
+            config::CallerFormat::Plain => CallerFormat::Plain,
+            config::CallerFormat::Hashed => CallerFormat::Hashed,
+            config::CallerFormat::Off => CallerFormat::Off,
         },
         one_of: NonZeroU64::new(u64::from(log.one_of)).unwrap_or(NonZeroU64::MIN),
         waiting_max: usize::try_from(log.waiting_max).unwrap_or(usize::MAX),

@@ -12,7 +12,7 @@ use tidegate_overload::{Arrival, Category, ScreenedRequest};
 use tokio::time::Instant;
 
 use super::active_document::ActiveDocument;
-use super::decode::{CountState, DecodedHead};
+use super::decode::{CountState, DecodedHead, RequestContext};
 use super::describe::{Description, RequestView};
 use super::encode::Fault;
 use super::route::Route;
@@ -59,18 +59,23 @@ where
         route: &Route,
         decoded: &DecodedHead<'_>,
         trusted: bool,
-        began: Timestamp,
+        context: &mut RequestContext,
     ) -> Result<FirstDecision, Denial> {
+        let began = context.began;
         if route.exempt {
             return Ok(FirstDecision::unlimited(None, CountState::Counted));
         }
         let mut needs = route.describer.needs() | self.identities.needs();
-        if self.state.protection.is_some() {
+        if self.state.protection.is_some() || context.record.is_some() {
             needs = needs | self.categories.needs();
         }
         let identity = self.identities.identify(needs, decoded.head, began);
         let identity = identity.map_err(Denial::Fault)?;
         let seen = decoded.with(route, &identity);
+        if let Some(record) = &mut context.record {
+            record.category = Some(self.categories.categorize(&seen, trusted).0);
+            record.caller = self.categories.caller_name(&seen);
+        }
         let screened = self.screen(&seen, trusted).map_err(Denial::Refusal)?;
         if route.describer.is_empty() {
             let count = self.admitted(&Grant::unlimited(), began);

@@ -145,7 +145,7 @@ where
         }
         let decoded = DecodedHead { head, target: &target, client, hop, body_bytes };
         let trusted = self.hops.trusts(hop.address);
-        let decision = match self.decide_now(route, &decoded, trusted, began) {
+        let decision = match self.decide_now(route, &decoded, trusted, &mut context) {
             Ok(decision) => decision,
             Err(Denial::Refusal(refusal)) => {
                 return ControlFlow::Break(self.refuse(context, refusal));

@@ -110,12 +110,12 @@ pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, Req
 pub use refusal_samples::RefusedRequest;
 pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
-    AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
-    CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,
-    EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck,
-    HostHeader, InvalidCredential, JwtKey, JwtSettings, PathMatch, PathRewrite, PoolSettings,
-    PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem, Timeouts,
-    UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom, WhenMissing,
+    AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
+    CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
+    EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
+    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, PathMatch, PathRewrite,
+    PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem,
+    Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom, WhenMissing,
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;

@@ -9,6 +9,7 @@ use tidegate_admission::Grant;
 use tidegate_answers::{Cause, Refusal};
 use tidegate_engine::{Clock, CounterStore, Timestamp};
 use tidegate_metrics::AnswerKind;
+use tidegate_overload::Cause as OverloadCause;
 
 use super::access_log::LogLine;
 use super::active_document::ActiveDocument;
@@ -27,8 +28,12 @@ where
     C: Clock,
 {
     /// Ends a request with a refusal.
-    pub(super) fn refuse(&self, context: RequestContext, refusal: Refusal) -> Answer {
+    pub(super) fn refuse(&self, mut context: RequestContext, refusal: Refusal) -> Answer {
         let cause = refusal.cause;
+        if let Some(record) = &mut context.record {
+            record.limit = refusal.limits.first().map(|limit| limit.name.clone());
+            record.refused_by = Some(limiter_of(cause));
+        }
         let answer = self.answers_of(&context).refusal(refusal, &context.client_form);
         self.finish(context, answer, Outcome::Refused(cause))
     }
@@ -136,6 +141,20 @@ where
 
     fn answers_of(&self, context: &RequestContext) -> &RouteAnswers {
         self.routes.get(context.route_index).map_or(&self.answers, |route| &route.answers)
+    }
+}
+
+/// The limiter that refuses for a cause.
+const fn limiter_of(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Rate => "rate",
+        Cause::Concurrency => "concurrency",
+        Cause::Undecided => "store",
+        Cause::Overload(OverloadCause::ShedWorker) => "worker",
+        Cause::Overload(OverloadCause::ShedFleet) => "fleet",
+        Cause::Overload(
+            OverloadCause::QueueFull | OverloadCause::QueueTimeout | OverloadCause::Deadline,
+        ) => "gate",
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings};
+pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings, CallerFormat};
 pub use category::{CategoryRule, CategorySettings};
 pub use client::{AddressFrom, EscapedSlashes, HeadSettings, ProvenanceSettings, QueueSettings};
 pub use describe::{

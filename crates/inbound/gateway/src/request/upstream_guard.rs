@@ -70,10 +70,13 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     /// The upstream has answered.
     pub(super) fn answered(&mut self, status: StatusCode, lease: ConnectionLease) {
         self.status = status;
-        self.lease = Some(lease);
         if let Some(context) = &mut self.context {
+            if let Some(record) = &mut context.record {
+                record.upstream = Some(lease.host().origin().authority().clone());
+            }
             self.document.count_admission(&mut context.count);
         }
+        self.lease = Some(lease);
     }
 
     /// Charges the costs that the response reports, and removes their fields.

@@ -29,6 +29,20 @@ pub struct AccessLogSettings {
     pub one_of: NonZeroU64,
     /// Lines that may wait to be written; more are dropped and counted. Default: 8,192.
     pub waiting_max: usize,
+    /// How a line names the caller, who is identified as for overload protection. Default: as it is.
+    pub caller: CallerFormat,
+}
+
+/// How the access log names a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallerFormat {
+    /// As it is.
+    #[default]
+    Plain,
+    /// The beginning of its SHA-256: lines of one caller can be found, and its name cannot be read.
+    Hashed,
+    /// Not at all.
+    Off,
 }
 
 impl Default for AccessLogSettings {
@@ -37,6 +51,7 @@ impl Default for AccessLogSettings {
             format: AccessLogFormat::default(),
             one_of: NonZeroU64::MIN,
             waiting_max: 8_192,
+            caller: CallerFormat::default(),
         }
     }
 }
