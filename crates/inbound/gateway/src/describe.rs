@@ -27,7 +27,7 @@ use super::head::Target;
 use super::route::PathTemplate;
 use super::settings::{PathMatch, Problems, RouteSettings, ValueFrom, WhenMissing};
 pub(super) use api_keys::ApiKeys;
-pub use api_keys::api_key_plans;
+pub use api_keys::{NewApiKey, api_key_plans};
 pub(super) use cost::{Cost, DeferredCharges};
 use credential::{ValueMatch, cookie_values, header_values, only, query_values};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};

@@ -103,7 +103,7 @@ mod settings;
 mod watched_file;
 
 pub use body::{GatewayBody, GatewayBodyError};
-pub use describe::api_key_plans;
+pub use describe::{NewApiKey, api_key_plans};
 pub use document::{DOCUMENT_BYTES_MAX, GatewayDocument, gateway_reference, gateway_schema};
 pub use metrics::{GATEWAY_METRICS, GatewayPage};
 pub use queue::{MemoryQueue, QueueFull, QueueId, QueuedRequest, QueuedState, RequestQueue};
