@@ -1,31 +1,30 @@
-//! Settings of what the gateway itself says: refusals, and the access log.
+//! Settings of the gateway's own responses and of the access log.
 
 use std::num::NonZeroU64;
 
 use tidegate_engine::RefusalStatus;
 
-/// How the refusals of a route are told.
+/// The refusals of a route.
 ///
-/// A template is a text with `{status}`, `{code}`, `{title}`, `{detail}` and `{quota}` in it.
-/// When to ask again stands in `Retry-After` and not in the text: so an answer is written once
-/// and not for each refusal. gRPC calls are answered with a gRPC status whatever stands here.
+/// A template is a text with `{status}`, `{code}`, `{title}`, `{detail}` and `{quota}`. The time to retry is in
+/// `Retry-After` and not in the text, so that a body is rendered once and not for each refusal. gRPC calls always get a
+/// gRPC status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerSettings {
-    /// The body in JSON, with values as they stand inside of JSON strings. Default: a problem
-    /// (RFC 9457).
+    /// The body in JSON; values are escaped as in JSON strings. Default: a problem (RFC 9457).
     pub json: Option<String>,
-    /// The body for those who ask for HTML first, with values escaped. Default: a small page.
+    /// The body for clients that prefer HTML; values are escaped. Default: a small page.
     pub html: Option<String>,
-    /// The status of refusals by limits that do not choose one. Default: 429.
+    /// The status of refusals by limits without a `refusal_status`. Default: 429.
     pub refusal_status: Option<RefusalStatus>,
 }
 
-/// What is written of requests.
+/// The access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessLogSettings {
-    /// In which form.
+    /// The format of its lines.
     pub format: AccessLogFormat,
-    /// One of so many requests is written. Default: every one.
+    /// One of this many requests is logged. Default: every one.
     pub one_of: NonZeroU64,
     /// Lines that may wait to be written; more are dropped and counted. Default: 8,192.
     pub waiting_max: usize,
@@ -56,7 +55,7 @@ impl Default for AccessLogSettings {
     }
 }
 
-/// The form of the access log.
+/// The format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessLogFormat {
     /// One JSON object in each line.

@@ -1,4 +1,4 @@
-//! Settings of what a request is limited by: descriptors, costs, tokens and keys.
+//! Settings of descriptors, costs, tokens and API keys.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use http::header::HeaderName;
 pub struct DescriptorSettings {
     /// Its entries, in the order in which rules are nested.
     pub entries: Vec<EntrySettings>,
-    /// What a request costs of the limits that it meets. Default: what the route says.
+    /// The cost of a request under this descriptor. Default: the route's.
     pub cost: Option<CostSettings>,
 }
 
 impl DescriptorSettings {
-    /// A descriptor of these entries that costs what its route says.
+    /// A descriptor of these entries, with the cost of its route.
     pub fn new(entries: impl IntoIterator<Item = EntrySettings>) -> Self {
         DescriptorSettings { entries: entries.into_iter().collect(), cost: None }
     }
@@ -23,9 +23,9 @@ impl DescriptorSettings {
 /// One entry of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntrySettings {
-    /// Its key, as rules have it.
+    /// Its key, as in the rules.
     pub key: String,
-    /// Where its value is from.
+    /// Where its value comes from.
     pub value: ValueFrom,
     /// What happens if the request has no such value. [`None`]: as [`WhenMissing::SkipDescriptor`], and
     /// `tidegate config check` warns if such requests are not limited at all.
@@ -63,12 +63,12 @@ pub enum InvalidCredential {
     Reject,
 }
 
-/// Where the value of an entry is from.
+/// Where the value of an entry comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueFrom {
     /// Always the same.
     Fixed(String),
-    /// The client's address; with shorter prefixes, the network that it is in.
+    /// The client's address, or with fewer bits its network.
     Address {
         /// Bits of an IPv4 address, at most 32.
         v4_bits: u8,
@@ -81,13 +81,13 @@ pub enum ValueFrom {
     Cookie(String),
     /// The template of the route that the path matches.
     PathTemplate,
-    /// What stands in a template for this name.
+    /// The segments of the path that match this name of the template.
     PathParameter(String),
     /// The whole path.
     Path,
     /// The method.
     Method,
-    /// The host that is asked for.
+    /// The requested host.
     Host,
     /// A parameter of the query. With several values, each counts.
     Query(String),
@@ -95,13 +95,13 @@ pub enum ValueFrom {
     Claim(String),
     /// The plan of the caller's API key.
     Plan,
-    /// What the caller's API key is called in its table.
+    /// The name of the caller's API key.
     ApiKeyName,
     /// The route's name.
     Route,
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostSettings {
     /// Always the same.
@@ -137,12 +137,12 @@ impl Default for CostSettings {
     }
 }
 
-/// Where a secret is presented.
+/// Where a token or an API key is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PresentedIn {
     /// In `Authorization`, after `Bearer`.
     Bearer,
-    /// In this field, alone.
+    /// The value of this field.
     Header(HeaderName),
     /// In this cookie.
     Cookie(String),
@@ -155,15 +155,15 @@ pub enum PresentedIn {
 pub struct JwtSettings {
     /// Where the token is. Default: after `Bearer`.
     pub presented_in: PresentedIn,
-    /// What verifies it.
+    /// The key that verifies it.
     pub key: JwtKey,
-    /// Who must have issued it. Default: anybody with the key.
+    /// The issuer that it must have. Default: any.
     pub issuer: Option<String>,
-    /// For whom it must be. Default: anybody.
+    /// The audience that it must have. Default: any.
     pub audience: Option<String>,
-    /// How far clocks may differ, in seconds. Default: 60.
+    /// By how much clocks may differ, in seconds. Default: 60.
     pub leeway_secs: u64,
-    /// How many verified tokens are remembered. Default: 10,000.
+    /// How many verified tokens are cached. Default: 10,000.
     pub remembered_max: usize,
     /// What happens to a request whose token is not valid. Default: the token is ignored.
     pub when_invalid: InvalidCredential,
@@ -184,14 +184,14 @@ impl JwtSettings {
     }
 }
 
-/// What verifies tokens.
+/// The key that verifies tokens.
 #[derive(Clone, PartialEq, Eq)]
 pub enum JwtKey {
-    /// A secret that both sides know, for HS256, HS384 and HS512.
+    /// A shared secret, for HS256, HS384 and HS512.
     Secret(Vec<u8>),
-    /// A file with such a secret, without the blanks around it, read again when it changes.
+    /// A file with a shared secret; spaces around it are ignored. It is read again when it changes.
     SecretFile(PathBuf),
-    /// A file with a set of keys (RFC 7517), read again when it changes.
+    /// A file with a JSON Web Key Set (RFC 7517). It is read again when it changes.
     KeySet(PathBuf),
 }
 
@@ -205,17 +205,15 @@ impl std::fmt::Debug for JwtKey {
     }
 }
 
-/// Which API keys there are.
-///
-/// Keys are never kept: a table has the SHA-256 of each, in hexadecimal.
+/// The API keys, by the SHA-256 of each in hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeySettings {
     /// Where the key is. Default: in `X-API-Key`.
     pub presented_in: PresentedIn,
-    /// The keys: the hash, what the key is called, its plan.
+    /// The keys: hash, name and plan.
     pub keys: Vec<(String, String, String)>,
-    /// A file with more of them, read again when it changes. Each line has a hash, a name and a
-    /// plan, separated by spaces; `#` begins a remark.
+    /// A file with more keys: hash, name and plan in each line, separated by spaces; `#` begins a comment. It is read
+    /// again when it changes.
     pub file: Option<PathBuf>,
     /// What happens to a request whose key is unknown. Default: the key is ignored.
     pub when_unknown: InvalidCredential,
