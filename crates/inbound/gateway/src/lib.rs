@@ -113,9 +113,10 @@ pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CallerFormat,
     CategoryRule, CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection,
     EntrySettings, EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit,
-    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, PathMatch, PathRewrite,
-    PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem,
-    Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom, WhenMissing,
+    HealthCheck, HostHeader, InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch,
+    PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings,
+    SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom,
+    WhenMissing,
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;

@@ -23,6 +23,8 @@ tidegate_metrics::metrics! {
         "Connections that became tunnels: WebSockets and other upgrades.";
     BROKEN = Counter "tidegate_gateway_broken_answers_total" []
         "Answers that ended early because the upstream failed.";
+    KEY_SET_FETCHES = Counter "tidegate_gateway_key_set_fetches_total" ["result"]
+        "Fetches of the key set for tokens from its URL: ok or failed.";
     LOG_DROPPED = Counter "tidegate_gateway_log_dropped_total" []
         "Lines of the access log that were dropped, because the writer did not keep up.";
     HOST_HEALTHY = Gauge "tidegate_upstream_healthy" ["upstreams", "host"]
@@ -59,6 +61,10 @@ impl Collector for GatewayReading {
         out.single(IN_FLIGHT, self.in_flight);
         out.single(TUNNELS, self.tunnels);
         out.single(BROKEN, self.broken);
+        let mut fetches = out.family(KEY_SET_FETCHES);
+        let (fetched, failed) = self.key_set_fetches;
+        fetches.sample(&["ok"], fetched);
+        fetches.sample(&["failed"], failed);
         out.single(LOG_DROPPED, self.log_dropped);
         let mut by_host = |metric: &'static Metric, value: fn(&HostState) -> u64| {
             let mut family = out.family(metric);
@@ -159,6 +165,7 @@ mod tests {
             in_flight: 9,
             tunnels: 10,
             broken: 11,
+            key_set_fetches: (14, 15),
             log_dropped: 12,
         }
     }

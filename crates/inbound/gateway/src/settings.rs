@@ -21,7 +21,7 @@ pub use category::{CategoryRule, CategorySettings};
 pub use client::{AddressFrom, EscapedSlashes, HeadSettings, ProvenanceSettings, QueueSettings};
 pub use describe::{
     ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, InvalidCredential, JwtKey,
-    JwtSettings, PresentedIn, ValueFrom, WhenMissing,
+    JwtSettings, KeySetUrl, PresentedIn, ValueFrom, WhenMissing,
 };
 pub use route::{HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings};
 pub use upstream::{
@@ -76,6 +76,7 @@ impl GatewaySettings {
         let tokens = self.jwt.as_ref().and_then(|jwt| match &jwt.key {
             JwtKey::Secret(_) => None,
             JwtKey::SecretFile(path) | JwtKey::KeySet(path) => Some(path.clone()),
+            JwtKey::KeySetUrl(set) => set.authority.clone(),
         });
         let keys = self.api_keys.as_ref().and_then(|keys| keys.file.clone());
         let certificates = self.upstreams.iter().flat_map(|group| group.tls.files());

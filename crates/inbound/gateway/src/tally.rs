@@ -110,6 +110,8 @@ pub struct GatewayReading {
     pub tunnels: u64,
     /// Responses that the upstream did not complete.
     pub broken: u64,
+    /// How often the key set was fetched from its URL, and how often that failed.
+    pub key_set_fetches: (u64, u64),
     /// Lines of the access log that were dropped because the queue was full.
     pub log_dropped: u64,
 }

@@ -8,6 +8,7 @@
 //! the engine's clock, which `jsonwebtoken` cannot do: it reads the system clock, once, when it decodes.
 
 mod key_set;
+mod remote_key_set;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use super::identity::Credential;
 use crate::settings::{JwtKey, JwtSettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 use key_set::KeySet;
+use remote_key_set::RemoteKeySet;
 
 /// The maximum length of a token; usual ones have some hundred bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -52,6 +54,7 @@ pub(crate) struct Tokens {
     presented_in: PresentedIn,
     keys: ArcSwap<KeySet>,
     file: Option<WatchedFile>,
+    remote: Option<RemoteKeySet>,
     /// Whether the file holds a secret rather than a set of keys.
     holds_secret: bool,
     /// Incremented when the keys change, which invalidates the cache.
@@ -65,17 +68,23 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Loads the keys. Blocks.
     pub(crate) fn load(settings: &JwtSettings) -> Result<Self, String> {
+        let mut remote = None;
         let (keys, file) = match &settings.key {
             JwtKey::Secret(secret) if secret.is_empty() => return Err("the secret is empty".into()),
             JwtKey::Secret(secret) => (KeySet::of_secret(secret), None),
             JwtKey::SecretFile(path) | JwtKey::KeySet(path) => {
                 (KeySet::default(), Some(WatchedFile::new(Path::new(path), FILE_BYTES_MAX)))
             }
+            JwtKey::KeySetUrl(set) => {
+                remote = Some(RemoteKeySet::new(set)?);
+                (KeySet::default(), None)
+            }
         };
         let tokens = Tokens {
             presented_in: settings.presented_in.clone(),
             keys: ArcSwap::from_pointee(keys),
             file,
+            remote,
             holds_secret: matches!(settings.key, JwtKey::SecretFile(_)),
             version: AtomicU64::new(0),
             issuer: settings.issuer.as_deref().map(Into::into),
@@ -97,15 +106,36 @@ impl Tokens {
                 secret if self.holds_secret => KeySet::of_secret(secret.as_bytes()),
                 _ => KeySet::parse(text)?,
             };
-            self.keys.store(Arc::new(keys));
-            self.version.fetch_add(1, Ordering::Release);
+            self.replace(keys);
             Ok(())
         })
+    }
+
+    fn replace(&self, keys: KeySet) {
+        self.keys.store(Arc::new(keys));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Fetches the keys as long as it is polled, if they are at a URL.
+    pub(crate) async fn keep_fetching(&self) {
+        match &self.remote {
+            Some(remote) => remote.keep_fetching(|keys| self.replace(keys)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How often the keys were fetched, and how often that failed.
+    pub(crate) fn fetches(&self) -> (u64, u64) {
+        self.remote.as_ref().map_or((0, 0), RemoteKeySet::fetches)
     }
 
     /// The claims of the request's token.
     pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Credential<Arc<Claims>> {
         match credential(head, &self.presented_in) {
+            // Without any keys no token can be judged.
+            ValueMatch::One(_) if self.remote.is_some() && self.keys.load().is_empty() => {
+                Credential::Absent
+            }
             ValueMatch::One(token) => {
                 let claims = self.claims_of(&token, now);
                 claims.map_or(Credential::Invalid, Credential::Valid)
@@ -138,7 +168,11 @@ impl Tokens {
             return None;
         }
         let (message, signature) = token.rsplit_once('.')?;
-        if !self.keys.load().verify(&header, message, signature) {
+        let keys = self.keys.load();
+        if let Some(remote) = self.remote.as_ref().filter(|_| keys.lacks(&header)) {
+            remote.fetch_soon();
+        }
+        if !keys.verify(&header, message, signature) {
             return None;
         }
         let (_, payload) = message.split_once('.')?;

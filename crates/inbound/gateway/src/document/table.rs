@@ -304,6 +304,12 @@ mapping! {
         name: Option<Located<Text>>,
         /// A file with a JSON Web Key Set. It is read again when it changes.
         key_set: Option<Text>,
+        /// A URL with a JSON Web Key Set instead. If it cannot be fetched, the last good set stays in use.
+        key_set_url: Option<Text>,
+        /// How long a set from a URL is used before it is fetched again. A token with an unknown key id fetches it earlier.
+        key_set_cache: Option<Duration> = "5m",
+        /// A PEM file with the certificate authorities to trust for the URL. Without it: the system's.
+        key_set_authority: Option<Text>,
         /// A file with a shared secret instead, for HS256, HS384 and HS512.
         secret_file: Option<Text>,
         /// The issuer that tokens must have.

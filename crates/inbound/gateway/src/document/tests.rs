@@ -109,9 +109,11 @@ fn defaults_of_what_needs_more_are_those_of_the_settings_too() {
     );
     let health = read(&health).settings().upstreams[0].health.clone();
     assert_eq!(health, Some(crate::HealthCheck::default()));
-    let jwt = format!("jwt:\n  key_set: keys.json\n{}", defaults(JwtKeys::mapping(), "  "));
+    let jwt =
+        format!("jwt:\n  key_set_url: http://id.test/\n{}", defaults(JwtKeys::mapping(), "  "));
     let jwt = read(&with(&jwt)).settings().jwt.clone();
-    let usual = crate::JwtSettings::new(JwtKey::KeySet("keys.json".into()));
+    let usual =
+        crate::JwtSettings::new(JwtKey::KeySetUrl(crate::KeySetUrl::new("http://id.test/")));
     assert_eq!(jwt, Some(usual));
 }
 
@@ -150,6 +152,25 @@ fn a_route_names_networks_that_it_allows_and_denies() {
     assert_eq!(texts(&route.deny), ["10.1.0.0/16"]);
     let said = wrong(&self::route("allow: [everybody]"));
     assert!(said.contains("everybody"), "{said}");
+}
+
+#[test]
+fn a_key_set_can_be_at_a_url() {
+    let document = read(&with(
+        "jwt: {key_set_url: 'https://id.test/keys', key_set_cache: 1h, key_set_authority: ca.pem}\n",
+    ));
+    let jwt = document.settings().jwt.clone().unwrap();
+    let set = crate::KeySetUrl {
+        url: "https://id.test/keys".to_owned(),
+        cache: std::time::Duration::from_secs(3_600),
+        authority: Some("ca.pem".into()),
+    };
+    assert_eq!(jwt.key, JwtKey::KeySetUrl(set));
+    assert_eq!(document.settings().files(), [std::path::PathBuf::from("ca.pem")]);
+    let said = wrong(&with("jwt: {key_set: keys.json, key_set_url: 'https://id.test/keys'}\n"));
+    assert!(said.contains("exclude each other"), "{said}");
+    let said = wrong(&with("jwt: {key_set: keys.json, key_set_cache: 1h}\n"));
+    assert!(said.contains("`key_set_cache` needs `key_set_url`"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Settings of descriptors, costs, tokens and API keys.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::header::HeaderName;
 
@@ -193,6 +194,27 @@ pub enum JwtKey {
     SecretFile(PathBuf),
     /// A file with a JSON Web Key Set (RFC 7517). It is read again when it changes.
     KeySet(PathBuf),
+    /// A JSON Web Key Set at a URL.
+    KeySetUrl(KeySetUrl),
+}
+
+/// A JSON Web Key Set at a URL. [`Gateway::maintain`](crate::Gateway::maintain) fetches it at the start, again after
+/// `cache`, and earlier for a token with an unknown key id. If that fails, the last good set stays in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySetUrl {
+    /// The URL, with `https` or `http`.
+    pub url: String,
+    /// How long a set is used before it is fetched again. Default: 5 min.
+    pub cache: Duration,
+    /// A PEM file with the certificate authorities to trust. Default: the system's.
+    pub authority: Option<PathBuf>,
+}
+
+impl KeySetUrl {
+    /// The set at this URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        KeySetUrl { url: url.into(), cache: Duration::from_secs(5 * 60), authority: None }
+    }
 }
 
 impl std::fmt::Debug for JwtKey {
@@ -201,6 +223,7 @@ impl std::fmt::Debug for JwtKey {
             JwtKey::Secret(_) => f.write_str("Secret(***)"),
             JwtKey::SecretFile(path) => f.debug_tuple("SecretFile").field(path).finish(),
             JwtKey::KeySet(path) => f.debug_tuple("KeySet").field(path).finish(),
+            JwtKey::KeySetUrl(url) => f.debug_tuple("KeySetUrl").field(url).finish(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Descriptors and costs of requests.
 
 use std::fs;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -10,8 +11,12 @@ use tempfile::TempDir;
 use tidegate_engine::{Descriptor, Entry, Verb};
 use tidegate_gateway::{
     ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, GatewaySettings,
-    InvalidCredential, JwtKey, JwtSettings, PathMatch, RouteSettings, ValueFrom, WhenMissing,
+    InvalidCredential, JwtKey, JwtSettings, KeySetUrl, PathMatch, RouteSettings, ValueFrom,
+    WhenMissing,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::harness::{Harness, START, by_user, to, until};
 use crate::upstream::Upstream;
@@ -293,6 +298,71 @@ async fn a_changed_key_set_is_reloaded() {
     let older = token(r#"{"alg":"HS256","kid":"older"}"#, r#"{"a":{"b":7}}"#, SECRET);
     assert_eq!(harness.send(bearing(&new)).await.status, 200);
     assert_eq!(harness.send(bearing(&older)).await.status, 429);
+}
+
+/// A server of a key set, which a test replaces.
+async fn key_server() -> (String, watch::Sender<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/keys.json", listener.local_addr().unwrap());
+    let (answer, current) = watch::channel(String::new());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1_024];
+            let _ = stream.read(&mut request).await;
+            let body = current.borrow().clone();
+            let status = if body.is_empty() { "500 Broken" } else { "200 OK" };
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (url, answer)
+}
+
+#[tokio::test]
+async fn a_key_set_is_fetched_from_its_url_and_the_last_good_one_stays() {
+    let upstream = Upstream::start().await;
+    let (url, answer) = key_server().await;
+    let mut settings = described(to(&[upstream.url()]), ValueFrom::Claim("sub".into()));
+    let set = KeySetUrl { cache: Duration::from_millis(10), ..KeySetUrl::new(url) };
+    settings.jwt = Some(JwtSettings {
+        when_invalid: InvalidCredential::Reject,
+        ..JwtSettings::new(JwtKey::KeySetUrl(set))
+    });
+    let harness = Harness::limited(settings, &each("what", 2));
+    let gateway = harness.gateway.clone();
+    tokio::spawn(async move { gateway.maintain().await });
+    let fetches = || harness.gateway.read().key_set_fetches;
+    let keys = |id: &str, secret: &[u8]| {
+        format!(r#"{{"keys":[{{"kty":"oct","kid":"{id}","k":"{}"}}]}}"#, base64(secret))
+    };
+    let old = token(r#"{"alg":"HS256","kid":"old"}"#, r#"{"sub":"7"}"#, SECRET);
+    let new = token(r#"{"alg":"HS256","kid":"new"}"#, r#"{"sub":"8"}"#, b"next secret");
+
+    // Without any keys no token is judged.
+    until("a failure", || fetches().1 > 0).await;
+    assert_eq!(harness.send(bearing(&old)).await.status, 200);
+    answer.send_replace(keys("old", SECRET));
+    until("a fetch", || fetches().0 > 0).await;
+    let mut statuses = Vec::new();
+    for bearer in [&old, &old, &old, &new] {
+        statuses.push(harness.send(bearing(bearer)).await.status.as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 401]);
+
+    for broken in [String::new(), "nonsense".to_owned()] {
+        let failed = fetches().1;
+        answer.send_replace(broken);
+        until("a failure", || fetches().1 > failed).await;
+        assert_eq!(harness.send(bearing(&old)).await.status, 429);
+    }
+
+    answer.send_replace(keys("new", b"next secret"));
+    let fetched = fetches().0;
+    until("a fetch", || fetches().0 > fetched).await;
+    assert_eq!(harness.send(bearing(&old)).await.status, 401);
+    assert_eq!(harness.send(bearing(&new)).await.status, 200);
 }
 
 #[tokio::test]
