@@ -1,8 +1,8 @@
 //! Turns the head of a request into descriptors and costs.
 //!
 //! Each route has templates of descriptors, compiled once. If a value is missing, the request is not limited by that
-//! descriptor, as in Envoy, unless the entry says otherwise. If there are several values, each is charged. Values are owned, because the request may wait; short ones
-//! are stored inline, without an allocation.
+//! descriptor, as in Envoy, unless the entry says otherwise. If there are several values, each is charged. Values are
+//! owned, because the request may wait; short ones are stored inline, without an allocation.
 //!
 //! Tokens and API keys are verified only if an entry needs them, once per request.
 

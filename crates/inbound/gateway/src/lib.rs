@@ -3,11 +3,12 @@
 //! [`Gateway`] decides about a request before it reads a byte of the body, then forwards it, streaming both ways. Its
 //! modules, in the order in which a request passes them:
 //!
-//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?), `client_address`, `route`, `category` (priority under overload),
-//!   `describe` (descriptors, cost, identity of the caller).
+//! - **Decode**: `decode` (from the head to the route, without waiting), `head` (can it be forwarded safely?),
+//!   `client_address`, `route`, `category` (priority under overload), `describe` (descriptors, cost, identity of the
+//!   caller).
 //! - **Decide**: `decide` (shed, then limit: pass, wait, queue or refuse), `queue` (requests that are processed later).
-//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths, tunnels), `upstream` (hosts,
-//!   connections, timeouts), `body`.
+//! - **Forward**: `request` (in flight: waits, enters the gate, is forwarded), `forward` (header fields, paths,
+//!   tunnels), `upstream` (hosts, connections, timeouts), `body`.
 //! - **Encode**: `encode` (responses of the gateway itself), `outcome` (how a request ends, wherever it ends).
 //! - **Observe**: `access_log`, `refusal_samples`, `tally`.
 //! - **Service**: `service` (the hyper service), `state` (what outlives a reload), `active_document` (what a reload

@@ -153,7 +153,7 @@ fn opening_and_reading_a_file_wakes_nothing() {
     let root = tempfile::tempdir().expect("a directory");
     let path = |name: &str| root.path().join(name);
     std::fs::write(path("read"), "text").expect("a file");
-    let (sender, events) = std::sync::mpsc::channel();
+    let (sender, events) = std::sync::mpsc::sync_channel(1_000);
     let handler = move |event: notify::Result<notify::Event>| {
         let event = event.expect("no error");
         let _ = sender.send(event.paths);
@@ -177,7 +177,7 @@ fn writes_moves_deletions_and_permissions_are_events() {
     for name in ["a", "b", "c", "d"] {
         std::fs::write(path(name), "").expect("a file");
     }
-    let (sender, events) = std::sync::mpsc::channel();
+    let (sender, events) = std::sync::mpsc::sync_channel(1_000);
     let handler = move |event: notify::Result<notify::Event>| {
         let _ = sender.send(event.expect("no error").paths);
     };

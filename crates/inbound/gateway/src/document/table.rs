@@ -139,8 +139,8 @@ mapping! {
         /// How many bits of an IPv6 address count; a client can usually choose the last 64.
         v6_bits: Option<u64> = "64" in 0..=128,
         /// What happens when the request has no value. `skip` (also `skip_descriptor`) drops the descriptor, so that it
-        /// does not limit the request; `skip_entry` drops only the entry; `default` uses the value of `default`; `reject`
-        /// answers with 401 if the value comes from a token or an API key, otherwise with 400.
+        /// does not limit the request; `skip_entry` drops only the entry; `default` uses the value of `default`;
+        /// `reject` answers with 401 if the value comes from a token or an API key, otherwise with 400.
         when_missing: Option<MissingWord> = "skip",
         /// The value to use when the request has none.
         default: Option<Text>,
