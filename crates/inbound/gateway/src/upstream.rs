@@ -9,6 +9,7 @@
 //! was written. Any other failure is returned to the client, which knows whether a retry is safe.
 
 mod connect;
+mod fetch;
 mod host;
 mod host_health;
 mod origin;
@@ -30,6 +31,7 @@ use super::settings::{Problems, Timeouts, UpstreamSettings};
 use super::watched_file::FileStamp;
 use connect::ConnectError;
 use connect::Connector;
+pub(super) use fetch::RemoteDocument;
 pub use host::HostState;
 pub(super) use host::{ConnectionLease, Host};
 use origin::Origin;

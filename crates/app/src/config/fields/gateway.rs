@@ -8,7 +8,7 @@ use tidegate_document::{Network, section};
 use tidegate_engine::Mode;
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
-use crate::config::kinds::{AccessLogFormat, Address, Percent, SwitchMode};
+use crate::config::kinds::{AccessLogFormat, Address, CallerFormat, Percent, SwitchMode};
 
 section! {
     /// A reverse proxy with every limiter.
@@ -50,6 +50,8 @@ section! {
         to: Option<PathBuf> = "off",
         /// One JSON object a line, or the common format of web servers.
         format: AccessLogFormat = "json",
+        /// How JSON lines name the caller: as `categories.caller` identifies it, hashed, or not at all.
+        caller: CallerFormat = "plain",
         /// One of this many requests is logged.
         one_of: u32 = "1" in 1..=MANY,
         /// The maximum of lines that wait to be written; more are dropped and counted.

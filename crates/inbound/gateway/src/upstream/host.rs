@@ -218,6 +218,11 @@ enum RequestSender {
 }
 
 impl ConnectionLease {
+    /// The server at the other end.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     pub(super) const fn version(&self) -> Version {
         match self.sender {
             Some(RequestSender::Shared(_)) => Version::HTTP_2,
