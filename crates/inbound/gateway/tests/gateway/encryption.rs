@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 use tidegate_gateway::{JwtKey, JwtSettings, KeySetUrl, UpstreamProtocol};
-use tidegate_server::{Address, Endpoint, Protocol, Server, Tls, TlsFiles};
+use tidegate_server::{Address, Endpoint, Protocol, RequestBody, Server, Tls, TlsFiles};
 
 use crate::harness::{Harness, to, until};
 
@@ -24,7 +24,7 @@ fn encrypted(directory: &TempDir) -> (Server, u16, PathBuf) {
 fn encrypted_for(
     directory: &TempDir,
     name: &str,
-    respond: fn(&Request<Incoming>) -> String,
+    respond: fn(&Request<RequestBody>) -> String,
 ) -> (Server, u16, PathBuf) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed([name.to_owned()]).unwrap();
@@ -33,7 +33,7 @@ fn encrypted_for(
     fs::write(&key, signing_key.serialize_pem()).unwrap();
     let tls = Tls::load(TlsFiles::new(&certificate, key)).unwrap();
     let server = Server::start(NonZeroUsize::MIN).unwrap();
-    let service = service_fn(move |request: Request<tidegate_server::RequestBody>| async move {
+    let service = service_fn(move |request: Request<RequestBody>| async move {
         let body = Full::new(Bytes::from(respond(&request)));
         Ok::<_, std::convert::Infallible>(Response::new(body))
     });
@@ -69,7 +69,7 @@ async fn an_encrypted_upstream_is_used_with_the_negotiated_version() {
 #[tokio::test]
 async fn a_key_set_is_fetched_with_tls_from_a_trusted_server_only() {
     let directory = TempDir::new().unwrap();
-    let keys = |_: &Request<Incoming>| r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#.to_owned();
+    let keys = |_: &Request<RequestBody>| r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#.to_owned();
     let (_server, port, authority) = encrypted_for(&directory, "127.0.0.1", keys);
     let other = TempDir::new().unwrap();
     let (_other, _, stranger) = encrypted_for(&other, "127.0.0.1", keys);
