@@ -10,7 +10,7 @@ use tidegate_gateway::{
     DescriptorSettings, EntrySettings, GatewaySettings, Missing, PathMatch, RouteSettings,
     ValueFrom,
 };
-use tidegate_rules::{Rule, Shown, Snapshot, closest};
+use tidegate_rules::{Rule, ShownValue, Snapshot, closest};
 
 use crate::config::Config;
 
@@ -102,7 +102,9 @@ impl<'d> RuleIndex<'d> {
         let rules: Vec<&'d Rule> = self.by_keys.get(keys.as_slice()).cloned().unwrap_or_default();
         rules.into_iter().filter(move |rule| {
             rule.levels().iter().zip(&fixed).all(|(level, value)| match (level.shown(), value) {
-                (Shown::Written(written), Some(value)) if is_literal(written) => written == value,
+                (ShownValue::Written(written), Some(value)) if is_literal(written) => {
+                    **written == **value
+                }
                 _ => true,
             })
         })
@@ -265,7 +267,7 @@ impl<'d> CrossCheck<'d> {
 /// The plan or literal value that a rule wants at this level; none if it takes any value.
 fn plan_of(rule: &Rule, level: usize) -> Option<&str> {
     let written = rule.levels().get(level).and_then(|level| match level.shown() {
-        Shown::Written(written) if is_literal(written) => Some(written),
+        ShownValue::Written(written) if is_literal(written) => Some(&**written),
         _ => None,
     });
     written.or_else(|| rule.plan())

@@ -426,7 +426,10 @@ impl Default for Config {
         let mut config = Config::blank();
         for entry in config.entries() {
             if let Entry::Field(field) = entry {
-                field.value.set_text(field.default, &field.bounds).expect("the defaults are right");
+                field
+                    .value
+                    .set_text(field.default(), &field.key.bounds)
+                    .expect("the defaults are right");
             }
         }
         config

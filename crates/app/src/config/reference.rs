@@ -133,8 +133,8 @@ fn fields_in<'e, 'c>(
 fn row(text: &mut String, field: &Field<'_>) {
     let (_, name) = indent_and_name(&field.path);
     let takes = field.takes().replace('|', "\\|");
-    let default = default_in_words(field.default);
-    let about = field.about.replace('|', "\\|");
+    let default = default_in_words(field.default());
+    let about = field.key.about.replace('|', "\\|");
     let variable = variable_of(&field.path);
     let _ = writeln!(text, "| `{name}` | {takes} | {default} | `{variable}` | {about} |");
 }
@@ -180,7 +180,7 @@ pub fn example() -> String {
                 let (indent, name) = indent_and_name(&field.path);
                 let gap = if indent.is_empty() { "\n" } else { "" };
                 let value = yaml_value(&field.value.shown());
-                writeln!(text, "{gap}{indent}## {}\n{indent}# {name}: {value}", field.about)
+                writeln!(text, "{gap}{indent}## {}\n{indent}# {name}: {value}", field.key.about)
             }
         };
     }

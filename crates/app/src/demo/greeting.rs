@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use tidegate_engine::{Entry, Rule, Snapshot};
-use tidegate_rules::{Domain, Shown};
+use tidegate_rules::{Domain, ShownValue};
 
 use super::Manner;
 use super::session::Session;
@@ -77,8 +77,8 @@ fn example_of(domain: &Domain, rule: &Rule) -> Option<String> {
         .iter()
         .map(|level| {
             let value = match level.shown() {
-                Shown::Written(text) | Shown::Shared(text) => text.replace('*', "1"),
-                Shown::KeyOnly | Shown::Requested => "ada".to_owned(),
+                ShownValue::Written(text) | ShownValue::Shared(text) => text.replace('*', "1"),
+                ShownValue::KeyOnly | ShownValue::Requested => "ada".to_owned(),
             };
             (level.key().to_string(), value)
         })

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use anstyle::Style;
-use tidegate_rules::{Problem, Related, Severity};
+use tidegate_rules::{Problem, RelatedLocation, Severity};
 
 use super::{Clean, Painted, style};
 
@@ -43,7 +43,7 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
     let carets = "^".repeat(snippet.width);
     writeln!(out, "{gutter} {bar} {}{}", " ".repeat(snippet.indent), Painted(color, carets))?;
     let equals = Painted(style::FAINT, "=");
-    if let Some(Related { file, line, column, message }) = related {
+    if let Some(RelatedLocation { file, line, column, message }) = related {
         writeln!(out, "{gutter} {equals} {message}: {}:{line}:{column}", Clean(file))?;
     }
     if let Some(hint) = hint {

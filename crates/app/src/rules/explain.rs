@@ -10,8 +10,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use tidegate_rules::{
-    Charge, Domain, Ending, Explanation, LevelExplanation, Mode, NameId, Options, Rule, RuleLimit,
-    Snapshot, WhenOver, compile,
+    Charge, Domain, Explanation, LevelExplanation, MatchOutcome, Mode, NameId, Options, Rule,
+    RuleLimit, Snapshot, WhenOver, compile,
 };
 
 use super::load;
@@ -88,7 +88,7 @@ pub(crate) struct Explained {
 struct ExplainedDescriptor {
     entries: TypedDescriptor,
     levels: Vec<LevelExplanation>,
-    ending: Ending,
+    ending: MatchOutcome,
     /// The rule, if one applies.
     rule: Option<ExplainedRule>,
     /// What would have matched, where nothing did.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 use tidegate_engine::{Rule, Snapshot};
-use tidegate_rules::Shown;
+use tidegate_rules::ShownValue;
 use tidegate_server::{Address, BoundEndpoint};
 
 /// A limit that a loop on the command line reaches soon.
@@ -106,8 +106,8 @@ fn check(port: u16, rule: &Rule) -> String {
         .iter()
         .map(|level| {
             let value = match level.shown() {
-                Shown::Written(text) | Shown::Shared(text) => text.replace('*', "x"),
-                Shown::KeyOnly | Shown::Requested => "ada".to_owned(),
+                ShownValue::Written(text) | ShownValue::Shared(text) => text.replace('*', "x"),
+                ShownValue::KeyOnly | ShownValue::Requested => "ada".to_owned(),
             };
             json!({"key": level.key(), "value": value})
         })

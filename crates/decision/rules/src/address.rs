@@ -4,20 +4,20 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// How many leading bits of an address tell counters apart.
+/// How many leading bits of an address select its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Grouping {
+pub(crate) struct PrefixLengths {
     v4: u8,
     v6: u8,
 }
 
-impl Grouping {
+impl PrefixLengths {
     /// Each IPv4 address for itself; IPv6 by /64, the usual share of one customer.
-    pub(crate) const DEFAULT: Grouping = Grouping { v4: 32, v6: 64 };
+    pub(crate) const DEFAULT: PrefixLengths = PrefixLengths { v4: 32, v6: 64 };
 
-    /// A grouping by these prefix lengths; longer ones than an address has mean the whole address.
+    /// A prefixes by these prefix lengths; longer ones than an address has mean the whole address.
     pub(crate) fn new(v4: u8, v6: u8) -> Self {
-        Grouping { v4: v4.min(32), v6: v6.min(128) }
+        PrefixLengths { v4: v4.min(32), v6: v6.min(128) }
     }
 
     /// The network that an address is counted under.
@@ -72,7 +72,7 @@ mod tests {
 
     fn group(value: &str) -> String {
         let address = parse_address(value).unwrap();
-        Grouping::DEFAULT.group(address).to_string()
+        PrefixLengths::DEFAULT.group(address).to_string()
     }
 
     #[test]

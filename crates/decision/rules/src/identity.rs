@@ -7,7 +7,7 @@
 use tidegate_algorithms::Algorithm;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::document::Values;
+use crate::document::ValuePattern;
 
 /// Never change it: every stored counter would be lost.
 const SEED: u64 = 0x7469_6465_6761_7465;
@@ -26,13 +26,13 @@ impl Identity {
     }
 
     /// Goes one level further down.
-    pub(crate) fn below(&mut self, key: &str, values: &Values) {
+    pub(crate) fn below(&mut self, key: &str, values: &ValuePattern) {
         self.part("key", key);
         match values {
-            Values::Any => self.part("varies", ""),
-            Values::Exactly(value) => self.part("value", value),
-            Values::Like(pattern) => self.part("pattern", pattern),
-            Values::Within(ranges) => {
+            ValuePattern::Any => self.part("varies", ""),
+            ValuePattern::Exactly(value) => self.part("value", value),
+            ValuePattern::Like(pattern) => self.part("pattern", pattern),
+            ValuePattern::Within(ranges) => {
                 // The order of ranges in a file means nothing.
                 let mut ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
                 ranges.sort_unstable();

@@ -28,12 +28,13 @@ mod schema;
 
 pub use choices::{AlgorithmName, RefusalStatus, Unit, WhenOver};
 pub use compile::compile;
-pub use explain::{Attempt, Ending, Explanation, LevelExplanation, Way};
+pub use explain::{Attempt, Explanation, LevelExplanation, MatchOutcome};
+pub use matching::Way;
 pub use options::{Options, SOURCE_BYTES_MAX};
-pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, Shown};
+pub use rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 pub use schema::schema;
 pub use snapshot::{Domain, Entry, Found, KeyValue, Snapshot, Values};
 pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
 pub use tidegate_document::{
-    PROBLEMS_MAX, Problem, Related, Report, Severity, Snippet, Source, closest,
+    PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };

@@ -12,5 +12,6 @@ mod pattern;
 mod range;
 mod tree;
 
-pub(crate) use build::{Taken, TreeBuilder};
-pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, Via, same};
+pub(crate) use build::{EarlierNode, TreeBuilder};
+pub use tree::Way;
+pub(crate) use tree::{CountBy, Edge, End, Fork, NodeId, Tree, same};

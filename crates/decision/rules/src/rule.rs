@@ -75,34 +75,24 @@ pub struct Exemption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     key: CompactString,
-    shown: ShownText,
-}
-
-/// [`Shown`], owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ShownText {
-    KeyOnly,
-    Written(CompactString),
-    Shared(CompactString),
-    Requested,
+    shown: ShownValue,
 }
 
 /// What a metric shows of a level's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown<'l> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShownValue {
     /// Nothing.
     KeyOnly,
     /// The value, pattern or ranges of the rule.
-    Written(&'l str),
-    /// The pattern or ranges of the rule, also where the metric is detailed,
-    /// because their values share one counter.
-    Shared(&'l str),
+    Written(Box<str>),
+    /// The pattern or ranges of the rule, in a detailed metric too, because their values share one counter.
+    Shared(Box<str>),
     /// The value of the request.
     Requested,
 }
 
 impl Level {
-    pub(crate) fn new(key: &str, shown: ShownText) -> Self {
+    pub(crate) fn new(key: &str, shown: ShownValue) -> Self {
         Level { key: key.into(), shown }
     }
 
@@ -112,13 +102,8 @@ impl Level {
     }
 
     /// What is shown of the value.
-    pub fn shown(&self) -> Shown<'_> {
-        match &self.shown {
-            ShownText::KeyOnly => Shown::KeyOnly,
-            ShownText::Written(text) => Shown::Written(text),
-            ShownText::Shared(text) => Shown::Shared(text),
-            ShownText::Requested => Shown::Requested,
-        }
+    pub const fn shown(&self) -> &ShownValue {
+        &self.shown
     }
 }
 
@@ -177,7 +162,7 @@ impl Rule {
 
     /// Whether its metric shows any value of the request.
     pub fn shows_values(&self) -> bool {
-        self.detailed_metric || self.levels.iter().any(|level| level.shown() == Shown::Requested)
+        self.detailed_metric || self.levels.iter().any(|level| level.shown == ShownValue::Requested)
     }
 
     /// Its levels, as metrics show them.
@@ -196,12 +181,12 @@ impl Rule {
             }
             out.write_str(&level.key)?;
             let requested = entries.get(at).map_or("", |entry| entry.value);
-            let value = match level.shown() {
-                Shown::Shared(written) => written,
+            let value = match &level.shown {
+                ShownValue::Shared(written) => written,
                 _ if self.detailed_metric => requested,
-                Shown::Requested => requested,
-                Shown::Written(written) => written,
-                Shown::KeyOnly => "",
+                ShownValue::Requested => requested,
+                ShownValue::Written(written) => written,
+                ShownValue::KeyOnly => "",
             };
             if !value.is_empty() {
                 write!(out, "_{value}")?;

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 use tidegate_algorithms::{Charge, Period};
 
-use crate::address::{Grouping, parse_address};
+use crate::address::{PrefixLengths, parse_address};
 use crate::explain::{self, Explanation};
 use crate::identity::version_of;
 use crate::matching::{CountBy, End, Tree, same};
@@ -218,11 +218,11 @@ impl Domain {
     pub fn find_id<'r>(&self, entries: &[Entry<'r>], values: &mut Values<'r>) -> Option<RuleId> {
         let mut edge = self.tree.top();
         for entry in entries {
-            edge = self.tree.follow(edge.below, entry.key, entry.value)?;
+            edge = self.tree.step(edge.below, entry.key, entry.value)?.edge;
             match edge.count_by {
                 CountBy::Nothing => {}
                 CountBy::Value => values.push(KeyValue::Text(entry.value)),
-                CountBy::Network(grouping) => push_network(grouping, entry.value, values),
+                CountBy::Network(prefixes) => push_network(prefixes, entry.value, values),
             }
         }
         self.id_at(edge.end, entries.last()?.value)
@@ -260,19 +260,19 @@ pub(crate) fn counted(count_by: CountBy, value: &str) -> Option<KeyValue<'_>> {
     match count_by {
         CountBy::Nothing => None,
         CountBy::Value => Some(KeyValue::Text(value)),
-        CountBy::Network(grouping) => Some(counted_by_network(grouping, value)),
+        CountBy::Network(prefixes) => Some(counted_by_network(prefixes, value)),
     }
 }
 
 /// Apart, so that the common way stays short.
 #[inline(never)]
-fn push_network<'r>(grouping: Grouping, value: &'r str, values: &mut Values<'r>) {
-    values.push(counted_by_network(grouping, value));
+fn push_network<'r>(prefixes: PrefixLengths, value: &'r str, values: &mut Values<'r>) {
+    values.push(counted_by_network(prefixes, value));
 }
 
-fn counted_by_network(grouping: Grouping, value: &str) -> KeyValue<'_> {
+fn counted_by_network(prefixes: PrefixLengths, value: &str) -> KeyValue<'_> {
     match parse_address(value) {
-        Some(address) => KeyValue::Net(grouping.group(address)),
+        Some(address) => KeyValue::Net(prefixes.group(address)),
         // What is no address is still limited, under its own text.
         None => KeyValue::Text(value),
     }

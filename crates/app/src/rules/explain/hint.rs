@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tidegate_rules::{Domain, Ending, LevelExplanation, Rule, Shown, Snapshot};
+use tidegate_rules::{Domain, LevelExplanation, MatchOutcome, Rule, ShownValue, Snapshot};
 
 use crate::suggest::closest;
 
@@ -14,12 +14,12 @@ pub(super) fn hint(
     snapshot: &Snapshot,
     domain: &Domain,
     levels: &[LevelExplanation],
-    ending: &Ending,
+    ending: &MatchOutcome,
 ) -> Option<String> {
     let rules = || snapshot.rules().iter().filter(|rule| rule.domain() == domain.name());
     match ending {
-        Ending::Rule { .. } | Ending::NoEntries => None,
-        Ending::NoMatch => {
+        MatchOutcome::Rule { .. } | MatchOutcome::NoEntries => None,
+        MatchOutcome::NoMatch => {
             let (last, before) = levels.split_last()?;
             if last.tried.is_empty() {
                 return unknown_key(last, before);
@@ -34,12 +34,12 @@ pub(super) fn hint(
             let there = (!values.is_empty()).then(|| list(&values))?;
             Some(format!("the values of `{}` here: {there}", last.key))
         }
-        Ending::NoLimitThere { path } => {
+        MatchOutcome::NoLimitThere { path } => {
             let paths = listed(below(rules(), path).map(Rule::path));
             let there = (!paths.is_empty()).then(|| list(&paths))?;
             Some(format!("add the entries of a rule further down: {there}"))
         }
-        Ending::NoSuchPlan { path } => {
+        MatchOutcome::NoSuchPlan { path } => {
             let plans = rules().filter(|rule| rule.path() == path).filter_map(Rule::plan);
             let plans = listed(plans);
             let value = levels.last().map_or("", |level| level.value.as_str());
@@ -77,8 +77,8 @@ fn below<'s>(rules: impl Iterator<Item = &'s Rule>, path: &str) -> impl Iterator
 fn value_at<'s>(rule: &'s Rule, depth: usize, meant: &LevelExplanation) -> Option<&'s str> {
     let level = rule.levels().get(depth).filter(|level| level.key() == meant.key)?;
     match level.shown() {
-        Shown::Written(text) | Shown::Shared(text) => Some(text),
-        Shown::KeyOnly | Shown::Requested => None,
+        ShownValue::Written(text) | ShownValue::Shared(text) => Some(text),
+        ShownValue::KeyOnly | ShownValue::Requested => None,
     }
 }
 

@@ -11,11 +11,11 @@ use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Percent, Window};
 
 use super::domain::{path, written};
 use crate::choices::Unit;
-use crate::document::{Counting, Descriptor, LimitText, Terms, Values};
+use crate::document::{CounterSharing, Descriptor, LimitText, Terms, ValuePattern};
 use crate::identity::Identity;
 use crate::matching::NodeId;
 use crate::options::Options;
-use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownText};
+use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 use tidegate_document::{Fault, Location, Problems};
 
 /// Parameters that are looked through for equal ones: files use few, and
@@ -60,12 +60,14 @@ impl<'c> RuleContext<'c> {
 }
 
 fn level(descriptor: &Descriptor) -> Level {
-    let shared = descriptor.counting == Counting::Together;
+    let shared = descriptor.sharing == CounterSharing::All;
     let shown = match (&descriptor.values, written(&descriptor.values)) {
-        (Values::Like(_) | Values::Within(_), Some(text)) if shared => ShownText::Shared(text),
-        _ if descriptor.value_to_metric => ShownText::Requested,
-        (_, Some(text)) => ShownText::Written(text),
-        (_, None) => ShownText::KeyOnly,
+        (ValuePattern::Like(_) | ValuePattern::Within(_), Some(text)) if shared => {
+            ShownValue::Shared(text.as_str().into())
+        }
+        _ if descriptor.value_to_metric => ShownValue::Requested,
+        (_, Some(text)) => ShownValue::Written(text.as_str().into()),
+        (_, None) => ShownValue::KeyOnly,
     };
     Level::new(&descriptor.key, shown)
 }
@@ -81,8 +83,9 @@ struct Owner {
 
 /// All rules and limits so far.
 #[derive(Debug)]
-pub(super) struct LimitsBuild {
+pub(super) struct LimitsBuild<'s> {
     options: Options,
+    pub(super) problems: Problems<'s>,
     pub(super) rules: Vec<Rule>,
     pub(super) limits: Vec<RuleLimit>,
     pub(super) names: IndexSet<Arc<str>, FixedState>,
@@ -94,10 +97,11 @@ pub(super) struct LimitsBuild {
     replaced: Vec<(Location, NameId)>,
 }
 
-impl LimitsBuild {
-    pub(super) fn new(options: Options) -> Self {
+impl<'s> LimitsBuild<'s> {
+    pub(super) fn new(options: Options, problems: Problems<'s>) -> Self {
         LimitsBuild {
             options,
+            problems,
             rules: Vec::new(),
             limits: Vec::new(),
             names: IndexSet::default(),
@@ -114,15 +118,17 @@ impl LimitsBuild {
         context: &RuleContext<'_>,
         plan: Option<&Arc<str>>,
         limits: &[LimitText],
-        problems: &mut Problems<'_>,
     ) -> RuleId {
         let id = RuleId::at(self.rules.len());
         let mut ids = SmallVec::new();
         let mut exemption = None;
         for (ordinal, text) in limits.iter().enumerate() {
-            match self.limit(context, id, ordinal, text, problems) {
+            match self.limit(context, id, ordinal, text) {
                 Some(limit) => ids.push(limit),
-                None => exemption = Some(self.exemption(text)),
+                None => {
+                    let (name, replaces) = (self.name(text), self.replaces(text));
+                    exemption = Some(Exemption { name, replaces });
+                }
             }
         }
         self.rules.push(Rule {
@@ -147,7 +153,6 @@ impl LimitsBuild {
         rule: RuleId,
         ordinal: usize,
         text: &LimitText,
-        problems: &mut Problems<'_>,
     ) -> Option<LimitId> {
         let terms = text.terms.as_ref()?;
         let id = LimitId::at(self.limits.len());
@@ -155,7 +160,7 @@ impl LimitsBuild {
         let identity = context.identity.of_limit(text.name.as_deref(), ordinal, algorithm);
         let name = self.name(text);
         let owner = Owner { home: context.home, rule, name, location: text.location };
-        self.own(identity, owner, problems);
+        self.own(identity, owner);
         let descriptor = context.descriptor;
         let limit = RuleLimit {
             id,
@@ -195,10 +200,6 @@ impl LimitsBuild {
         new
     }
 
-    fn exemption(&mut self, text: &LimitText) -> Exemption {
-        Exemption { name: self.name(text), replaces: self.replaces(text) }
-    }
-
     fn name(&mut self, text: &LimitText) -> Option<NameId> {
         let name = self.intern(text.name.as_deref()?);
         self.given.insert(name);
@@ -224,7 +225,7 @@ impl LimitsBuild {
     }
 
     /// Sees to it that nobody else has the identity, other plans of the node excepted.
-    fn own(&mut self, identity: u64, owner: Owner, problems: &mut Problems<'_>) {
+    fn own(&mut self, identity: u64, owner: Owner) {
         let Some(other) = self.owners.insert(identity, owner) else {
             return;
         };
@@ -237,11 +238,11 @@ impl LimitsBuild {
         let fault = Fault::new("identity_collision", "two limits would share their counters")
             .related(other.location, "the other is here")
             .hint("give one of them another `name`");
-        problems.error(owner.location, fault);
+        self.problems.error(owner.location, fault);
     }
 
     /// Says which `replaces` can never replace anything.
-    pub(super) fn warn_unknown_replaced(&self, problems: &mut Problems<'_>) {
+    pub(super) fn warn_unknown_replaced(&mut self) {
         for (location, name) in &self.replaced {
             if self.given.contains(name) {
                 continue;
@@ -250,7 +251,7 @@ impl LimitsBuild {
             let message = format!("no limit is called `{text}`, so nothing is replaced");
             let fault = Fault::new("unknown_replaced", message)
                 .hint("check the `name` of the limit that should not apply");
-            problems.warn(*location, fault);
+            self.problems.warn(*location, fault);
         }
     }
 }

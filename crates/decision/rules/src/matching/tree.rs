@@ -6,11 +6,12 @@ use std::num::NonZeroU32;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use ipnet::IpNet;
+use serde::Serialize;
 
 use super::literals::Literals;
 use super::pattern::PatternSet;
 use super::range::RangeSet;
-use crate::address::{Grouping, parse_address};
+use crate::address::{PrefixLengths, parse_address};
 use crate::rule::RuleId;
 
 /// A node of the tree; the root is zero.
@@ -49,7 +50,7 @@ impl Edge {
 
     /// An edge to a node of which nothing else is known yet.
     pub(super) const fn to(child: NodeId, count_by: CountBy) -> Self {
-        Edge { child, count_by, end: End::Nothing, below: Fork(Few { start: 0, count: 0 }) }
+        Edge { child, count_by, end: End::Nothing, below: Fork { start: 0, count: 0 } }
     }
 }
 
@@ -62,24 +63,25 @@ pub(crate) enum End {
     Choice(u32),
 }
 
-/// What can follow a node: its keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fork(pub(super) Few);
-
 /// What of a request's value tells counters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountBy {
     Nothing,
     Value,
-    Network(Grouping),
+    Network(PrefixLengths),
 }
 
-/// How a node was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+/// The ways to match a value, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Key and value, literally.
     Exact,
+    /// A value with `*`.
     Pattern,
-    Range(IpNet),
+    /// An address range.
+    Cidr,
+    /// The key alone.
     BareKey,
 }
 
@@ -87,7 +89,16 @@ pub(crate) enum Via {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'t> {
     pub(crate) edge: &'t Edge,
-    pub(crate) via: Via,
+    pub(crate) way: Way,
+    /// The address range that matched.
+    pub(crate) range: Option<IpNet>,
+}
+
+impl<'t> Step<'t> {
+    #[inline]
+    const fn new(edge: &'t Edge, way: Way) -> Self {
+        Step { edge, way, range: None }
+    }
 }
 
 /// Up to this many keys of one node are compared one after another: most nodes
@@ -118,32 +129,31 @@ pub(super) struct Slot {
     pub(super) literals: u32,
 }
 
-/// How many things there are, and where the first is.
+/// The keys that can follow a node, as a range of the tree's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Few {
+pub(crate) struct Fork {
     pub(super) start: u32,
-    pub(super) count: u32,
+    count: u32,
 }
 
-impl Few {
-    /// Counts one more, at this place.
-    pub(super) fn add(&mut self, at: usize) {
+impl Fork {
+    /// Adds the slot at this index, which follows those of the fork.
+    pub(super) fn add(&mut self, index: usize) {
         if self.count == 0 {
-            self.start = u32::try_from(at).unwrap_or(u32::MAX);
+            self.start = u32::try_from(index).unwrap_or(u32::MAX);
         }
         self.count += 1;
     }
 
     #[inline]
-    pub(super) const fn are_many(self) -> bool {
+    pub(super) const fn is_wide(self) -> bool {
         self.count as usize > COMPARED_MAX
     }
 
     #[inline]
-    fn of<T>(self, all: &[T]) -> &[T] {
+    fn slots(self, all: &[Slot]) -> &[Slot] {
         let start = self.start as usize;
-        let few = all.get(start..start + self.count as usize);
-        few.unwrap_or_default()
+        all.get(start..start + self.count as usize).unwrap_or_default()
     }
 }
 
@@ -164,49 +174,33 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The child that an entry leads to.
+    /// The child that an entry leads to, and how.
     ///
-    /// In this order, and the first found is taken: the exact value, the
-    /// patterns, the ranges, the bare key.
+    /// Tries the exact value, the patterns, the ranges and the bare key, in this order; the first match wins.
     #[inline]
     pub(crate) fn step(&self, fork: Fork, key: &str, value: &str) -> Option<Step<'_>> {
         let (at, slot) = self.slot(fork, key)?;
         if let Some(edge) = self.exact(at, slot, value) {
-            return Some(Step { edge, via: Via::Exact });
+            return Some(Step::new(edge, Way::Exact));
         }
         if slot.patterns.is_some() || slot.ranges.is_some() {
             return self.step_by_form(slot, value);
         }
-        slot.bare.as_ref().map(bare_step)
+        slot.bare.as_ref().map(|edge| Step::new(edge, Way::BareKey))
     }
 
-    /// The same as [`Tree::step`] without saying how: what a request needs.
-    #[inline]
-    pub(crate) fn follow(&self, fork: Fork, key: &str, value: &str) -> Option<&Edge> {
-        let (at, slot) = self.slot(fork, key)?;
-        if let Some(edge) = self.exact(at, slot, value) {
-            return Some(edge);
-        }
-        if slot.patterns.is_some() || slot.ranges.is_some() {
-            return self.step_by_form(slot, value).map(|step| step.edge);
-        }
-        slot.bare.as_ref()
-    }
-
-    /// Patterns, ranges, bare key. Apart, so that the common way stays short.
+    /// Patterns, ranges, bare key. Not inlined, so that the common path stays short.
     #[inline(never)]
     fn step_by_form<'t>(&'t self, slot: &'t Slot, value: &str) -> Option<Step<'t>> {
         let patterns = numbered(&self.patterns, slot.patterns);
         if let Some(edge) = patterns.and_then(|patterns| patterns.find(value)) {
-            return Some(Step { edge, via: Via::Pattern });
+            return Some(Step::new(edge, Way::Pattern));
         }
-        let ranges = numbered(&self.ranges, slot.ranges);
-        let found = ranges.and_then(|ranges| {
-            let address = parse_address(value)?;
-            let (range, edge) = ranges.find(address)?;
-            Some(Step { edge, via: Via::Range(range) })
+        let found = numbered(&self.ranges, slot.ranges).and_then(|ranges| {
+            let (range, edge) = ranges.find(parse_address(value)?)?;
+            Some(Step { edge, way: Way::Cidr, range: Some(range) })
         });
-        found.or_else(|| slot.bare.as_ref().map(bare_step))
+        found.or_else(|| slot.bare.as_ref().map(|edge| Step::new(edge, Way::BareKey)))
     }
 
     /// Where every request starts.
@@ -215,20 +209,21 @@ impl Tree {
         &self.top
     }
 
-    /// Which ways of matching a fork has for a key: exact, patterns, ranges, bare.
-    pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Ways> {
+    /// The ways to match that a fork has for a key, in the order in which they are tried; `None` for an unknown key.
+    pub(crate) fn ways(&self, fork: Fork, key: &str) -> Option<Vec<Way>> {
         let (_, slot) = self.slot(fork, key)?;
-        Some(Ways {
-            exact: slot.literals > 0,
-            patterns: slot.patterns.is_some(),
-            ranges: slot.ranges.is_some(),
-            bare: slot.bare.is_some(),
-        })
+        let ways = [
+            (Way::Exact, slot.literals > 0),
+            (Way::Pattern, slot.patterns.is_some()),
+            (Way::Cidr, slot.ranges.is_some()),
+            (Way::BareKey, slot.bare.is_some()),
+        ];
+        Some(ways.into_iter().filter(|(_, exists)| *exists).map(|(way, _)| way).collect())
     }
 
     /// The keys that a fork knows, in order of their names.
     pub(crate) fn keys_at(&self, fork: Fork) -> Vec<&str> {
-        let slots = fork.0.of(&self.slots).iter();
+        let slots = fork.slots(&self.slots).iter();
         let mut keys: Vec<&str> = slots.map(|slot| self.key(slot)).collect();
         keys.sort_unstable();
         keys
@@ -242,7 +237,7 @@ impl Tree {
     /// The slot of a key, and its place.
     #[inline]
     fn slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
-        let Few { start, count } = fork.0;
+        let Fork { start, count } = fork;
         if count == 0 {
             return None;
         }
@@ -254,10 +249,10 @@ impl Tree {
     /// The slots behind the first. Apart, so that the common way stays short.
     #[inline(never)]
     fn other_slot(&self, fork: Fork, key: &str) -> Option<(u32, &Slot)> {
-        let start = fork.0.start;
-        let slots = fork.0.of(&self.slots);
+        let start = fork.start;
+        let slots = fork.slots(&self.slots);
         let wanted = |slot: &Slot| same(self.key(slot), key);
-        if !fork.0.are_many() {
+        if !fork.is_wide() {
             return (start..).zip(slots).skip(1).find(|(_, slot)| wanted(slot));
         }
         // Where a fork starts is as good as a name for it.
@@ -275,20 +270,6 @@ impl Tree {
         }
         self.literals.find(at, value)
     }
-}
-
-/// The ways of matching that a node has for a key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
-    pub(crate) exact: bool,
-    pub(crate) patterns: bool,
-    pub(crate) ranges: bool,
-    pub(crate) bare: bool,
-}
-
-#[inline]
-const fn bare_step(edge: &Edge) -> Step<'_> {
-    Step { edge, via: Via::BareKey }
 }
 
 /// Whether two texts are the same. Keys and values are mostly short: comparing
