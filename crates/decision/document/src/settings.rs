@@ -101,7 +101,7 @@ impl From<Fault> for ItemFault {
 /// One value, an optional one, or a list.
 pub trait SettingValue: fmt::Debug + PartialEq + Sized + 'static {
     /// One value.
-    type Scalar: SettingKind;
+    type Element: SettingKind;
 
     /// How many there are.
     const PLURALITY: Plurality;
@@ -127,7 +127,7 @@ fn only<'g, 's, K: Kind>(given: &'g [Scalar<'s>]) -> Result<&'g Scalar<'s>, Vec<
 }
 
 impl<T: SettingKind> SettingValue for T {
-    type Scalar = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::One;
 
@@ -141,7 +141,7 @@ impl<T: SettingKind> SettingValue for T {
 }
 
 impl<T: SettingKind> SettingValue for Option<T> {
-    type Scalar = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::Optional;
 
@@ -160,7 +160,7 @@ impl<T: SettingKind> SettingValue for Option<T> {
 }
 
 impl<T: SettingKind> SettingValue for Vec<T> {
-    type Scalar = T;
+    type Element = T;
 
     const PLURALITY: Plurality = Plurality::Many;
 
@@ -232,11 +232,11 @@ impl<T: SettingValue> Setting for T {
     }
 
     fn shape(&self, bounds: &Bounds) -> Shape {
-        Shape::Scalar(T::Scalar::words(), T::Scalar::schema(bounds))
+        Shape::Scalar(T::Element::words(), T::Element::schema(bounds))
     }
 
     fn show_bound(&self, bound: u64) -> String {
-        <T::Scalar as Kind>::show_bound(bound)
+        <T::Element as Kind>::show_bound(bound)
     }
 
     fn set(&mut self, given: &[Scalar<'_>], bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
@@ -249,7 +249,7 @@ impl<T: SettingValue> Setting for T {
     }
 
     fn secrecy(&self) -> Secrecy {
-        T::Scalar::SECRECY
+        T::Element::SECRECY
     }
 
     fn is_same(&self, other: &dyn Setting) -> bool {
@@ -376,7 +376,7 @@ pub trait SectionPart {
 
 impl<T: SettingValue + Default> SectionPart for T {
     fn shape(bounds: &Bounds) -> Shape {
-        let one = Box::new(Shape::Scalar(T::Scalar::words(), T::Scalar::schema(bounds)));
+        let one = Box::new(Shape::Scalar(T::Element::words(), T::Element::schema(bounds)));
         match T::PLURALITY {
             Plurality::One => *one,
             Plurality::Optional => Shape::OrOff(one),

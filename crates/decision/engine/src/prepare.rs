@@ -95,19 +95,15 @@ impl<S, C: Clock> Engine<S, C> {
         verdict: &mut VerdictParts<'_>,
         prepared: &mut PreparedChecks<'s, '_>,
     ) {
-        let request = call.request;
+        let (fingerprinter, request) = (&self.fingerprinter, call.request);
         let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
         let mut replaced = ReplacedNames::new();
         for (index, descriptor) in (0_u32..).zip(request.descriptors) {
             let cost = descriptor.cost.unwrap_or(request.cost);
             if let Some(limit) = descriptor.limit {
                 verdict.matched.push(None);
-                let key = key_of_own_limit(
-                    &self.fingerprinter,
-                    request.domain,
-                    descriptor.entries,
-                    limit,
-                );
+                let key =
+                    key_of_own_limit(fingerprinter, request.domain, descriptor.entries, limit);
                 let check = Check::new(key, limit, cost);
                 prepared.push_own(verdict.rulings, index, descriptor.refund, check);
                 continue;
@@ -127,7 +123,7 @@ impl<S, C: Clock> Engine<S, C> {
                 continue;
             }
             // The rule's fingerprint: a limit keeps its counters when the list of limits around it changes.
-            let fingerprint = fingerprint(&self.fingerprinter, rule.identity, values);
+            let fingerprint = fingerprint(fingerprinter, rule.identity, values);
             for limit in limits {
                 let Some(role) = role(limit, values) else { continue };
                 if limit.replaces {

@@ -58,7 +58,7 @@ impl Exposition {
             (Format::Prometheus, Kind::Info) => Kind::Gauge,
             (_, kind) => kind,
         };
-        let _ = writeln!(self.text, "# HELP {name} {}", Escaped(metric.help));
+        let _ = writeln!(self.text, "# HELP {name} {}", EscapedText(metric.help));
         let _ = writeln!(self.text, "# TYPE {name} {}", kind.as_str());
         Family { metric, text: &mut self.text }
     }
@@ -136,7 +136,7 @@ impl Family<'_> {
         self.text.push_str(suffix);
         let mut separator = '{';
         for (name, value) in self.metric.labels.iter().zip(labels) {
-            let _ = write!(self.text, "{separator}{name}=\"{}\"", Escaped(value));
+            let _ = write!(self.text, "{separator}{name}=\"{}\"", EscapedText(value));
             separator = ',';
         }
         if let Some(bound) = bound {
@@ -167,9 +167,9 @@ impl Display for Seconds {
 }
 
 /// Text with backslashes, quotes and line breaks escaped, for a label value or a help line.
-struct Escaped<'t>(&'t str);
+struct EscapedText<'t>(&'t str);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
         while let Some(at) = rest.find(['\\', '"', '\n']) {

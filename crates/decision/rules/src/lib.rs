@@ -4,6 +4,22 @@
 //! problem of every file at once. A snapshot is immutable; [`Domain::find`] finds the rule for a request at a cost that
 //! does not depend on the number of rules.
 //!
+//! ```
+//! use tidegate_rules::{Entry, Options, Source, compile};
+//!
+//! let rules = "
+//! domain: api
+//! descriptors:
+//! - key: user
+//!   rate_limit: {unit: minute, requests_per_unit: 100}
+//! ";
+//! let snapshot = compile(&[Source::new("api.yaml", rules)], &Options::default())?;
+//! let domain = snapshot.domain("api").expect("the file declares it");
+//! let found = domain.find(&[Entry { key: "user", value: "alice" }]).expect("a rule matches");
+//! assert_eq!(found.rule.path(), "user");
+//! # Ok::<(), tidegate_rules::Report>(())
+//! ```
+//!
 //! `table` declares every key; `document` turns what was read into typed rules; `compile` builds the tree. Pure: no
 //! files, no network, no clock. The engine counts and decides.
 

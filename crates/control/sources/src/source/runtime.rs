@@ -20,7 +20,7 @@ use tidegate_rules::Source;
 
 use super::reader::{self, Reader, SourceNames};
 use super::walk::{Selection, Walk};
-use super::watched_paths::{PathCollector, WatchedPaths};
+use super::watched_paths::WatchedPaths;
 use super::{LoadError, TextSource};
 
 /// Rules in the layout of envoyproxy/ratelimit.
@@ -91,19 +91,17 @@ impl TextSource for RuntimeSource {
     }
 
     fn watched(&self) -> WatchedPaths {
-        let mut walk = Walk::new(self.selection(), PathCollector::default());
+        let mut walk = Walk::new(self.selection(), WatchedPaths::new());
         match self.changes {
             RuntimeChanges::Root => {
                 walk.visitor.add_path(&self.root);
-                let (places, _) = walk.finish();
-                places.into_paths().with_mark(mark(&self.root))
+                walk.finish().0.with_mark(mark(&self.root))
             }
             RuntimeChanges::Directory => {
                 let directory = self.directory();
                 walk.visitor.add_path(&directory);
                 walk.walk_from(&directory);
-                let (places, _) = walk.finish();
-                places.into_paths()
+                walk.finish().0
             }
         }
     }

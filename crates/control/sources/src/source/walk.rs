@@ -22,13 +22,15 @@ pub const FAULTS_MAX: usize = 100;
 /// What becomes of the things on the way.
 pub(super) trait Visitor {
     /// A directory whose entries are looked at, by its real path.
-    fn directory(&mut self, place: &Path);
+    fn directory(&mut self, _path: &Path) {}
 
     /// A symbolic link among a directory's entries, whatever it leads to.
-    fn link(&mut self, path: &Path);
+    fn link(&mut self, _path: &Path) {}
 
     /// A rule file.
-    fn file(&mut self, path: &Path) -> Result<(), Cause>;
+    fn file(&mut self, _path: &Path) -> Result<(), Cause> {
+        Ok(())
+    }
 }
 
 /// Which entries of a directory count.
