@@ -1,8 +1,7 @@
 //! From rule files to a snapshot.
 //!
-//! Files are read first, all of them; then those of a domain are put together
-//! and its tree is built. Faults are collected to the end, so that one run
-//! shows everything; a snapshot exists only when there was no error.
+//! Reads all files first, then merges the files of each domain and builds its tree. Collects problems to the end, so that
+//! one run shows them all; an error anywhere means no snapshot.
 
 mod domain;
 mod limits;
@@ -24,7 +23,7 @@ use tidegate_document::{Fault, Problems, Report, Source};
 /// Compiles all rule files into one snapshot.
 ///
 /// # Errors
-/// When anything in any file is wrong: the report says everything at once.
+/// With all problems of all files, when any file has an error.
 pub fn compile(sources: &[Source], options: &Options) -> Result<Snapshot, Report> {
     let mut problems = Problems::new(sources);
     let domains = read_all(sources, options, &mut problems);

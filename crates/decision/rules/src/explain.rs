@@ -1,7 +1,7 @@
-//! Why a request meets the rule that it meets.
+//! Explains which rule a request matches.
 //!
-//! For people at a terminal: walks the same tree as a request does, and notes
-//! what was tried at each level. Slow, and allowed to be.
+//! For people at a terminal: takes the same steps through the tree as a request, and records what was tried at each
+//! level. Not on the hot path.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct Explanation {
     pub domain: String,
     /// One for each entry, up to the one where matching stopped.
     pub levels: Vec<LevelExplanation>,
-    /// How it ended.
+    /// The result.
     pub ending: MatchOutcome,
 }
 
@@ -34,9 +34,9 @@ pub struct LevelExplanation {
     pub matched: Option<String>,
     /// The address range that matched, which may be one of several in the rule.
     pub range: Option<String>,
-    /// What of the value tells counters apart.
+    /// The part of the value that selects the counter.
     pub counted_by: Option<String>,
-    /// The keys that this level knows, when the entry's key is none of them.
+    /// The keys of this level, if the entry's key is none of them.
     pub known_keys: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct Attempt {
     pub matched: bool,
 }
 
-/// How matching ended.
+/// The result of matching.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchOutcome {
@@ -62,7 +62,7 @@ pub enum MatchOutcome {
         /// How many limits it has; none when it is unlimited.
         limits: usize,
     },
-    /// The last entry led to a descriptor without a limit.
+    /// The last entry leads to a descriptor without a limit.
     NoLimitThere {
         /// Its path.
         path: String,
@@ -72,9 +72,9 @@ pub enum MatchOutcome {
         /// The descriptor's path.
         path: String,
     },
-    /// An entry led nowhere. There is no way back to a less specific rule.
+    /// An entry matches nothing. Less specific rules are not tried.
     NoMatch,
-    /// There was nothing to match.
+    /// The descriptor has no entries.
     NoEntries,
 }
 

@@ -1,4 +1,4 @@
-//! One domain: its files put together, its tree built.
+//! One domain: merges its files and builds its tree.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::rule::Rule;
 use crate::snapshot::{Domain, PlanChoice};
 use tidegate_document::{Fault, LocatedValue, Location, Problems, closest};
 
-/// A plan and where it is.
+/// A plan and its location.
 #[derive(Debug)]
 struct PlanBuild {
     location: Location,
     limits: Vec<LimitText>,
 }
 
-/// A domain being put together.
+/// A domain under construction.
 #[derive(Debug)]
 pub(super) struct DomainBuild {
     name: Arc<str>,
@@ -57,13 +57,13 @@ impl DomainBuild {
         }
     }
 
-    /// Takes what files say about the domain as a whole. Comes before the
-    /// descriptors, because they may use the plans of any file.
+    /// Merges the settings and plans of all files. Must run before the descriptors are added: they may use the plans of
+    /// any file.
     pub(super) fn settings(&mut self, files: &[RuleFile], problems: &mut Problems<'_>) {
         for file in files {
-            say_once(&mut self.charge, &file.charge, "charge", problems);
+            merge_setting(&mut self.charge, &file.charge, "charge", problems);
             let deadline = &mut self.store_deadline;
-            say_once(deadline, &file.store_deadline, "store_deadline", problems);
+            merge_setting(deadline, &file.store_deadline, "store_deadline", problems);
             self.take_plans(file, problems);
         }
     }
@@ -92,7 +92,7 @@ impl DomainBuild {
         }
     }
 
-    // Recursion ends with the file's nesting, which has a maximum.
+    // The depth of the recursion is bounded by the nesting of the file.
     fn descriptor<'d>(
         &mut self,
         descriptor: &'d Descriptor,
@@ -150,7 +150,7 @@ impl DomainBuild {
         let key = &descriptor.key;
         let named_by_value = matches!(descriptor.limits, Limits::PlanNamedByValue { .. });
         let count_by = match descriptor.sharing {
-            // The value chooses the numbers, not the counter: usage survives a change of plan.
+            // The value chooses the limits, not the counter: usage survives a change of plan.
             _ if named_by_value => CountBy::Nothing,
             CounterSharing::All => CountBy::Nothing,
             CounterSharing::None => CountBy::Value,
@@ -164,7 +164,7 @@ impl DomainBuild {
         }
     }
 
-    /// What applies at the node of the last descriptor.
+    /// The rule, or the choice of rules, that applies at the node of the last descriptor.
     fn end(&mut self, node: NodeId, trail: &Trail<'_>, limits: &mut LimitsBuild<'_>) -> End {
         let Some(descriptor) = trail.last() else {
             return End::Nothing;
@@ -227,10 +227,10 @@ impl DomainBuild {
 
     /// The domain, with the rules of the whole snapshot.
     pub(super) fn finish(self, rules: &Arc<[Rule]>, options: Options) -> Domain {
-        let unsaid = if options.compat { Charge::Always } else { Charge::AllOrNothing };
+        let default = if options.compat { Charge::Always } else { Charge::AllOrNothing };
         Domain {
             name: self.name,
-            charge: self.charge.map_or(unsaid, |charge| charge.value),
+            charge: self.charge.map_or(default, |charge| charge.value),
             store_deadline: self.store_deadline.map(|deadline| deadline.value),
             tree: self.tree.finish(&self.ends),
             choices: self.choices,
@@ -241,27 +241,27 @@ impl DomainBuild {
     }
 }
 
-/// Takes what a file says of the whole domain; files may repeat it, not contradict it.
-fn say_once<T: Clone + PartialEq>(
+/// Merges a setting of the domain: files may repeat it, but not contradict it.
+fn merge_setting<T: Clone + PartialEq>(
     known: &mut Option<LocatedValue<T>>,
-    said: &Option<LocatedValue<T>>,
+    setting: &Option<LocatedValue<T>>,
     key: &str,
     problems: &mut Problems<'_>,
 ) {
-    let Some(said) = said else { return };
+    let Some(setting) = setting else { return };
     match known {
-        Some(first) if first.value != said.value => {
+        Some(first) if first.value != setting.value => {
             let fault = Fault::new("contradicting_files", "another file says otherwise")
                 .related(first.location, "the other is here")
                 .hint(format!("a domain has one `{key}`"));
-            problems.error(said.location, fault);
+            problems.error(setting.location, fault);
         }
         Some(_) => {}
-        None => *known = Some(said.clone()),
+        None => *known = Some(setting.clone()),
     }
 }
 
-/// A descriptor's own part of the path.
+/// The part of the path that a descriptor adds.
 pub(super) fn label(descriptor: &Descriptor) -> CompactString {
     let key = &descriptor.key;
     match written(&descriptor.values) {
@@ -270,7 +270,7 @@ pub(super) fn label(descriptor: &Descriptor) -> CompactString {
     }
 }
 
-/// What the rule writer put down for the value.
+/// The value as the rule has it: a text, a pattern or address ranges.
 pub(super) fn written(values: &ValuePattern) -> Option<CompactString> {
     match values {
         ValuePattern::Any => None,

@@ -1,4 +1,4 @@
-//! Rules and limits of all domains, numbered; names and identities, unique.
+//! Numbers the rules and limits of all domains, interns names, and checks that identities are unique.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::options::Options;
 use crate::rule::{Exemption, Level, LimitId, NameId, Rule, RuleId, RuleLimit, ShownValue};
 use tidegate_document::{Fault, Location, Problems};
 
-/// Parameters that are looked through for equal ones: files use few, and
-/// looking through more would show when a hundred thousand rules are compiled.
+/// How many recent limits are searched for an equal one to share. Files use few different limits; searching more would
+/// slow down the compilation of 100,000 rules.
 const SHARED_MAX: usize = 32;
 
-/// Everything about a node that its rules need.
+/// The facts about a node that its rules need.
 #[derive(Debug)]
 pub(super) struct RuleContext<'c> {
     domain: &'c Arc<str>,
-    /// The domain's number and the node: plans of one node share identities.
+    /// The domain's number and the node. The plans of one node share identities.
     home: (usize, NodeId),
     descriptor: &'c Descriptor,
     path: Arc<str>,
@@ -36,7 +36,7 @@ pub(super) struct RuleContext<'c> {
 }
 
 impl<'c> RuleContext<'c> {
-    /// The context at a node that this trail of descriptors leads to.
+    /// The context of the node at the end of this trail of descriptors.
     pub(super) fn new(
         domain: &'c Arc<str>,
         home: (usize, NodeId),
@@ -72,7 +72,7 @@ fn level(descriptor: &Descriptor) -> Level {
     Level::new(&descriptor.key, shown)
 }
 
-/// Who has an identity.
+/// The limit that has an identity.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     home: (usize, NodeId),
@@ -90,9 +90,9 @@ pub(super) struct LimitsBuild<'s> {
     pub(super) limits: Vec<RuleLimit>,
     pub(super) names: IndexSet<Arc<str>, FixedState>,
     owners: HashMap<u64, Owner, FixedState>,
-    /// Parameters that rules share, the most recent last.
+    /// Recent limits, for sharing; the most recent last.
     shared: Vec<Arc<Limit>>,
-    /// Names that limits have, and names that `replaces` speaks of.
+    /// The names of limits, and the names in `replaces`.
     given: HashSet<NameId, FixedState>,
     replaced: Vec<(Location, NameId)>,
 }
@@ -166,7 +166,7 @@ impl<'s> LimitsBuild<'s> {
             id,
             rule,
             name,
-            limit: self.shared(&meant(terms, self.options)),
+            limit: self.shared(&limit_under(terms, self.options)),
             unit: terms.unit,
             mode: terms.mode.or(descriptor.mode).unwrap_or_default().with_percent(
                 terms
@@ -224,7 +224,7 @@ impl<'s> LimitsBuild<'s> {
         NameId::at(index)
     }
 
-    /// Sees to it that nobody else has the identity, other plans of the node excepted.
+    /// Registers the owner of an identity; reports a second owner, unless it is another plan of the same node.
     fn own(&mut self, identity: u64, owner: Owner) {
         let Some(other) = self.owners.insert(identity, owner) else {
             return;
@@ -241,7 +241,7 @@ impl<'s> LimitsBuild<'s> {
         self.problems.error(owner.location, fault);
     }
 
-    /// Says which `replaces` can never replace anything.
+    /// Warns of every `replaces` that names no limit.
     pub(super) fn warn_unknown_replaced(&mut self) {
         for (location, name) in &self.replaced {
             if self.given.contains(name) {
@@ -256,8 +256,8 @@ impl<'s> LimitsBuild<'s> {
     }
 }
 
-/// The limit as the options have it.
-fn meant(terms: &Terms, options: Options) -> Limit {
+/// The limit under these options: calendar months, refused hits.
+fn limit_under(terms: &Terms, options: Options) -> Limit {
     let Algorithm::FixedWindow(window) = terms.limit.algorithm() else {
         return terms.limit.clone();
     };
@@ -276,7 +276,7 @@ fn meant(terms: &Terms, options: Options) -> Limit {
     }
 }
 
-/// Says which limits of one list have the same name.
+/// Reports limits of one list that have the same name.
 pub(super) fn refuse_equal_names(limits: &[LimitText], problems: &mut Problems<'_>) {
     for (at, limit) in limits.iter().enumerate() {
         let Some(name) = &limit.name else { continue };

@@ -1,4 +1,4 @@
-//! Putting the tree together.
+//! Builds the tree.
 
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU32;
@@ -19,7 +19,7 @@ use super::tree::{CountBy, Edge, End, Fork, KeyId, NodeId, Slot, SlotId, Tree, h
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EarlierNode(pub(crate) NodeId);
 
-/// A value that is known literally.
+/// A literal value.
 #[derive(Debug)]
 struct Exact {
     slot: SlotId,
@@ -27,7 +27,7 @@ struct Exact {
     value: CompactString,
 }
 
-/// A tree being put together.
+/// A tree under construction.
 #[derive(Debug, Default)]
 pub(crate) struct TreeBuilder {
     /// In the order of declaration.
@@ -118,7 +118,7 @@ impl TreeBuilder {
         Ok(self.accept())
     }
 
-    /// The finished tree, in which each node ends as given.
+    /// The finished tree; `ends` says what applies at each node.
     pub(crate) fn finish(mut self, ends: &[End]) -> Tree {
         let keys: Vec<Box<str>> = self.keys.into_iter().collect();
         let mut slots = self.slots;
@@ -151,8 +151,7 @@ impl TreeBuilder {
         }
     }
 
-    /// The number that the next node will have. The YAML reader's maximum on
-    /// nodes keeps this far from its end.
+    /// The id of the next node. Does not overflow: the YAML reader bounds the number of nodes.
     const fn next(&self) -> NodeId {
         NodeId(self.nodes + 1)
     }
@@ -201,7 +200,7 @@ impl TreeBuilder {
     }
 }
 
-/// The slots of forks with many keys, by where the fork starts and by key.
+/// The slots of wide forks, by the start of the fork and by key.
 fn wide(slots: &[Slot], forks: &[Fork], keys: &[Box<str>]) -> HashTable<u32> {
     let hash_of = |at: &u32| {
         let slot = &slots[*at as usize];
