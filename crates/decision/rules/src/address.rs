@@ -15,7 +15,7 @@ impl PrefixLengths {
     /// Each IPv4 address has a counter; IPv6 addresses share one by /64, the usual network of one customer.
     pub(crate) const DEFAULT: PrefixLengths = PrefixLengths { v4: 32, v6: 64 };
 
-    /// A prefixes by these prefix lengths; longer ones than an address has mean the whole address.
+    /// These prefix lengths, at most the length of an address.
     pub(crate) fn new(v4: u8, v6: u8) -> Self {
         PrefixLengths { v4: v4.min(32), v6: v6.min(128) }
     }

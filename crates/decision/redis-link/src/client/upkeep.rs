@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::from_redis_value;
-
 use super::node::{Connection, ConnectionState};
 use super::pipeline::{PipelineInFlight, load_command};
 use super::worker::{ConnectionId, Event, Worker};
+use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer, read_password, silent};
 use crate::error::{self, LinkError, LinkErrorKind, unavailable};
 use crate::sentinel::dial_master;
@@ -222,6 +221,6 @@ async fn connect(
         (None, _) => return Err(unavailable(LinkErrorKind::Other, "no sentinel is named")),
     };
     let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;
-    let hash = loaded.and_then(|reply| from_redis_value(reply).map_err(|_| error::not_redis()));
+    let hash = loaded.and_then(|reply| text(&reply).ok_or_else(error::not_redis));
     Ok((connection, hash.map_err(|error| error::at_node(address, &error))?))
 }
