@@ -31,7 +31,7 @@ use crate::counter_names::counter_names;
 use crate::failure_mode::{FailureMode, Undecided};
 use crate::observer::Observer;
 use crate::permit::{HeldSlots, keep_taken, list_slots};
-use crate::prepare::{Call, Checks, DESCRIPTORS_MAX, KnownMatch, PreparedChecks, VerdictParts};
+use crate::prepare::{Call, DESCRIPTORS_MAX, KnownMatch, PreparedChecks, VerdictParts};
 use crate::request::Request;
 use crate::run_time_modes::RunTimeModes;
 use crate::tally::{NearLimit, Tally};
@@ -284,15 +284,7 @@ impl<S, C: Clock> Engine<S, C> {
             let descriptors = all.get(..DESCRIPTORS_MAX).unwrap_or(all);
             let request = Request { descriptors, ..*call.request };
             let call = Call { request: &request, ..*call };
-            let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
-            let mut parts = VerdictParts {
-                domain_known: &mut false,
-                matched: &mut matched,
-                rulings: &mut rulings,
-            };
-            let mut checks = Checks::new();
-            let mut prepared = PreparedChecks::new(&mut checks);
-            self.gather(&verdict.rules, &call, None, &mut parts, &mut prepared);
+            let (_, rulings, _) = self.match_only(&verdict.rules, &call);
             let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
             let policy = |limit: Option<LimitId>| {
                 let limit = limit.and_then(|limit| verdict.rules.snapshot().limit(limit));
@@ -337,14 +329,6 @@ impl<S, C: Clock> Engine<S, C> {
         if let Some(observer) = &self.observer {
             let call = AssertUnwindSafe(|| observer.observe_turned_away(request, verdict));
             let _ = catch_unwind(call);
-        }
-    }
-
-    /// Descriptors that matched no rule, by domain. Nothing unless the engine is built
-    /// [`with_tallies`](Engine::with_tallies). Domains without such descriptors are left out.
-    pub fn for_each_unmatched(&self, mut each: impl FnMut(&str, u64)) {
-        for (domain, count) in self.rules.load().unmatched().read() {
-            each(domain, count);
         }
     }
 

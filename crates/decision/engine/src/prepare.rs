@@ -86,6 +86,19 @@ pub(crate) struct MatchedLimit<'s> {
 }
 
 impl<S, C: Clock> Engine<S, C> {
+    /// Matches a request that is not decided: the rules, and the rulings and checks of their limits.
+    pub(crate) fn match_only<'s>(
+        &self,
+        rules: &'s ActiveRules,
+        call: &Call<'_, 's>,
+    ) -> (MatchedRules, Rulings, Checks<'s>) {
+        let (mut matched, mut rulings) = (MatchedRules::new(), Rulings::new());
+        let (domain_known, mut checks) = (&mut false, Checks::new());
+        let mut parts = VerdictParts { domain_known, matched: &mut matched, rulings: &mut rulings };
+        self.gather(rules, call, None, &mut parts, &mut PreparedChecks::new(&mut checks));
+        (matched, rulings, checks)
+    }
+
     /// Matches every descriptor and lists the checks of the limits that they match.
     pub(crate) fn gather<'s>(
         &self,

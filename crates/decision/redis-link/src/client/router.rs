@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use redis::{ServerError, cmd};
@@ -111,7 +112,7 @@ impl Worker {
             }
             self.refresh_slots_soon();
         }
-        self.state.counters.redirected();
+        self.state.counters.redirects.fetch_add(1, Ordering::Relaxed);
         self.resend(target, jobs, asking);
     }
 

@@ -1,6 +1,7 @@
 //! The timers of the client's thread: connecting, deadlines, silent connections, retries, changed passwords.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::node::{Connection, ConnectionState};
@@ -79,7 +80,7 @@ impl Worker {
                     Event::Closed { id }
                 });
                 connection.on_opened(open, script_hash, now);
-                self.state.counters.connected();
+                self.state.counters.connects.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
                 // Nothing was in flight on a connection that was never open.

@@ -317,7 +317,7 @@ impl Worker {
         let is_cluster = self.cluster.is_some();
         match error.code() {
             "NOSCRIPT" => {
-                self.state.counters.reloaded();
+                self.state.counters.script_reloads.fetch_add(1, Ordering::Relaxed);
                 if let Some(node) = self.nodes.get_mut(id.node) {
                     node.reload_script = true;
                 }
