@@ -1,4 +1,4 @@
-//! The matcher against a slow one that is obviously right, on random rules and requests.
+//! Compares the matcher with a slow, simple one on random rules and requests.
 
 mod support;
 
@@ -121,7 +121,7 @@ fn reference(rules: &[Written], request: &[(String, String)]) -> Option<(String,
     limited.then(|| (path.join("."), values))
 }
 
-/// Without those that would be duplicates, at any level.
+/// Removes descriptors that would be duplicates, at any level.
 fn unique(level: Vec<Written>) -> Vec<Written> {
     let mut kept: Vec<Written> = Vec::new();
     for mut written in level {
