@@ -35,7 +35,7 @@ use crate::settings::{RedisSettings, RedisSettingsError};
 use crate::state::LinkState;
 use figures::Counters;
 pub use figures::{ClientFigures, Histogram, REDIS_METRICS};
-use job::{Deadline, Job, JobBatch};
+use job::{Deadline, Job, JobBatch, Payload};
 use worker::{PublishedState, Worker};
 
 /// Sends script calls and commands to Redis. Its thread ends when it is dropped.
@@ -91,14 +91,15 @@ impl BatchingClient {
     /// When there is no reply in time, the server fails, or too many calls wait already.
     pub async fn send(&self, call: ScriptCall, within: Duration) -> Result<ScriptReply, LinkError> {
         let (reply, received) = oneshot::channel();
-        let job = Job::script(call, Some(reply), Deadline::after(within));
+        let payload = Payload::Script { call, reply: Some(reply) };
+        let job = Job::new(payload, Deadline::after(within));
         self.enqueue(smallvec![job], received).await
     }
 
     /// Runs the script for one call without waiting for its reply. The call is lost if it cannot be sent within this
     /// long.
     pub fn send_and_forget(&self, call: ScriptCall, within: Duration) {
-        let job = Job::script(call, None, Deadline::after(within));
+        let job = Job::new(Payload::Script { call, reply: None }, Deadline::after(within));
         if self.inbox.try_send(smallvec![job]).is_err() {
             self.state.counters.failed(LinkErrorKind::Overloaded);
         }

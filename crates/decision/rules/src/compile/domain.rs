@@ -284,12 +284,5 @@ pub(super) fn written(values: &ValuePattern) -> Option<CompactString> {
 
 /// The path of the last descriptor.
 pub(super) fn path(trail: &[&Descriptor]) -> String {
-    let mut path = String::new();
-    for descriptor in trail {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(&label(descriptor));
-    }
-    path
+    trail.iter().map(|descriptor| label(descriptor)).collect::<Vec<_>>().join(".")
 }
