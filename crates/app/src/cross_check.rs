@@ -11,7 +11,7 @@ use tidegate_gateway::{
     DescriptorSettings, EntrySettings, GatewayDocument, GatewayError, GatewaySettings, PathMatch,
     RouteSettings, SettingProblem, ValueFrom, WhenMissing, api_key_plans,
 };
-use tidegate_rules::{Problem, Rule, Severity, Shown, Snapshot};
+use tidegate_rules::{Problem, Rule, Severity, ShownValue, Snapshot};
 
 use crate::config::Config;
 
@@ -94,8 +94,8 @@ impl<'d> RuleIndex<'d> {
         rules.iter().copied().filter(move |rule| {
             let mut levels = rule.levels().iter().zip(entries);
             levels.all(|(level, entry)| match (level.shown(), &entry.value) {
-                (Shown::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
-                    written == value
+                (ShownValue::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
+                    **written == **value
                 }
                 _ => true,
             })
@@ -296,7 +296,7 @@ impl<'d> CrossCheck<'d> {
 /// The plan or literal value that a rule wants at this level; none if it takes any value.
 fn plan_of(rule: &Rule, level: usize) -> Option<&str> {
     let written = rule.levels().get(level).and_then(|level| match level.shown() {
-        Shown::Written(written) if is_literal(written) => Some(written),
+        ShownValue::Written(written) if is_literal(written) => Some(&**written),
         _ => None,
     });
     written.or_else(|| rule.plan())

@@ -437,7 +437,10 @@ impl Default for Config {
     fn default() -> Self {
         let mut config = Config::blank();
         for field in config.fields() {
-            field.value.set_text(field.default, &field.bounds).expect("the defaults are valid");
+            field
+                .value
+                .set_text(field.default(), &field.key.bounds)
+                .expect("the defaults are valid");
         }
         config
     }

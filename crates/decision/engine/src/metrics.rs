@@ -61,14 +61,14 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
     fn collect_unmatched(&self, domains_max: usize, out: &mut Exposition) {
         let (mut listed, mut others) = (0, 0_u64);
         let mut family = out.family(UNMATCHED);
-        self.for_each_unmatched(|domain, count| {
+        for (domain, count) in self.active_rules().unmatched().read() {
             if listed < domains_max {
                 listed += 1;
                 family.sample(&[domain], count);
             } else {
                 others = others.saturating_add(count);
             }
-        });
+        }
         if others > 0 {
             family.sample(&[OTHERS], others);
         }

@@ -16,7 +16,7 @@ mod upstreams;
 use serde_json::json;
 use tidegate_answers::{HeaderFormat, HeaderSet, HeadersOn, ResetAs};
 use tidegate_document::{
-    Fault, Location, Locations, OrOff, Plainly, Problems, Reader, Report, Size, Source, Text,
+    Fault, Location, Locations, OrOff, PlainDialect, Problems, Reader, Report, Size, Source, Text,
     definitions, did_you_mean, parse, property, reference,
 };
 
@@ -146,7 +146,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<(GatewaySettings
         problems.error(Location::default(), fault);
         return None;
     }
-    let mut reader = Reader::new(&yaml, problems, &Plainly).recording_locations();
+    let mut reader = Reader::new(&yaml, problems, &PlainDialect).recording_locations();
     let keys: Option<DocumentKeys> = reader.root();
     let locations = reader.into_locations();
     Some((settings(keys?, problems), locations))

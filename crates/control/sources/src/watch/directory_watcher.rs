@@ -8,7 +8,6 @@
 //! The [schedule](super::schedule) decides when to load after an event.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -50,12 +49,6 @@ pub(super) struct DirectoryWatcher {
     wanted: Arc<Mutex<WatchedPaths>>,
     /// Watched directories, with their identity when the watch began.
     held: HashMap<PathBuf, Option<(u64, u64)>>,
-}
-
-impl fmt::Debug for DirectoryWatcher {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("DirectoryWatcher").field("held", &self.held).finish_non_exhaustive()
-    }
 }
 
 /// The result of [`DirectoryWatcher::follow`].

@@ -1,7 +1,7 @@
 //! From the document to who calls: values of requests, tokens, API keys, categories.
 
 use http::header::HeaderName;
-use tidegate_document::{Fault, GivenKeys, Located, OrOff, Problems, Text, one_of};
+use tidegate_document::{Fault, GivenKeys, LocatedValue, OrOff, Problems, Text, one_of};
 use tidegate_overload::Category;
 
 use super::kinds::{CategoryWord, MethodName, SecretSource, ValueSource};
@@ -18,7 +18,7 @@ pub(super) struct ValueKeys<'k> {
     pub(super) keys: &'k GivenKeys,
     pub(super) from: Option<ValueSource>,
     pub(super) value: Option<Text>,
-    pub(super) name: Option<Located<Text>>,
+    pub(super) name: Option<LocatedValue<Text>>,
     pub(super) v4_bits: Option<u64>,
     pub(super) v6_bits: Option<u64>,
 }
@@ -85,7 +85,7 @@ fn bits(given: Option<u64>, default: u8) -> u8 {
 }
 
 /// The name of a header field, where names of other things are possible too.
-fn field(name: &Located<Text>, problems: &mut Problems<'_>) -> Option<HeaderName> {
+fn field(name: &LocatedValue<Text>, problems: &mut Problems<'_>) -> Option<HeaderName> {
     let text = &name.value.0;
     let invalid = |_| {
         let message = format!("`{text}` is not the name of a header field");
@@ -97,8 +97,8 @@ fn field(name: &Located<Text>, problems: &mut Problems<'_>) -> Option<HeaderName
 
 /// Where a token or an API key is.
 fn presented(
-    from: Option<Located<SecretSource>>,
-    name: Option<Located<Text>>,
+    from: Option<LocatedValue<SecretSource>>,
+    name: Option<LocatedValue<Text>>,
     default: PresentedIn,
     problems: &mut Problems<'_>,
 ) -> Option<PresentedIn> {

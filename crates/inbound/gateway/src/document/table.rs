@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_document::{HeaderName, Located, OrOff, ScalarOr, Size, Text, mapping};
+use tidegate_document::{HeaderName, LocatedValue, OrOff, ScalarOr, Size, Text, mapping};
 use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
@@ -133,7 +133,7 @@ mapping! {
         /// The value, for `from: fixed`.
         value: Option<Text>,
         /// The name of the header, cookie, parameter or claim.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// How many bits of an IPv4 address count, for `from: address`.
         v4_bits: Option<u64> = "32" in 0..=32,
         /// How many bits of an IPv6 address count; a client can usually choose the last 64.
@@ -299,9 +299,9 @@ mapping! {
     /// how tokens are verified
     pub(super) JwtKeys "jwt" {
         /// Where the token is.
-        from: Option<Located<SecretSource>> = "bearer",
+        from: Option<LocatedValue<SecretSource>> = "bearer",
         /// The name of the header, cookie or parameter.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// A file with a JSON Web Key Set. It is read again when it changes.
         key_set: Option<Text>,
         /// A URL with a JSON Web Key Set instead. If it cannot be fetched, the last good set stays in use.
@@ -330,9 +330,9 @@ mapping! {
     /// API keys
     pub(super) ApiKeysKeys "api_keys" {
         /// Where the key is.
-        from: Option<Located<SecretSource>> = "header",
+        from: Option<LocatedValue<SecretSource>> = "header",
         /// The name of the header, cookie or parameter.
-        name: Option<Located<Text>> = "X-API-Key",
+        name: Option<LocatedValue<Text>> = "X-API-Key",
         /// The keys.
         keys_list as "keys": Vec<ApiKeyKeys>,
         /// A file with more keys: hash, name and plan in each line. It is read again when it changes.
@@ -439,7 +439,7 @@ mapping! {
         /// The value, for `from: fixed`.
         value: Option<Text>,
         /// The name of the header, cookie, parameter or claim.
-        name: Option<Located<Text>>,
+        name: Option<LocatedValue<Text>>,
         /// How many bits of an IPv4 address count.
         v4_bits: Option<u64> = "32" in 0..=32,
         /// How many bits of an IPv6 address count.

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use tidegate_document::{Mapping, Presence, Shape};
+use tidegate_document::{MappingType, Presence, Shape};
 
 use super::table::{HealthKeys, JwtKeys, RouteKeys, UpstreamKeys};
 use super::*;
@@ -52,7 +52,7 @@ fn a_route_and_an_upstream_are_enough_and_the_rest_is_as_the_settings_say() {
 }
 
 /// A mapping with every default written out.
-fn defaults(mapping: &Mapping, indent: &str) -> String {
+fn defaults(mapping: &MappingType, indent: &str) -> String {
     let mut text = String::new();
     for key in mapping.keys {
         if let Presence::Default(default) = key.presence {

@@ -15,7 +15,8 @@ type ReplyReceiver = oneshot::Receiver<Result<ScriptReply, LinkError>>;
 fn script_job(tag: u16, key: &str) -> (Job, ReplyReceiver) {
     let (reply, received) = oneshot::channel();
     let call = ScriptCall { tag, keys: smallvec![key.as_bytes().into()], body: smallvec![1] };
-    (Job::script(call, Some(reply), Deadline::after(Duration::from_secs(1))), received)
+    let payload = Payload::Script { call, reply: Some(reply) };
+    (Job::new(payload, Deadline::after(Duration::from_secs(1))), received)
 }
 
 /// What would be written, without the lengths.
