@@ -12,9 +12,8 @@
 
 mod answer;
 mod change;
-mod door;
-mod metrics_only;
 mod routes;
+mod service;
 mod settings;
 mod token;
 
@@ -31,12 +30,11 @@ mod observations;
 mod process;
 
 pub use change::Change;
-pub use door::DebugDoor;
+pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
 pub use limiters::{LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
 pub use metrics::ADMIN_METRICS;
-pub use metrics_only::MetricsDoor;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};

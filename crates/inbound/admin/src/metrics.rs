@@ -8,8 +8,8 @@ use tidegate_engine::{Clock, CounterStore};
 use tidegate_metrics::{Collector, Exposition, Format, collect_meters};
 
 use super::delivery::{GATEWAY_DOCUMENT, RULES};
-use super::door::Inner;
 use super::process::ProcessReading;
+use super::service::Inner;
 
 tidegate_metrics::metrics! {
     /// The metrics of the admin port and of the process.

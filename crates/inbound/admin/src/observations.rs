@@ -15,7 +15,9 @@ mod values;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_engine::{Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict};
+use tidegate_engine::{
+    Descriptor, Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict,
+};
 
 use refusals::Refusals;
 use unknown::UnknownDomains;
@@ -181,6 +183,11 @@ impl Observer for Observations {
             self.values.observe_turned_away(request, verdict);
         }
     }
+}
+
+/// The descriptor that a ruling is about.
+fn descriptor_of<'r>(request: &Request<'r>, ruling: &Ruling) -> Option<&'r Descriptor<'r>> {
+    request.descriptors.get(usize::try_from(ruling.descriptor).ok()?)
 }
 
 /// The path of a ruling's rule.

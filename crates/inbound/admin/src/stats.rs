@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidegate_engine::{Clock, outcomes};
 
-use super::door::Inner;
 use super::observations::Reason;
+use super::service::Inner;
 use name::clean;
 use tidegate_metrics::AnswerKind;
 

@@ -143,11 +143,7 @@ pub struct Pipeline<'p, S, C> {
     pub refunds: bool,
 }
 
-impl<S, C> Pipeline<'_, S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
     /// Decides on the calling thread; [`None`] if the store has to be awaited.
     #[inline]
     pub fn decide_now(

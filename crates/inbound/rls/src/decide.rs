@@ -14,11 +14,7 @@ use crate::service::Shared;
 /// A rendered answer and its kind, or the error of the call.
 pub(crate) type CallResult<R> = Result<(AnswerKind, R), Failure>;
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> Shared<S, C> {
     /// Decodes the message of a call's body.
     #[inline]
     pub(crate) fn decode<'b>(

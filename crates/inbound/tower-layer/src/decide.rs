@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 use tidegate_admission::{Admission, DomainEngine, Patience, Pipeline, RequestDescription, Waiter};
 use tidegate_engine::{Clock, CounterStore};
 use tokio::time::Instant;
 
-use super::future::AdmittedRequest;
+use super::future::{AdmittedRequest, Decision};
 use super::settings::Settings;
-
-/// The request passes, or this is its response.
-pub(super) type Decision = Result<AdmittedRequest, Response<Bytes>>;
 
 impl<T, C> Settings<T, C>
 where

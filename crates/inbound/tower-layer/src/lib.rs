@@ -24,12 +24,9 @@ mod refund;
 mod service;
 
 pub use body::LimitedBody;
-pub use future::RateLimitFuture;
+pub use future::LayerFuture;
 #[cfg(feature = "protection")]
-pub use protection::{
-    ArrivingRequest, ProtectedFuture, ProtectedService, ProtectionLayer, ScreenedService,
-    ScreeningLayer,
-};
+pub use protection::{ArrivingRequest, ProtectedService, ProtectionLayer};
 pub use refund::UnservedRequest;
 pub use service::RateLimit;
 pub use settings::{LimitError, RateLimitLayer};

@@ -105,10 +105,8 @@ impl Refusals {
     }
 
     fn refused(&self, request: &Request<'_>, verdict: &Verdict, ruling: &Ruling, shadow: bool) {
-        let entries = usize::try_from(ruling.descriptor)
-            .ok()
-            .and_then(|at| request.descriptors.get(at))
-            .map_or(&[][..], |descriptor| descriptor.entries);
+        let descriptor = super::descriptor_of(request, ruling);
+        let entries = descriptor.map_or(&[][..], |descriptor| descriptor.entries);
         let identity = verdict.limit(ruling).map(|limit| limit.identity);
         let by = || RefusingLimit {
             domain: shortened(request.domain),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// A type with a description for error messages.
 pub(crate) trait Described {
@@ -33,5 +33,31 @@ impl<'de, T: Deserialize<'de> + Described> Visitor<'de> for ObjectVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// A type of which bodies have lists.
+pub(crate) trait ListItem: Described {
+    /// The error for an empty list.
+    const EMPTY: &'static str;
+    /// The most items, and their name.
+    const MAX: (usize, &'static str) = (usize::MAX, "items");
+}
+
+/// A list of objects that is not empty.
+#[derive(Debug)]
+pub(crate) struct List<T>(pub(crate) Vec<Object<T>>);
+
+impl<'de, T: Deserialize<'de> + ListItem> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Vec::deserialize(deserializer)?;
+        let (max, name) = T::MAX;
+        match items.len() {
+            0 => Err(Error::custom(T::EMPTY)),
+            count if count > max => {
+                Err(Error::custom(format_args!("a request may have {max} {name}, not {count}")))
+            }
+            _ => Ok(List(items)),
+        }
     }
 }
