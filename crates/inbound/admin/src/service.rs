@@ -104,7 +104,7 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         let settings = &self.parts.settings;
         let (status, detail) = match (action, &settings.token) {
             (Action::Open(_), _) | (Action::Private(_), None) => return Ok(()),
-            (_, Some(token)) if token.is_brought_by(headers) => return Ok(()),
+            (_, Some(token)) if token.is_sent_in(headers) => return Ok(()),
             (_, Some(_)) => (
                 StatusCode::UNAUTHORIZED,
                 "this page needs the token: send `Authorization: Bearer …`",

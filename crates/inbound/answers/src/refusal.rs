@@ -9,7 +9,7 @@ use tidegate_overload::Category;
 
 use crate::cause::Cause;
 use crate::headers::{Fields, HeaderSet};
-use crate::notice::{Notice, Policy};
+use crate::notice::{Notice, Policy, whole_seconds};
 
 /// A refused request. A [`Renderer`](crate::Renderer) turns it into a response.
 #[derive(Clone, Debug)]
@@ -149,12 +149,5 @@ impl fmt::Display for ViolatedLimit {
             Some(period) => write!(f, " per {period}"),
             None => f.write_str(" at once"),
         }
-    }
-}
-
-fn whole_seconds(retry: Retry) -> Option<u64> {
-    match retry {
-        Retry::After(wait) => Some(wait.as_secs_ceil().max(1)),
-        Retry::Now | Retry::Never => None,
     }
 }

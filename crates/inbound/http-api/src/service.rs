@@ -44,7 +44,7 @@ pub struct HttpApiParts {
     /// Liveness and readiness of the process.
     pub health: Health,
     /// The status of the rules in place.
-    pub rules: Arc<dyn RulesView>,
+    pub rules: RulesView,
     /// The handler of `/json`; without it there is no such route.
     pub json: Option<JsonHandler>,
 }
@@ -126,7 +126,7 @@ impl<S: CounterStore, C: Clock> Shared<S, C> {
             Route::Live => health_state("live", &Vec::from_iter(health.broken())).into(),
             Route::Ready => health_state("ready", &health.unready_reasons()).into(),
             Route::Rules => {
-                let status = self.parts.rules.status();
+                let status = (self.parts.rules)();
                 let body = rules_view::write(&self.engine.snapshot(), &status);
                 uncached(json(StatusCode::OK, body)).into()
             }

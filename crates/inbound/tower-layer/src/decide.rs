@@ -11,11 +11,7 @@ use tokio::time::Instant;
 use super::future::{AdmittedRequest, Decision};
 use super::settings::Settings;
 
-impl<T, C> Settings<T, C>
-where
-    T: CounterStore,
-    C: Clock,
-{
+impl<T: CounterStore, C: Clock> Settings<T, C> {
     /// Decides without waiting; [`None`] if the store has to be awaited.
     pub(super) fn decide_now(&self, description: &RequestDescription) -> Option<Admission> {
         self.pipeline().decide_now(description, self.patience(None))

@@ -1,25 +1,24 @@
-//! State that many threads change for a moment each.
+//! State that many threads change briefly.
 //!
-//! Verdicts must not wait for those who watch them. A thread that finds its
-//! shard taken looks again for about as long as a change takes, then gives up;
-//! what is lost that way is counted.
+//! A verdict must not wait for its observer. A thread that finds its shard locked spins for about as long as a change
+//! takes, then gives up; lost changes are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 const SHARDS: usize = 8;
-/// A change takes about a hundred nanoseconds; so does this many pauses.
-const LOOKS_MAX: u32 = 64;
+/// A change takes about a hundred nanoseconds; so do this many spins.
+const SPINS_MAX: u32 = 64;
 
-/// The same state several times, each for a part of the hashes.
+/// Shards of a state, each for a part of the hashes.
 #[derive(Debug)]
 pub(super) struct Shards<T> {
     shards: [Padded<T>; SHARDS],
     missed: AtomicU64,
 }
 
-/// A shard in cache lines of its own, so that neighbours do not disturb it.
+/// A shard in cache lines of its own, to avoid false sharing.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Padded<T>(Mutex<T>);
@@ -32,7 +31,7 @@ impl<T> Shards<T> {
         }
     }
 
-    /// What one shard gets of something that all share, rounded up.
+    /// One shard's part of a total, rounded up.
     pub(super) const fn share_of(whole: usize) -> usize {
         whole.div_ceil(SHARDS)
     }
@@ -41,7 +40,7 @@ impl<T> Shards<T> {
     pub(super) fn change(&self, hash: u64, change: impl FnOnce(&mut T)) {
         let [first, ..] = hash.to_be_bytes();
         let Some(Padded(shard)) = self.shards.get(usize::from(first) % SHARDS) else { return };
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SPINS_MAX {
             if let Some(mut shard) = shard.try_lock() {
                 return change(&mut shard);
             }
@@ -50,7 +49,7 @@ impl<T> Shards<T> {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks at every shard, one after the other; this one waits.
+    /// Calls `look` with every shard; waits for each lock.
     pub(super) fn each(&self, mut look: impl FnMut(&mut T)) {
         for Padded(shard) in &self.shards {
             look(&mut shard.lock());

@@ -1,8 +1,7 @@
 //! The statistics of envoyproxy/ratelimit, by their names there.
 //!
-//! One rule has one limit there; where ours has several, the limit's name
-//! follows the path. Rules whose metrics show values of requests are listed by
-//! those values, as there, up to the maximum of such series.
+//! A rule has one limit there; if ours has several, the limit's name follows the path. Rules whose metrics show values of
+//! requests are listed by those values, up to the maximum of such series.
 
 use tidegate_engine::{Clock, Tally};
 
