@@ -50,7 +50,7 @@ pub use change::Change;
 pub use service::DebugDoor;
 
 pub use delivery::{DELIVERY_METRICS, DeliveryReading};
-pub use limiters::{LimiterName, SWITCHBOARD_METRICS, Switchboard, Switched};
+pub use limiters::{LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
 pub use metrics::ADMIN_METRICS;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};

@@ -108,24 +108,24 @@ pub struct Switchboard {
     /// The configured mode of each limiter, in the order of [`LimiterName::ALL`].
     configured: Mutex<[Mode; LimiterName::ALL.len()]>,
     /// When switches end by themselves, if so.
-    ends: Mutex<BTreeMap<Switched, Timestamp>>,
+    ends: Mutex<BTreeMap<SwitchTarget, Timestamp>>,
 }
 
 /// The target of a switch that can end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Switched {
+pub enum SwitchTarget {
     /// Everything, off.
     Everything,
     /// One limiter.
     Limiter(LimiterName),
 }
 
-impl Switched {
+impl SwitchTarget {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Switched::Everything => "off",
-            Switched::Limiter(limiter) => limiter.as_str(),
+            SwitchTarget::Everything => "off",
+            SwitchTarget::Limiter(limiter) => limiter.as_str(),
         }
     }
 }
@@ -163,7 +163,7 @@ impl Switchboard {
 
     /// Switches a limiter, until it is switched again. Returns whether there is such a limiter.
     pub fn set(&self, limiter: LimiterName, mode: Mode) -> bool {
-        self.ends.lock().remove(&Switched::Limiter(limiter));
+        self.ends.lock().remove(&SwitchTarget::Limiter(limiter));
         match (limiter.owner(), &self.protection) {
             (LimiterOwner::Engine(kind), _) => self.rules.set_limiter(kind, mode),
             (LimiterOwner::Protection(limiter), Some(protection)) => {
@@ -190,7 +190,7 @@ impl Switchboard {
 
     /// Switches everything off, or on again: while off, every request passes.
     pub fn switch_off(&self, off: bool) {
-        self.ends.lock().remove(&Switched::Everything);
+        self.ends.lock().remove(&SwitchTarget::Everything);
         self.rules.switch_off(off);
         match (&self.protection, off) {
             (Some(protection), true) => protection.kill_all(None),
@@ -205,23 +205,23 @@ impl Switchboard {
     }
 
     /// Sets when a switch ends by itself. [`Switchboard::expire`] ends it.
-    pub fn end_at(&self, switched: Switched, end: Timestamp) {
+    pub fn end_at(&self, switched: SwitchTarget, end: Timestamp) {
         self.ends.lock().insert(switched, end);
     }
 
     /// The switches that end by themselves, and when.
-    pub fn ends(&self) -> Vec<(Switched, Timestamp)> {
+    pub fn ends(&self) -> Vec<(SwitchTarget, Timestamp)> {
         self.ends.lock().iter().map(|(switched, end)| (*switched, *end)).collect()
     }
 
     /// Takes back the switches that have expired, and returns them. The program calls it periodically.
-    pub fn expire(&self, now: Timestamp) -> Vec<Switched> {
-        let over: Vec<Switched> =
+    pub fn expire(&self, now: Timestamp) -> Vec<SwitchTarget> {
+        let over: Vec<SwitchTarget> =
             self.ends().into_iter().filter(|(_, end)| *end <= now).map(|(what, _)| what).collect();
         for switched in &over {
             match switched {
-                Switched::Everything => self.switch_off(false),
-                Switched::Limiter(limiter) => _ = self.restore(*limiter),
+                SwitchTarget::Everything => self.switch_off(false),
+                SwitchTarget::Limiter(limiter) => _ = self.restore(*limiter),
             }
         }
         over
@@ -277,15 +277,15 @@ mod tests {
     #[test]
     fn a_temporary_switch_goes_back_when_it_expires() {
         let board = board(true);
-        let gate = Switched::Limiter(LimiterName::Gate);
+        let gate = SwitchTarget::Limiter(LimiterName::Gate);
         board.set(LimiterName::Gate, Mode::Off);
         board.end_at(gate, Timestamp::from_secs(10));
         board.switch_off(true);
-        board.end_at(Switched::Everything, Timestamp::from_secs(20));
+        board.end_at(SwitchTarget::Everything, Timestamp::from_secs(20));
         assert_eq!(board.expire(Timestamp::from_secs(9)), []);
         assert_eq!(board.expire(Timestamp::from_secs(10)), [gate]);
         assert_eq!(board.mode(LimiterName::Gate), Some(Mode::ENFORCE));
-        assert_eq!(board.expire(Timestamp::from_secs(20)), [Switched::Everything]);
+        assert_eq!(board.expire(Timestamp::from_secs(20)), [SwitchTarget::Everything]);
         assert!(!board.is_off() && board.ends().is_empty());
     }
 
@@ -293,7 +293,7 @@ mod tests {
     fn a_later_switch_is_not_undone_by_the_end_of_an_earlier_one() {
         let board = board(true);
         board.set(LimiterName::Gate, Mode::Off);
-        board.end_at(Switched::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
+        board.end_at(SwitchTarget::Limiter(LimiterName::Gate), Timestamp::from_secs(10));
         board.set(LimiterName::Gate, Mode::Shadow);
         assert_eq!(board.expire(Timestamp::MAX), []);
         assert_eq!(board.mode(LimiterName::Gate), Some(Mode::Shadow));

@@ -10,7 +10,7 @@ use tidegate_engine::{Clock, Engine, Mode, Nanos, Percent, Target, Timestamp, Un
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeKind};
-use super::limiters::{LimiterName, Switchboard, Switched};
+use super::limiters::{LimiterName, SwitchTarget, Switchboard};
 
 /// All switches.
 #[derive(Debug, Serialize)]
@@ -60,8 +60,9 @@ pub(super) fn read<S, C: Clock>(engine: &Engine<S, C>, board: &Switchboard) -> S
     let mode = |limiter: LimiterName| Some((limiter.as_str(), board.mode(limiter)?.to_string()));
     let limiters = LimiterName::ALL.into_iter().filter_map(mode).collect();
     let now = engine.clock().now();
-    let left =
-        |(switched, end): (Switched, Timestamp)| (switched.as_str(), end.since(now).as_secs_ceil());
+    let left = |(switched, end): (SwitchTarget, Timestamp)| {
+        (switched.as_str(), end.since(now).as_secs_ceil())
+    };
     let ends_in = board.ends().into_iter().map(left).collect();
     SwitchesReading { off: board.is_off(), limiters, ends_in, limits }
 }
@@ -81,7 +82,7 @@ pub(super) fn kill(
     let KillSwitch { off, for_seconds } = parse(body)?;
     board.switch_off(off);
     if let Some(seconds) = for_seconds.filter(|_| off) {
-        board.end_at(Switched::Everything, now.after(Nanos::from_secs(seconds)));
+        board.end_at(SwitchTarget::Everything, now.after(Nanos::from_secs(seconds)));
     }
     Ok(killed(off))
 }
@@ -172,7 +173,7 @@ pub(super) fn limiter(
         return Err(unprotected(limiter));
     }
     if let Some(seconds) = for_seconds {
-        board.end_at(Switched::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
+        board.end_at(SwitchTarget::Limiter(limiter), now.after(Nanos::from_secs(seconds)));
     }
     let limiter = limiter.as_str();
     let description = format!("limiter {limiter} was switched to {mode}");

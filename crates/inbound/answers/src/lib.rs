@@ -39,5 +39,5 @@ pub use headers::{Fields, HeaderFormat, HeaderSet, HeadersOn, ResetAs, write_num
 pub use negotiation::{AnswerFormat, Negotiation};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};
 pub use problem::{NO_STORE, PROBLEM_JSON, Problem};
-pub use refusal::{Refusal, Shed, ViolatedLimit};
+pub use refusal::{Refusal, ShedDetails, ViolatedLimit};
 pub use renderer::{PreparedAnswer, Renderer, TemplateError, Templates};

@@ -13,7 +13,7 @@ use crate::encode::DecisionBody;
 use crate::encode::response::json_with;
 use crate::permits;
 use crate::problem::RequestProblem;
-use crate::service::{CountedResponse, Shared};
+use crate::service::{ApiState, CountedResponse};
 
 /// How one request was answered.
 struct DecisionOutcome {
@@ -21,7 +21,7 @@ struct DecisionOutcome {
     kind: AnswerKind,
 }
 
-impl<S: CounterStore, C: Clock> Shared<S, C> {
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// Decides one request or a batch. `headers` is an empty map for the response.
     pub(crate) async fn apply(
         &self,

@@ -21,7 +21,7 @@ use tidegate_engine::{
 };
 
 use crate::problem::RequestProblem;
-use object::{Described, List, ListItem, Object};
+use object::{JsonObject, List, ListItem, Object};
 
 /// The body of a check: one request, or several.
 #[derive(Debug, serde::Deserialize)]
@@ -74,12 +74,12 @@ pub(crate) struct ReleaseBody<'a> {
     pub(crate) permit: Cow<'a, str>,
 }
 
-impl Described for CheckBody<'_> {
+impl JsonObject for CheckBody<'_> {
     const DESCRIPTION: &'static str =
         "an object with `domain` and `descriptors`, or one with `requests`";
 }
 
-impl Described for CheckRequest<'_> {
+impl JsonObject for CheckRequest<'_> {
     const DESCRIPTION: &'static str = "a request: an object with `domain` and `descriptors`";
 }
 
@@ -87,7 +87,7 @@ impl ListItem for CheckRequest<'_> {
     const EMPTY: &'static str = "`requests` is empty";
 }
 
-impl Described for RequestDescriptor<'_> {
+impl JsonObject for RequestDescriptor<'_> {
     const DESCRIPTION: &'static str = "a descriptor: an object with `entries`";
 }
 
@@ -96,7 +96,7 @@ impl ListItem for RequestDescriptor<'_> {
     const MAX: (usize, &'static str) = (DESCRIPTORS_MAX, "descriptors");
 }
 
-impl Described for RequestEntry<'_> {
+impl JsonObject for RequestEntry<'_> {
     const DESCRIPTION: &'static str = "an entry: an object with `key` and `value`";
 }
 
@@ -104,12 +104,12 @@ impl ListItem for RequestEntry<'_> {
     const EMPTY: &'static str = "`entries` is empty: such a descriptor matches no rule";
 }
 
-impl Described for OwnLimit {
+impl JsonObject for OwnLimit {
     const DESCRIPTION: &'static str =
         "a limit: an object with `requests_per_unit`, and `unit` or `per_ms`";
 }
 
-impl Described for ReleaseBody<'_> {
+impl JsonObject for ReleaseBody<'_> {
     const DESCRIPTION: &'static str = "an object with `permit`";
 }
 
@@ -244,7 +244,7 @@ pub(crate) fn release_body(body: &[u8]) -> Result<ReleaseBody<'_>, RequestProble
     parse(body)
 }
 
-fn parse<'a, T: Deserialize<'a> + Described>(body: &'a [u8]) -> Result<T, RequestProblem> {
+fn parse<'a, T: Deserialize<'a> + JsonObject>(body: &'a [u8]) -> Result<T, RequestProblem> {
     // Validating the encoding once is cheaper than for each string of the body.
     let parsed = match str::from_utf8(body) {
         Ok(text) => serde_json::from_str::<Object<T>>(text),

@@ -51,11 +51,11 @@ pub struct HttpApiParts {
 
 /// Checks over HTTP with JSON. Clones are cheap and share everything.
 pub struct HttpApi<S = MemoryStore, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ApiState<S, C>>,
 }
 
 /// The state that all clones share.
-pub(crate) struct Shared<S, C> {
+pub(crate) struct ApiState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) parts: HttpApiParts,
     pub(crate) permits: Permits,
@@ -83,11 +83,11 @@ impl<S, C> HttpApi<S, C> {
     /// An API to this engine.
     pub fn new(engine: Arc<Engine<S, C>>, parts: HttpApiParts) -> Self {
         let permits = Permits::new(parts.settings.permits_max);
-        HttpApi { shared: Arc::new(Shared { engine, parts, permits }) }
+        HttpApi { shared: Arc::new(ApiState { engine, parts, permits }) }
     }
 }
 
-impl<S: CounterStore, C: Clock> Shared<S, C> {
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     async fn answer<B: Body<Data = Bytes>>(&self, request: Request<B>) -> HttpResponse {
         let began = self.engine.clock().now();
         let is_head = request.method() == Method::HEAD;

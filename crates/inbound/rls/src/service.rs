@@ -42,10 +42,10 @@ pub type HasRules = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Envoy's rate limit service. Clones share everything.
 pub struct Rls<S = MemoryStore, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<RlsState<S, C>>,
 }
 
-pub(crate) struct Shared<S, C> {
+pub(crate) struct RlsState<S, C> {
     pub(crate) engine: Arc<Engine<S, C>>,
     pub(crate) settings: RlsSettings,
     meter: Arc<Meter>,
@@ -66,15 +66,15 @@ impl<S, C> Rls<S, C> {
         let routes = routes(health, &settings);
         let shadowed = AtomicU64::new(0);
         let has_rules = None;
-        Rls { shared: Arc::new(Shared { engine, settings, meter, routes, shadowed, has_rules }) }
+        Rls { shared: Arc::new(RlsState { engine, settings, meter, routes, shadowed, has_rules }) }
     }
 
     /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
     #[must_use]
     pub fn needing_rules(self, has_rules: HasRules) -> Self {
-        let Shared { engine, settings, meter, routes, .. } = &*self.shared;
+        let RlsState { engine, settings, meter, routes, .. } = &*self.shared;
         Rls {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RlsState {
                 engine: Arc::clone(engine),
                 settings: settings.clone(),
                 meter: Arc::clone(meter),
@@ -211,7 +211,7 @@ fn is_call(content_type: Option<&HeaderValue>) -> bool {
 
 /// A call of `ShouldRateLimit` until its end.
 struct Call<S, C> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<RlsState<S, C>>,
     started: Timestamp,
     compression: Compression,
     /// The client's timeout.

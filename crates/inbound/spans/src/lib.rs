@@ -1,19 +1,19 @@
 //! OpenTelemetry spans around requests.
 //!
-//! [`Traced`] wraps any door: it continues the caller's trace from the `traceparent` field, opens a span for the request
+//! [`TracedDoor`] wraps any door: it continues the caller's trace from the `traceparent` field, opens a span for the request
 //! and ends it with the response. [`SpanNotes`], an observer of the engine, adds the decision to the span; doors and
 //! engine themselves know nothing of traces. Without a tracer a request costs one branch more.
 //!
 //! ```
 //! use http::{Request, Response};
 //! use hyper::service::{Service, service_fn};
-//! use tidegate_spans::Traced;
+//! use tidegate_spans::TracedDoor;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let door = service_fn(|_: Request<String>| async { Ok::<_, hyper::Error>(Response::new("hello")) });
 //! let tracer = opentelemetry::global::tracer("tidegate");
-//! let traced = Traced::new(door, Some(std::sync::Arc::new(tracer)));
+//! let traced = TracedDoor::new(door, Some(std::sync::Arc::new(tracer)));
 //! assert_eq!(traced.call(Request::default()).await?.status(), 200);
 //! # Ok(())
 //! # }
@@ -35,19 +35,19 @@ use tidegate_engine::{Observer, Outcome, Verb, Verdict};
 
 /// A door whose requests are traced.
 #[derive(Clone, Debug)]
-pub struct Traced<D> {
+pub struct TracedDoor<D> {
     door: D,
     tracer: Option<Arc<BoxedTracer>>,
 }
 
-impl<D> Traced<D> {
+impl<D> TracedDoor<D> {
     /// The door with a tracer. Without one nothing is traced.
     pub const fn new(door: D, tracer: Option<Arc<BoxedTracer>>) -> Self {
-        Traced { door, tracer }
+        TracedDoor { door, tracer }
     }
 }
 
-impl<D, B, R> Service<Request<B>> for Traced<D>
+impl<D, B, R> Service<Request<B>> for TracedDoor<D>
 where
     D: Service<Request<B>, Response = Response<R>>,
 {

@@ -14,19 +14,19 @@ const SPINS_MAX: u32 = 64;
 /// Shards of a state, each for a part of the hashes.
 #[derive(Debug)]
 pub(super) struct Shards<T> {
-    shards: [Padded<T>; SHARDS],
+    shards: [PaddedShard<T>; SHARDS],
     missed: AtomicU64,
 }
 
 /// A shard in cache lines of its own, to avoid false sharing.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Padded<T>(Mutex<T>);
+struct PaddedShard<T>(Mutex<T>);
 
 impl<T> Shards<T> {
     pub(super) fn new(mut shard: impl FnMut() -> T) -> Self {
         Shards {
-            shards: std::array::from_fn(|_| Padded(Mutex::new(shard()))),
+            shards: std::array::from_fn(|_| PaddedShard(Mutex::new(shard()))),
             missed: AtomicU64::new(0),
         }
     }
@@ -39,7 +39,7 @@ impl<T> Shards<T> {
     /// Changes the shard of this hash, or counts a miss.
     pub(super) fn change(&self, hash: u64, change: impl FnOnce(&mut T)) {
         let [first, ..] = hash.to_be_bytes();
-        let Some(Padded(shard)) = self.shards.get(usize::from(first) % SHARDS) else { return };
+        let Some(PaddedShard(shard)) = self.shards.get(usize::from(first) % SHARDS) else { return };
         for _ in 0..SPINS_MAX {
             if let Some(mut shard) = shard.try_lock() {
                 return change(&mut shard);
@@ -51,7 +51,7 @@ impl<T> Shards<T> {
 
     /// Calls `look` with every shard; waits for each lock.
     pub(super) fn each(&self, mut look: impl FnMut(&mut T)) {
-        for Padded(shard) in &self.shards {
+        for PaddedShard(shard) in &self.shards {
             look(&mut shard.lock());
         }
     }

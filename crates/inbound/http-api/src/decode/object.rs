@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// A type with a description for error messages.
-pub(crate) trait Described {
+pub(crate) trait JsonObject {
     /// What the object is and which fields it needs.
     const DESCRIPTION: &'static str;
 }
@@ -16,7 +16,7 @@ pub(crate) trait Described {
 #[derive(Debug)]
 pub(crate) struct Object<T>(pub(crate) T);
 
-impl<'de, T: Deserialize<'de> + Described> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de> + JsonObject> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Object)
     }
@@ -24,7 +24,7 @@ impl<'de, T: Deserialize<'de> + Described> Deserialize<'de> for Object<T> {
 
 struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de> + Described> Visitor<'de> for ObjectVisitor<T> {
+impl<'de, T: Deserialize<'de> + JsonObject> Visitor<'de> for ObjectVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ impl<'de, T: Deserialize<'de> + Described> Visitor<'de> for ObjectVisitor<T> {
 }
 
 /// A type of which bodies have lists.
-pub(crate) trait ListItem: Described {
+pub(crate) trait ListItem: JsonObject {
     /// The error for an empty list.
     const EMPTY: &'static str;
     /// The most items, and their name.

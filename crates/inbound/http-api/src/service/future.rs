@@ -20,7 +20,7 @@ use pin_project_lite::pin_project;
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
 use tidegate_requests::BodyReader;
 
-use super::{HttpApi, Shared};
+use super::{ApiState, HttpApi};
 use crate::decode::head::{RefusalStatus, expect_json, refusal_status};
 use crate::encode::response::HttpResponse;
 use crate::problem::RequestProblem;
@@ -55,7 +55,7 @@ where
     }
 }
 
-impl<S: CounterStore, C: Clock> Shared<S, C> {
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// The verb and refusal status of a request that waits for its body only. None for any other, also for an invalid one.
     fn immediate_check<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
         self.engine.local()?;
@@ -69,7 +69,7 @@ impl<S: CounterStore, C: Clock> Shared<S, C> {
 
 /// A check that waits for its body.
 struct PendingCheck<S, C> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ApiState<S, C>>,
     verb: Verb,
     refusal: RefusalStatus,
     began: Timestamp,
