@@ -41,8 +41,8 @@ pub use fields::{
 };
 pub use kinds::{
     AccessLogFormat, Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
-    LogTo, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchMode, Switches, TraceProtocol,
-    Url, UrlPath, WhenFull, Workers,
+    LogTo, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchMode, Switches, Token,
+    TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
 pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

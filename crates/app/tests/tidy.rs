@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/stores", &["algorithms", "metrics", "redis-link"]),
     ("decision/engine", &["algorithms", "metrics", "rules", "stores"]),
     ("inbound/server", &[]),
-    ("inbound/requests", &[]),
+    ("inbound/requests", &["algorithms"]),
     ("inbound/answers", &["engine", "overload"]),
     ("inbound/admission", &["answers", "engine"]),
     ("inbound/rls", &["answers", "engine", "metrics", "requests"]),
@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "metrics",
             "overload",
             "redis-board",
+            "requests",
             "rls",
             "rules",
             "server",
@@ -61,7 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "stores",
         ],
     ),
-    ("lab/fuzz", &["app", "engine", "http-api", "metrics", "rls", "rules"]),
+    ("lab/fuzz", &["app", "engine", "http-api", "metrics", "requests", "rls", "rules"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.
@@ -77,6 +78,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "answers",
             "gateway",
             "http-api",
+            "requests",
             "rls",
             "server",
             "spans",

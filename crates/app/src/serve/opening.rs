@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_admin::{
-    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Switchboard, Token,
-};
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Switchboard};
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
+use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
@@ -26,7 +25,7 @@ use super::limiting::Limiting;
 use super::log::LogLevel;
 use super::rules::{self, Rules};
 use super::{is_compat, system};
-use crate::config::{self, Config, ErrorCodes, Workers};
+use crate::config::{self, Config, ErrorCodes, Token, Workers};
 use crate::exit::{Complaint, Failure};
 
 /// The doors, open.
@@ -180,6 +179,10 @@ fn http<S: Counters>(
         settings: HttpApiSettings {
             body_bytes_max: size(config.http.body_bytes_max),
             shadow: config.limiter.shadow,
+            access: AccessPolicy {
+                tokens: access_tokens(&config.http.tokens, None),
+                changes_without_token: config.http.is_local(),
+            },
             ..HttpApiSettings::default()
         },
         meter: Arc::clone(&limiting.http),
@@ -198,8 +201,11 @@ fn debug<S: Counters>(
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let Served { limiting, rules, front, level } = served;
     let settings = DebugSettings {
-        token: token(&config.debug)?,
-        changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        access: AccessPolicy {
+            tokens: debug_tokens(&config.debug)?,
+            changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        },
+        hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
         compat: is_compat(config),
         rules_max: count(config.debug.metrics.rules_max),
     };
@@ -245,19 +251,24 @@ fn debug<S: Counters>(
     Ok(DebugDoor::new(Arc::clone(&limiting.engine), parts))
 }
 
-fn token(debug: &config::Debug) -> Result<Option<Token>, Failure> {
+fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
+    AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
+}
+
+/// The tokens of the debug port; `debug.token` has all roles.
+fn debug_tokens(debug: &config::Debug) -> Result<AccessTokens, Failure> {
     let text = match (&debug.token, &debug.token_file) {
         (Some(token), _) => token.reveal().to_owned(),
         (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Complaint::new(message, "check `debug.token_file`")
         })?,
-        (None, None) => return Ok(None),
+        (None, None) => return Ok(access_tokens(&debug.tokens, None)),
     };
-    let token = Token::new(text.trim());
-    Ok(Some(token.map_err(|error| {
-        Complaint::new(format!("the token cannot be used: {error}"), "give another one")
-    })?))
+    let token = AccessToken::of_secret("debug.token", text.trim()).map_err(|error| {
+        Complaint::new(format!("`debug.token` cannot be used: {error}"), "give another one")
+    })?;
+    Ok(access_tokens(&debug.tokens, Some(token)))
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

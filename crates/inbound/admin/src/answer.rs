@@ -6,6 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use tidegate_answers::{NO_STORE, PROBLEM_JSON};
+use tidegate_requests::CHALLENGE;
 
 /// An answer of the debug port.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -33,8 +34,7 @@ impl From<Problem> for Answer {
         let mut answer = json_as(PROBLEM_JSON, &body);
         *answer.status_mut() = problem.status;
         if problem.status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            answer.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
         }
         answer
     }

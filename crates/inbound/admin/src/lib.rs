@@ -32,7 +32,6 @@ mod change;
 mod routes;
 mod service;
 mod settings;
-mod token;
 
 mod delivery;
 mod limiters;
@@ -54,4 +53,3 @@ pub use limiters::{LimiterName, SWITCHBOARD_METRICS, SwitchTarget, Switchboard};
 pub use metrics::ADMIN_METRICS;
 pub use observations::{OBSERVATION_METRICS, Observations, ObservationsConfig};
 pub use settings::{DebugParts, DebugSettings, LogLevel};
-pub use token::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenError};

@@ -1,6 +1,7 @@
 //! Every route: its method, its path, and the access that it needs. There are no others.
 
 use http::Method;
+use tidegate_requests::Role;
 
 /// A page to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +35,21 @@ pub(super) enum Command {
 pub(super) enum Action {
     /// Shows a page to everyone who reaches the port.
     Open(Page),
-    /// Shows a page about callers or protection: needs the token, if one is set.
+    /// Shows a page about callers or protection: needs a token with the role `read`, if there are tokens.
     Private(Page),
-    /// Makes a change: needs the token, unless the settings allow changes without one.
+    /// Makes a change: needs a token with the role `change`, unless the settings allow changes without one.
     Change(Command),
+}
+
+impl Action {
+    /// The role that it needs, if any.
+    pub(super) const fn role(self) -> Option<Role> {
+        match self {
+            Action::Open(_) => None,
+            Action::Private(_) => Some(Role::Read),
+            Action::Change(_) => Some(Role::Change),
+        }
+    }
 }
 
 /// One route.
@@ -113,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_that_changes_something_needs_the_token() {
+    fn every_route_that_changes_something_needs_the_role_for_it() {
         for route in ROUTES {
             let reads = route.method == Method::GET;
             let changes = matches!(route.action, Action::Change(_));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ORIGIN};
+use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -15,7 +15,7 @@ use http_body_util::Full;
 use hyper::service::Service;
 use tidegate_engine::{Clock, CounterStore, Engine};
 use tidegate_metrics::Format;
-use tidegate_requests::{BodyError, read_body};
+use tidegate_requests::{AccessError, BodyError, read_body};
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts, ChangeKind};
@@ -81,6 +81,10 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         head: &Parts,
         body: B,
     ) -> Result<Answer, Problem> {
+        if !self.parts.settings.hosts.accept(head) {
+            let detail = "the debug port does not answer to this host; add it to `debug.hosts`, or use an IP address";
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
+        }
         let route = match routes::find(&head.method, head.uri.path()) {
             Ok(route) => route,
             Err(Some(allowed)) => return Ok(answer::method_not_allowed(&allowed)),
@@ -101,27 +105,16 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
 
     /// Whether a request has the access that its route needs.
     fn authorize(&self, action: Action, headers: &HeaderMap) -> Result<(), Problem> {
-        let settings = &self.parts.settings;
-        let (status, detail) = match (action, &settings.token) {
-            (Action::Open(_), _) | (Action::Private(_), None) => return Ok(()),
-            (_, Some(token)) if token.is_sent_in(headers) => return Ok(()),
-            (_, Some(_)) => (
-                StatusCode::UNAUTHORIZED,
-                "this page needs the token: send `Authorization: Bearer …`",
-            ),
-            (Action::Change(_), None) if !settings.changes_without_token => {
-                (StatusCode::FORBIDDEN, "changes are off: no token is configured")
-            }
-            // Without a token only the loopback address protects the port, and any page in a browser on this machine
-            // reaches that.
-            (Action::Change(_), None) if headers.contains_key(ORIGIN) => (
-                StatusCode::FORBIDDEN,
-                "changes from a browser need a token, and none is configured",
-            ),
-            (Action::Change(_), None) => return Ok(()),
-        };
-        self.denied.fetch_add(1, Ordering::Relaxed);
-        Err(Problem::new(status, detail))
+        let Some(role) = action.role() else { return Ok(()) };
+        let now = || self.engine.clock().now();
+        self.parts.settings.access.authorize(headers, role, now).map_err(|error| {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+            let detail = match &error {
+                AccessError::ChangesOff => format!("{error}; set `debug.token` or `debug.tokens`"),
+                error => error.to_string(),
+            };
+            Problem::new(error.status(), detail)
+        })
     }
 
     /// The answer where the metrics, at this path, are the only page.

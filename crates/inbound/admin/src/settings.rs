@@ -7,17 +7,16 @@ use super::change::Change;
 use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
-use super::token::Token;
 use tidegate_metrics::{Collector, Meter};
+use tidegate_requests::{AccessPolicy, HostNames};
 
 /// The settings of the debug port.
 #[derive(Clone, Debug)]
 pub struct DebugSettings {
-    /// The secret that changes and pages about callers need. Default: none.
-    pub token: Option<Token>,
-    /// Whether changes are allowed without a token. Only for ports that cannot be reached from other machines. Default:
-    /// no.
-    pub changes_without_token: bool,
+    /// Who may change anything and see pages about callers. Default: without tokens, so changes are off.
+    pub access: AccessPolicy,
+    /// The host names that the port answers to, beside IP addresses and loopback names. Default: none.
+    pub hosts: HostNames,
     /// Whether statistics have the names of envoyproxy/ratelimit. Default: no.
     pub compat: bool,
     /// The most rules with metrics of their own; further ones are summed. Default: 10,000.
@@ -27,8 +26,8 @@ pub struct DebugSettings {
 impl Default for DebugSettings {
     fn default() -> Self {
         DebugSettings {
-            token: None,
-            changes_without_token: false,
+            access: AccessPolicy::default(),
+            hosts: HostNames::default(),
             compat: false,
             rules_max: 10_000,
         }

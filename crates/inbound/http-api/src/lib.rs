@@ -55,4 +55,4 @@ mod settings;
 pub use health::Health;
 pub use rules_view::{RulesFailure, RulesStatus, RulesView};
 pub use service::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
-pub use settings::{HttpApiSettings, Verbs};
+pub use settings::HttpApiSettings;

@@ -13,10 +13,10 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use serde_json::json;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp, Verb};
+use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp};
 
 use tidegate_metrics::{AnswerKind, Meter};
-use tidegate_requests::{BodyError, read_body};
+use tidegate_requests::{AccessError, BodyError, read_body};
 
 use crate::decode;
 use crate::decode::head::{expect_json, refusal_status, route_problem};
@@ -28,7 +28,7 @@ use crate::permits::{Permits, Token};
 use crate::problem::RequestProblem;
 use crate::route::{self, Route};
 use crate::rules_view::{self, RulesView};
-use crate::settings::{HttpApiSettings, Verbs};
+use crate::settings::HttpApiSettings;
 
 /// Answers the body of a request to `/json`.
 pub type JsonHandler =
@@ -119,6 +119,7 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
         let (parts, body) = request.into_parts();
         let route = route::route(&parts.method, parts.uri.path())
             .map_err(|error| route_problem(error, &parts.method, parts.uri.path()))?;
+        self.authorize(route, &parts.headers)?;
         let health = &self.parts.health;
         Ok(match route {
             Route::Json => return self.delegate(body).await,
@@ -132,7 +133,6 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
             }
             Route::OpenApi => json(StatusCode::OK, OPENAPI).into(),
             Route::Apply(verb) => {
-                self.permit_verb(verb)?;
                 let refusal = refusal_status(verb, parts.uri.query())?;
                 let body = self.read_json(&parts.headers, body).await?;
                 self.apply(verb, refusal, &body, HeaderMap::new()).await?
@@ -177,14 +177,21 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
         Ok(CountedResponse::new(response, kind))
     }
 
-    fn permit_verb(&self, verb: Verb) -> Result<(), RequestProblem> {
-        let charging_only = self.parts.settings.verbs == Verbs::ChargingOnly;
-        if charging_only && matches!(verb, Verb::Refund | Verb::Reset) {
-            let detail = "`refund` and `reset` are switched off";
-            return Err(RequestProblem::new(StatusCode::FORBIDDEN, detail)
-                .hint("the operator can enable them".to_owned()));
-        }
-        Ok(())
+    /// Whether a request has the access that its route needs.
+    fn authorize(&self, route: Route, headers: &HeaderMap) -> Result<(), RequestProblem> {
+        let Some(role) = route.role() else { return Ok(()) };
+        let now = || self.engine.clock().now();
+        self.parts.settings.access.authorize(headers, role, now).map_err(|error| {
+            let hint = match &error {
+                AccessError::ChangesOff => {
+                    "set `http.tokens`, or let `http.listen` be a loopback address"
+                }
+                AccessError::Browser | AccessError::NoToken => "`http.tokens` lists the tokens",
+                AccessError::Expired { .. } => "give it a later day in `http.tokens`",
+                AccessError::NoRole { .. } => "add the role in `http.tokens`",
+            };
+            RequestProblem::new(error.status(), error.to_string()).hint(hint.to_owned())
+        })
     }
 
     async fn read_json<B: Body<Data = Bytes>>(

@@ -1,5 +1,6 @@
 //! What doors share on the way in.
 //!
+//! [`AccessPolicy`] decides who may read, check and change; [`HostNames`] which host names a port answers to.
 //! [`BodyReader`] collects the body of a request, up to a maximum:
 //!
 //! ```
@@ -15,5 +16,12 @@
 //! ```
 
 mod body;
+mod host;
+mod token;
 
 pub use body::{BodyError, BodyReader, read_body};
+pub use host::HostNames;
+pub use token::{
+    AccessError, AccessPolicy, AccessToken, AccessTokens, CHALLENGE, Role, TOKEN_BYTES_MAX,
+    TOKEN_BYTES_MIN, TokenError,
+};

@@ -59,10 +59,10 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// The verb and refusal status of a request that waits for its body only. None for any other, also for an invalid one.
     fn immediate_check<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
         self.engine.local()?;
-        let Ok(Route::Apply(verb)) = route(request.method(), request.uri().path()) else {
-            return None;
-        };
-        self.permit_verb(verb).and_then(|()| expect_json(request.headers())).ok()?;
+        let route = route(request.method(), request.uri().path()).ok()?;
+        let Route::Apply(verb) = route else { return None };
+        self.authorize(route, request.headers()).ok()?;
+        expect_json(request.headers()).ok()?;
         Some((verb, refusal_status(verb, request.uri().query()).ok()?))
     }
 }
