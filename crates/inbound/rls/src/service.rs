@@ -268,7 +268,7 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
         });
         let result = poll_fn(|context| match result.as_mut().poll(context) {
             Poll::Pending => self.poll_deadline(context).map(Err),
-            result => result,
+            result @ Poll::Ready(_) => result,
         });
         let result = result.await;
         self.finish(result)
