@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let door = service_fn(|_: Request<String>| async { Ok::<_, hyper::Error>(Response::new("hello")) });
+//! let door = service_fn(async |_: Request<String>| Ok::<_, hyper::Error>(Response::new("hello".to_owned())));
 //! let tracer = opentelemetry::global::tracer("tidegate");
 //! let traced = TracedDoor::new(door, Some(std::sync::Arc::new(tracer)));
 //! assert_eq!(traced.call(Request::default()).await?.status(), 200);
