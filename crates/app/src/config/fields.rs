@@ -13,7 +13,8 @@ use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, section};
 
 use super::kinds::{
     Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Password, Percent,
-    Ratio, RedisUrl, San, Secret, SwitchAccess, TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, WhenFull,
+    Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -165,6 +166,10 @@ section! {
         listen: Vec<Address> = "0.0.0.0:8080",
         /// TLS; off without a certificate.
         tls: Tls,
+        /// Access tokens, each with the SHA-256 of its text, a name, roles (`read`, `check`,
+        /// `change`, joined by `+`) and optionally the day on which it expires. Without tokens,
+        /// everyone may read and check; changes need a port that other machines cannot reach.
+        tokens: Vec<Token> = "",
         /// The largest request body.
         body_bytes_max: Size = "1MiB" in KIB..=GIB,
         /// The maximum of connections.
@@ -188,6 +193,12 @@ section! {
         token: Option<Secret> = "off",
         /// A file with the token.
         token_file: Option<PathBuf> = "off",
+        /// Further tokens, as in `http.tokens`. Pages about callers need the role `read`, run-time
+        /// switches the role `change`; `debug.token` has all roles.
+        tokens: Vec<Token> = "",
+        /// Host names that the port answers to, beside IP addresses and `localhost`; requests for
+        /// other names are rejected, against DNS rebinding.
+        hosts: Vec<San> = "",
         /// Whether limits can be switched at run time: `auto` is on if only this machine can
         /// connect or a token is set.
         switches: SwitchAccess = "auto",
@@ -486,10 +497,17 @@ impl Tls {
     }
 }
 
+impl Http {
+    /// Whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.listen.iter().all(Address::is_local)
+    }
+}
+
 impl Debug {
-    /// Whether changes need a token.
+    /// Whether there is a token.
     pub fn has_token(&self) -> bool {
-        self.token.is_some() || self.token_file.is_some()
+        self.token.is_some() || self.token_file.is_some() || !self.tokens.is_empty()
     }
 
     /// Whether only this machine can connect.

@@ -11,7 +11,7 @@ pub use choice::{
     SwitchAccess, SwitchMode, TraceProtocol, WhenFull,
 };
 pub use number::{Percent, Ratio, Workers};
-pub use text::{Password, RedisUrl, San, Secret, Url, UrlPath};
+pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};
 
 #[cfg(test)]
 mod tests;

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Token};
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading};
 use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
+use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,
     Server, Tls, TlsFiles,
 };
-use tidegate_spans::Traced;
+use tidegate_spans::TracedDoor;
 
 use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
-use crate::config::{self, Compat, Config, ErrorCodes, Workers, count, size};
+use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count, size};
 use crate::exit::{Complaint, Failure};
 
 /// How long a connection to the debug port may be without a request.
@@ -69,10 +70,10 @@ impl Doors {
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
-        doors.add(doors.server.open_calls(grpc, Traced::new(rls, tracer.clone())))?;
+        doors.add(doors.server.open_calls(grpc, TracedDoor::new(rls, tracer.clone())))?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls)
             .limits(http_limits(&config.http));
-        doors.add(doors.server.open(api, Traced::new(http, tracer.clone())))?;
+        doors.add(doors.server.open(api, TracedDoor::new(http, tracer.clone())))?;
         if let Some(service) = &service.gateway {
             let (fields, gateway) = (&config.gateway, service.gateway.clone());
             let hops = fields.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
@@ -82,7 +83,7 @@ impl Doors {
                 .limits(gateway_limits(fields))
                 .proxy_protocol_from(hops);
             doors.add(doors.server.open_for_peers(endpoint, move |peer| {
-                Traced::new(gateway.for_peer(peer), tracer.clone())
+                TracedDoor::new(gateway.for_peer(peer), tracer.clone())
             }))?;
         }
         let limits = ConnectionLimits {
@@ -164,6 +165,10 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
             body_bytes_max: size(config.http.body_bytes_max),
             body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
+            access: AccessPolicy {
+                tokens: access_tokens(&config.http.tokens, None),
+                changes_without_token: config.http.is_local(),
+            },
             ..HttpApiSettings::default()
         },
         meter: Arc::clone(&service.engine.http_meter),
@@ -181,8 +186,11 @@ fn debug<S: ServiceStore>(
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
     let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
-        token: token(&config.debug)?,
-        changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        access: AccessPolicy {
+            tokens: debug_tokens(&config.debug)?,
+            changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
+        },
+        hosts: HostNames::new(config.debug.hosts.iter().map(|name| name.as_str().to_owned())),
         compat: config.compat == Compat::EnvoyRatelimit,
         rules_max: count(config.debug.metrics.rules_max),
     };
@@ -225,19 +233,24 @@ fn debug<S: ServiceStore>(
     Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
 }
 
-fn token(debug: &config::Debug) -> Result<Option<Token>, Failure> {
+fn access_tokens(tokens: &[Token], secret: Option<AccessToken>) -> AccessTokens {
+    AccessTokens::new(secret.into_iter().chain(tokens.iter().map(|token| token.get().clone())))
+}
+
+/// The tokens of the debug port; `debug.token` has all roles.
+fn debug_tokens(debug: &config::Debug) -> Result<AccessTokens, Failure> {
     let text = match (&debug.token, &debug.token_file) {
         (Some(token), _) => token.reveal().to_owned(),
         (None, Some(path)) => std::fs::read_to_string(path).map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Complaint::new(message, "check `debug.token_file`")
         })?,
-        (None, None) => return Ok(None),
+        (None, None) => return Ok(access_tokens(&debug.tokens, None)),
     };
-    let token = Token::new(text.trim());
-    Ok(Some(token.map_err(|error| {
-        Complaint::new(format!("the token cannot be used: {error}"), "give another one")
-    })?))
+    let token = AccessToken::of_secret("debug.token", text.trim()).map_err(|error| {
+        Complaint::new(format!("`debug.token` cannot be used: {error}"), "give another one")
+    })?;
+    Ok(access_tokens(&debug.tokens, Some(token)))
 }
 
 fn tls(tls: &config::Tls) -> Result<Option<Tls>, Failure> {

@@ -80,7 +80,7 @@ impl Default for NearLimit {
 /// The counters of a limit, aligned to cache lines so that limits do not share one; decisions touch the first line only.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct TallyCell {
+pub struct TallyCell {
     admitted: AdmittedHits,
     over: AtomicU64,
     shadow: AtomicU64,
@@ -114,14 +114,7 @@ impl AdmittedHits {
 impl TallyCell {
     /// Counts one decision.
     #[inline]
-    pub(crate) fn count(
-        &self,
-        verb: Verb,
-        near: NearLimit,
-        role: Role,
-        cost: u64,
-        decision: &Decision,
-    ) {
+    pub fn count(&self, verb: Verb, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
         let admitted = match verb {
             Verb::Check | Verb::Charge if decision.is_admitted() => cost,
             Verb::Check | Verb::Charge => 0,
@@ -138,12 +131,13 @@ impl TallyCell {
     }
 
     /// Moves admitted hits to the refused: their request is turned away.
-    pub(crate) fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
+    pub fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
         self.turned_away.add(near, cost, decision);
         add(&self.over, cost);
     }
 
-    pub(crate) fn read(&self) -> Tally {
+    /// The counts so far. None of them ever falls.
+    pub fn read(&self) -> Tally {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let left = |of: fn(&AdmittedHits) -> &AtomicU64| {
             let left = read(of(&self.admitted)).saturating_sub(read(of(&self.turned_away)));

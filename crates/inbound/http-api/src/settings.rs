@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tidegate_answers::HeaderSet;
+use tidegate_requests::AccessPolicy;
 
 /// The settings of the HTTP API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpApiSettings {
     /// The largest body. Default: 256 KiB, which is 2.5 KiB for each request of a full batch.
     pub body_bytes_max: usize,
@@ -17,8 +18,8 @@ pub struct HttpApiSettings {
     pub permits_max: usize,
     /// Whether every request is admitted whatever its limits decide; the answer still shows their decisions. Default: no.
     pub shadow: bool,
-    /// Which verbs are served. Default: all.
-    pub verbs: Verbs,
+    /// Who has access. Default: everyone may check and read; refunds and resets are off.
+    pub access: AccessPolicy,
     /// The rate limit fields of answers to single checks.
     pub headers: HeaderSet,
 }
@@ -31,18 +32,8 @@ impl Default for HttpApiSettings {
             batch_max: 100,
             permits_max: 100_000,
             shadow: false,
-            verbs: Verbs::All,
+            access: AccessPolicy::default(),
             headers: HeaderSet::default(),
         }
     }
-}
-
-/// Which verbs are served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verbs {
-    /// All, including `refund` and `reset`. Callers are not authenticated, so anyone who reaches the port can reset a limit.
-    #[default]
-    All,
-    /// Neither `refund` nor `reset`.
-    ChargingOnly,
 }

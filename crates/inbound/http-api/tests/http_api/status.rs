@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{Options, Source, compile};
 use tidegate_http_api::{HttpApiParts, HttpApiSettings, RulesFailure, RulesStatus};
 
-use crate::bench::{Bench, RULES, START, engine, parts, request};
+use crate::bench::{Bench, RULES, START, engine, parts, request, settings};
 use crate::document::DOCUMENT;
 
 #[tokio::test]
@@ -74,7 +74,7 @@ pub(crate) fn failed_parts() -> HttpApiParts {
         failure: Some(Arc::new(failure)),
         ..Default::default()
     };
-    HttpApiParts { rules: Arc::new(move || status.clone()), ..parts(HttpApiSettings::default()) }
+    HttpApiParts { rules: Arc::new(move || status.clone()), ..parts(settings()) }
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ fn json_parts() -> HttpApiParts {
             Response::builder().status(status).body(Full::new(body)).unwrap()
         })
     };
-    let settings = HttpApiSettings { body_bytes_max: 10, ..HttpApiSettings::default() };
+    let settings = HttpApiSettings { body_bytes_max: 10, ..settings() };
     HttpApiParts { json: Some(Arc::new(json)), ..parts(settings) }
 }
 

@@ -10,7 +10,7 @@ use tidegate_http_api::HttpApiSettings;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bench::{Bench, asking};
+use crate::bench::{Bench, asking, settings};
 
 /// Serves the bench's door on a free port, until the test ends.
 async fn serve(bench: &Bench) -> SocketAddr {
@@ -72,7 +72,7 @@ async fn one_connection_carries_many_questions() {
 
 #[tokio::test]
 async fn a_body_in_chunks_is_read_and_one_without_end_is_not() {
-    let settings = HttpApiSettings { body_bytes_max: 4_096, ..HttpApiSettings::default() };
+    let settings = HttpApiSettings { body_bytes_max: 4_096, ..settings() };
     let bench = Bench::with(settings);
     let address = serve(&bench).await;
     let head = "POST /v1/check HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tidegate_engine::{MemoryStore, Nanos};
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
+use tidegate_requests::AccessPolicy;
 
 use super::doors::{self, Clock, at_once};
 use super::{Target, Trail, shape};
@@ -97,7 +98,10 @@ impl JsonTarget {
         let (engine, clock) = doors::engine();
         let rls = doors::rls(Arc::clone(&engine));
         let parts = HttpApiParts {
-            settings: HttpApiSettings::default(),
+            settings: HttpApiSettings {
+                access: AccessPolicy::local(),
+                ..HttpApiSettings::default()
+            },
             meter: Arc::new(Meter::new("http")),
             health: Health::new(),
             rules: Arc::new(|| RulesStatus {

@@ -1,10 +1,10 @@
-//! Reads a body, up to a maximum and within a time.
+//! Collects the body of a request, up to a maximum and within a time.
 //!
-//! A body that says that it is too large is not read at all; one that turns
-//! out to be is read no further.
+//! A body whose declared length is too large is not read at all; one that turns out to be too large is read no further.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,18 +14,28 @@ use tokio::time::{Sleep, sleep};
 
 /// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// Larger than the maximum.
     TooLarge,
-    /// It did not come in time.
+    /// It did not arrive in time.
     TooSlow,
     /// The connection failed before the end.
     Aborted,
 }
 
+/// The limits of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// Its largest size.
+    pub bytes_max: usize,
+    /// How long it may take to arrive.
+    pub timeout: Duration,
+}
+
 pin_project! {
-    /// A body that is being read. A body in one piece is not copied.
-    pub(crate) struct BodyReader<B> {
+    /// Collects a body. A body in one piece is not copied.
+    #[derive(Debug)]
+    pub struct BodyReader<B> {
         #[pin]
         body: B,
         first: Bytes,
@@ -36,15 +46,16 @@ pin_project! {
 }
 
 impl<B: Body<Data = Bytes>> BodyReader<B> {
-    pub(crate) fn new(body: B) -> Self {
+    /// A reader of this body.
+    pub fn new(body: B) -> Self {
         BodyReader { body, first: Bytes::new(), joined: BytesMut::new(), timer: None }
     }
 
     /// Ready with the whole body.
-    pub(crate) fn poll(
+    #[inline]
+    pub fn poll(
         self: Pin<&mut Self>,
-        bytes_max: usize,
-        timeout: Duration,
+        BodyLimits { bytes_max, timeout }: BodyLimits,
         context: &mut Context<'_>,
     ) -> Poll<Result<Bytes, BodyError>> {
         let mut this = self.project();
@@ -53,11 +64,10 @@ impl<B: Body<Data = Bytes>> BodyReader<B> {
         if more.saturating_add(read(this.first, this.joined)) > bytes_max {
             return Poll::Ready(Err(BodyError::TooLarge));
         }
-        loop {
+        while !this.body.is_end_stream() {
             let Poll::Ready(frame) = this.body.as_mut().poll_frame(context) else {
                 let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
-                ready!(timer.as_mut().poll(context));
-                return Poll::Ready(Err(BodyError::TooSlow));
+                return timer.as_mut().poll(context).map(|()| Err(BodyError::TooSlow));
             };
             let Some(frame) = frame else { break };
             let Ok(frame) = frame else { return Poll::Ready(Err(BodyError::Aborted)) };
@@ -81,20 +91,29 @@ impl<B: Body<Data = Bytes>> BodyReader<B> {
     }
 }
 
+/// Reads a whole body.
+///
+/// # Errors
+/// When it is larger than the maximum, does not arrive in time, or the connection fails before its end.
+pub async fn read_body<B: Body<Data = Bytes>>(
+    body: B,
+    limits: BodyLimits,
+) -> Result<Bytes, BodyError> {
+    let mut reader = pin!(BodyReader::new(body));
+    poll_fn(|context| reader.as_mut().poll(limits, context)).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::future::poll_fn;
-    use std::pin::pin;
 
     use http_body::Frame;
     use http_body_util::Full;
 
     use super::*;
 
-    async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, BodyError> {
-        let mut reader = pin!(BodyReader::new(body));
-        poll_fn(|context| reader.as_mut().poll(bytes_max, Duration::MAX, context)).await
+    const fn up_to(bytes_max: usize) -> BodyLimits {
+        BodyLimits { bytes_max, timeout: Duration::from_secs(1) }
     }
 
     /// A body of several pieces without a length.
@@ -119,36 +138,45 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"{}");
-        let read = read(Full::new(bytes.clone()), 2).await.unwrap();
+        let read = read_body(Full::new(bytes.clone()), up_to(2)).await.unwrap();
         assert_eq!(read.as_ptr(), bytes.as_ptr());
     }
 
     #[tokio::test]
     async fn pieces_are_joined_up_to_the_maximum() {
-        assert_eq!(read(pieces(["ab", "", "c", "de"]), 5).await.unwrap(), "abcde");
-        assert_eq!(read(pieces(["ab", "c", "de"]), 4).await, Err(BodyError::TooLarge));
-        assert_eq!(read(pieces([]), 0).await.unwrap(), "");
+        assert_eq!(read_body(pieces(["ab", "", "c", "de"]), up_to(5)).await.unwrap(), "abcde");
+        assert_eq!(read_body(pieces(["ab", "c", "de"]), up_to(4)).await, Err(BodyError::TooLarge));
+        assert_eq!(read_body(pieces([]), up_to(0)).await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn what_comes_after_the_maximum_is_not_read() {
         let mut body = pieces(["abc", "d", "e", "f"]);
-        assert_eq!(read(Pin::new(&mut body), 3).await, Err(BodyError::TooLarge));
+        assert_eq!(read_body(Pin::new(&mut body), up_to(3)).await, Err(BodyError::TooLarge));
         assert_eq!(body.0.len(), 2);
     }
 
     #[tokio::test]
     async fn a_body_whose_declared_length_is_too_large_is_not_read() {
-        assert_eq!(read(Full::new(Bytes::from_static(b"abc")), 2).await, Err(BodyError::TooLarge));
+        let body = Full::new(Bytes::from_static(b"abc"));
+        assert_eq!(read_body(body, up_to(2)).await, Err(BodyError::TooLarge));
     }
 
     #[tokio::test]
     async fn trailers_are_ignored_and_errors_are_not() {
         let mut body = pieces(["ab"]);
         body.0.push_back(Ok(Frame::trailers(http::HeaderMap::new())));
-        assert_eq!(read(Pin::new(&mut body), 9).await.unwrap(), "ab");
+        assert_eq!(read_body(Pin::new(&mut body), up_to(9)).await.unwrap(), "ab");
         let mut body = pieces(["ab"]);
         body.0.push_back(Err("gone"));
-        assert_eq!(read(body, 9).await, Err(BodyError::Aborted));
+        assert_eq!(read_body(body, up_to(9)).await, Err(BodyError::Aborted));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_is_given_up() {
+        let silent = http_body_util::StreamBody::new(tokio_stream::pending());
+        let read =
+            read_body::<http_body_util::StreamBody<tokio_stream::Pending<_>>>(silent, up_to(9));
+        assert_eq!(read.await, Err(BodyError::TooSlow));
     }
 }
