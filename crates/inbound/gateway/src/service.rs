@@ -146,9 +146,9 @@ impl<S, C: Clock> Gateway<S, C> {
     pub fn is_full(&self) -> bool {
         let document = self.current.active.load();
         let view = document.state.protection.as_ref().map(|protection| protection.gate().view());
-        // A part of the limit is reserved for critical requests.
+        // A part of the limit is reserved for critical requests, so a quarter may stay free.
         view.is_some_and(|view| {
-            view.queued > 0 || view.in_flight.saturating_mul(10) >= view.limit.saturating_mul(9)
+            view.queued > 0 || view.in_flight.saturating_mul(4) >= view.limit.saturating_mul(3)
         })
     }
 
