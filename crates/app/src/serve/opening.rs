@@ -15,7 +15,7 @@ use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Protocol, Server,
     Tls, TlsFiles,
 };
-use tidegate_spans::Traced;
+use tidegate_spans::TracedDoor;
 
 use tidegate_engine::SystemClock;
 
@@ -80,12 +80,13 @@ impl Doors {
             doors.certificates.extend(tls.clone().map(|tls| (name, tls)));
         }
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls);
-        let opened = doors
-            .server
-            .open_calls(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
+        let opened = doors.server.open_calls(
+            grpc.limits(grpc_limits(&config.grpc)),
+            TracedDoor::new(rls, tracer.clone()),
+        );
         doors.note(opened)?;
         let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls);
-        let traced = Traced::new(http, tracer.clone());
+        let traced = TracedDoor::new(http, tracer.clone());
         let opened = doors.server.open(api.limits(http_limits(&config.http)), traced);
         doors.note(opened)?;
         if let Some(front) = served.front {
@@ -95,7 +96,7 @@ impl Doors {
                 .limits(gateway_limits(&config.gateway))
                 .proxy_protocol_from(hops);
             let opened = doors.server.open_for_peers(front, move |peer| {
-                Traced::new(gateway.for_peer(peer), tracer.clone())
+                TracedDoor::new(gateway.for_peer(peer), tracer.clone())
             });
             doors.note(opened)?;
         }

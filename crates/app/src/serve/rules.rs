@@ -167,7 +167,7 @@ pub(super) fn reading(status: &WatchStatus) -> DeliveryReading {
 }
 
 /// What the HTTP door shows.
-pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
+pub(super) fn view(handle: WatchHandle) -> RulesView {
     Arc::new(move || {
         let status = handle.status();
         let active = status.active.as_deref();

@@ -38,7 +38,7 @@ pub use permit::Permit;
 pub use prepare::DESCRIPTORS_MAX;
 pub use request::{Descriptor, Request};
 pub use run_time_modes::LimiterKind;
-pub use tally::{NearLimit, Tally};
+pub use tally::{NearLimit, Tally, TallyCell};
 pub use verdict::{Refusal, Ruling, Verdict};
 
 pub use tidegate_algorithms::{

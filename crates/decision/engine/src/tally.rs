@@ -80,7 +80,7 @@ impl Default for NearLimit {
 /// The counters of a limit, aligned to cache lines so that limits do not share one; decisions touch the first line only.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct TallyCell {
+pub struct TallyCell {
     within: AtomicU64,
     near: AtomicU64,
     soft: AtomicU64,
@@ -110,14 +110,7 @@ struct HighestRead {
 impl TallyCell {
     /// Counts one decision.
     #[inline]
-    pub(crate) fn count(
-        &self,
-        verb: Verb,
-        near: NearLimit,
-        role: Role,
-        cost: u64,
-        decision: &Decision,
-    ) {
+    pub fn count(&self, verb: Verb, near: NearLimit, role: Role, cost: u64, decision: &Decision) {
         match verb {
             Verb::Check | Verb::Charge => {}
             Verb::Take => return self.count_taken(near, role, cost, decision),
@@ -147,7 +140,7 @@ impl TallyCell {
     }
 
     /// Moves admitted hits to the refused: their request is turned away.
-    pub(crate) fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
+    pub fn turn_away(&self, near: NearLimit, cost: u64, decision: &Decision) {
         let used = decision.limit.saturating_sub(decision.remaining);
         add(&self.turned_away.within, cost);
         add(&self.turned_away.near, near.part(decision.limit, used, cost));
@@ -155,7 +148,8 @@ impl TallyCell {
         add(&self.over, cost);
     }
 
-    pub(crate) fn read(&self) -> Tally {
+    /// The counts so far. None of them ever falls.
+    pub fn read(&self) -> Tally {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let left = |count: &AtomicU64, turned_away: &AtomicU64, highest: &AtomicU64| {
             let left = read(count).saturating_sub(read(turned_away));

@@ -1,8 +1,7 @@
-//! The secret that changes ask for.
+//! The secret that changes need.
 //!
-//! Compared in constant time, so that answers do not tell how much of a guess
-//! is right; only its length can be told from outside. Long enough that guessing is
-//! hopeless, so there is no lock-out that others could provoke.
+//! Compared in constant time, so that response times do not reveal how much of a guess is right; they reveal only the
+//! length. Tokens are too long to be guessed, so there is no lock-out, which others could provoke.
 
 use std::fmt;
 
@@ -10,9 +9,9 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
-/// Below this a token could be guessed.
+/// The shortest token: a shorter one could be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
-/// Header fields are not made for more.
+/// The longest token: servers limit the length of header fields.
 pub const TOKEN_BYTES_MAX: usize = 1024;
 
 /// A secret that is sent as `Authorization: Bearer`.
@@ -22,7 +21,7 @@ pub struct Token(Box<str>);
 /// A text that cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Easily guessed, or too long to send.
+    /// Too short or too long.
     #[error("a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, not {bytes}")]
     Length {
         /// The length in bytes.
@@ -49,8 +48,8 @@ impl Token {
         Ok(Token(text.into()))
     }
 
-    /// Whether a request brings it. Twice is once too often.
-    pub(super) fn is_brought_by(&self, headers: &HeaderMap) -> bool {
+    /// Whether a request has it, in exactly one field.
+    pub(super) fn is_sent_in(&self, headers: &HeaderMap) -> bool {
         let mut fields = headers.get_all(AUTHORIZATION).iter();
         let (Some(field), None) = (fields.next(), fields.next()) else { return false };
         let Some((scheme, brought)) = split_scheme(field.as_bytes()) else { return false };
@@ -83,7 +82,7 @@ mod tests {
         for field in fields {
             headers.append(AUTHORIZATION, HeaderValue::from_str(field).unwrap());
         }
-        Token::new(SECRET).unwrap().is_brought_by(&headers)
+        Token::new(SECRET).unwrap().is_sent_in(&headers)
     }
 
     #[test]

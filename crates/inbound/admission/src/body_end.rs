@@ -20,6 +20,9 @@ pub enum BodyEnd {
 
 /// Is called when the body of a response has ended.
 pub trait OnBodyEnd: Send + Sync {
+    /// The status of the response is a server error; its body follows.
+    fn server_error(&mut self) {}
+
     /// The body has ended, after so many bytes.
     fn ended(self: Box<Self>, end: BodyEnd, bytes: u64);
 }
@@ -41,6 +44,13 @@ impl EndGuard {
     /// Calls `on_end`.
     pub const fn new(on_end: Box<dyn OnBodyEnd>) -> Self {
         EndGuard { bytes: 0, slots: None, on_end: Some(on_end) }
+    }
+
+    /// Notes that the status of the response is a server error.
+    pub fn note_server_error(&mut self) {
+        if let Some(on_end) = &mut self.on_end {
+            on_end.server_error();
+        }
     }
 
     /// Notes what polling the body returned. `is_last` is for the last frame of a body that knows it.

@@ -7,13 +7,13 @@ use tidegate_engine::{Clock, CounterStore, Tenure, Verb};
 use tidegate_metrics::AnswerKind;
 
 use crate::decode::head::RefusalStatus;
-use crate::decode::object::Object;
+use crate::decode::object::{List, Object};
 use crate::decode::{self, CheckBody, CheckRequest};
 use crate::encode::DecisionBody;
 use crate::encode::response::json_with;
 use crate::permits;
 use crate::problem::RequestProblem;
-use crate::service::{CountedResponse, Shared};
+use crate::service::{ApiState, CountedResponse};
 
 /// How one request was answered.
 struct DecisionOutcome {
@@ -21,11 +21,7 @@ struct DecisionOutcome {
     kind: AnswerKind,
 }
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// Decides one request or a batch. `headers` is an empty map for the response.
     pub(crate) async fn apply(
         &self,
@@ -44,7 +40,7 @@ where
                 };
                 Ok(CountedResponse::new(json_with(headers, status, out), outcome.kind))
             }
-            CheckBody::Batch(requests) => {
+            CheckBody::Batch(List(requests)) => {
                 let mut kind = AnswerKind::Admitted;
                 out.extend_from_slice(b"{\"answers\":[");
                 for (index, Object(request)) in requests.iter().enumerate() {

@@ -8,6 +8,7 @@ use tidegate_engine::{
 use tidegate_rules::{Charge, LevelExplanation, closest};
 
 use super::encode::Version;
+use super::encode::response::to_json;
 use super::problem::RequestProblem;
 
 /// The explanation of a request's descriptors, as JSON.
@@ -35,8 +36,7 @@ pub(super) fn explain<S, C: Clock>(
         charge: domain.charge(),
         descriptors: descriptors.collect(),
     };
-    // Cannot fail: strings and numbers only.
-    Ok(serde_json::to_vec(&explanation).unwrap_or_default())
+    Ok(to_json(&explanation))
 }
 
 fn no_such_domain(snapshot: &Snapshot, name: &str) -> RequestProblem {

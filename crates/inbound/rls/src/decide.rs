@@ -9,16 +9,12 @@ use crate::decode::frame::{self, Compression};
 use crate::decode::{OverrideLimits, RateLimitRequest, RefusedHits, decode};
 use crate::encode::{Answer, Code};
 use crate::failure::Failure;
-use crate::service::Shared;
+use crate::service::RlsState;
 
 /// A rendered answer and its kind, or the error of the call.
 pub(crate) type CallResult<R> = Result<(AnswerKind, R), Failure>;
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> RlsState<S, C> {
     /// Decodes the message of a call's body.
     #[inline]
     pub(crate) fn decode<'b>(

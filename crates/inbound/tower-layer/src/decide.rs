@@ -3,24 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 use tidegate_admission::{Admission, DomainEngine, Patience, Pipeline, RequestDescription, Waiter};
 use tidegate_engine::{Clock, CounterStore};
 use tokio::time::Instant;
 
-use super::future::AdmittedRequest;
+use super::future::{AdmittedRequest, Decision};
 use super::settings::Settings;
 
-/// The request passes, or this is its response.
-pub(super) type Decision = Result<AdmittedRequest, Response<Bytes>>;
-
-impl<T, C> Settings<T, C>
-where
-    T: CounterStore,
-    C: Clock,
-{
+impl<T: CounterStore, C: Clock> Settings<T, C> {
     /// Decides without waiting; [`None`] if the store has to be awaited.
     pub(super) fn decide_now(&self, description: &RequestDescription) -> Option<Admission> {
         self.pipeline().decide_now(description, self.patience(None))

@@ -13,8 +13,7 @@ use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
 use tower_service::Service;
 
 use super::body::LimitedBody;
-use super::decide::Decision;
-use super::future::{AdmittedRequest, RateLimitFuture};
+use super::future::{AdmittedRequest, LayerFuture};
 use super::settings::Settings;
 use tidegate_admission::Admission;
 
@@ -48,7 +47,7 @@ where
 {
     type Response = Response<LimitedBody<R>>;
     type Error = S::Error;
-    type Future = RateLimitFuture<S, B>;
+    type Future = LayerFuture<S, B>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -59,42 +58,31 @@ where
         let settings = &self.settings;
         let Some(description) = (settings.describe)(&parts) else {
             let request = Request::from_parts(parts, body);
-            return RateLimitFuture::running(self.inner.call(request), AdmittedRequest::default());
+            return LayerFuture::running(self.inner.call(request), AdmittedRequest::default());
         };
         match settings.decide_now(&description) {
             Some(Admission::Refused(refusal)) => {
-                RateLimitFuture::refused(settings.refuse(&parts, refusal))
+                LayerFuture::refused(settings.refuse(&parts, refusal))
             }
             Some(Admission::Pass(grant)) if grant.turn.is_none() => {
                 let admitted = AdmittedRequest::new(grant, settings, description);
                 let request = Request::from_parts(parts, body);
-                RateLimitFuture::running(self.inner.call(request), admitted)
+                LayerFuture::running(self.inner.call(request), admitted)
             }
             decided => {
                 let settings = Arc::clone(settings);
-                self.wait(async move {
+                let decision = async move {
                     let decision = settings.decide(decided, &parts, description).await;
                     (decision, Request::from_parts(parts, body))
-                })
+                };
+                LayerFuture::deciding(decision, take_ready(&mut self.inner))
             }
         }
     }
 }
 
-impl<S: Clone, T, C> RateLimit<S, T, C> {
-    fn wait<B>(
-        &mut self,
-        decision: impl Future<Output = (Decision, Request<B>)> + Send + 'static,
-    ) -> RateLimitFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        RateLimitFuture::deciding(Box::pin(decision), self.take_ready())
-    }
-
-    /// Takes the service that was made ready for the request; the clone that stays has to become ready itself.
-    fn take_ready(&mut self) -> S {
-        let unready = self.inner.clone();
-        std::mem::replace(&mut self.inner, unready)
-    }
+/// Takes the service that was made ready for a request; the clone that stays has to become ready itself.
+pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let unready = service.clone();
+    std::mem::replace(service, unready)
 }

@@ -18,9 +18,9 @@ use http_body_util::Full;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
+use tidegate_requests::BodyReader;
 
-use super::{HttpApi, Shared};
-use crate::decode::body::BodyReader;
+use super::{ApiState, HttpApi};
 use crate::decode::head::{RefusalStatus, expect_json, refusal_status};
 use crate::encode::response::HttpResponse;
 use crate::problem::RequestProblem;
@@ -55,11 +55,7 @@ where
     }
 }
 
-impl<S, C> Shared<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> ApiState<S, C> {
     /// The verb and refusal status of a request that waits for its body only. None for any other, also for an invalid one.
     fn immediate_check<B>(&self, request: &Request<B>) -> Option<(Verb, RefusalStatus)> {
         self.engine.local()?;
@@ -73,7 +69,7 @@ where
 
 /// A check that waits for its body.
 struct PendingCheck<S, C> {
-    shared: Arc<Shared<S, C>>,
+    shared: Arc<ApiState<S, C>>,
     verb: Verb,
     refusal: RefusalStatus,
     began: Timestamp,
@@ -81,11 +77,7 @@ struct PendingCheck<S, C> {
     headers: HeaderMap,
 }
 
-impl<S, C> PendingCheck<S, C>
-where
-    S: CounterStore,
-    C: Clock,
-{
+impl<S: CounterStore, C: Clock> PendingCheck<S, C> {
     fn answer(self, body: Result<Bytes, RequestProblem>) -> HttpResponse {
         let PendingCheck { shared, verb, refusal, began, headers } = self;
         let result = body.and_then(|body| {

@@ -1,9 +1,9 @@
-//! BodyReader a body, up to a maximum.
+//! Collects the body of a request, up to a maximum.
 //!
-//! A body that says that it is too large is not read at all; one that turns
-//! out to be is read no further.
+//! A body whose declared length is too large is not read at all; one that turns out to be too large is read no further.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 
 /// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// Larger than the maximum.
     TooLarge,
     /// The connection failed before the end.
@@ -20,8 +20,9 @@ pub(crate) enum BodyError {
 }
 
 pin_project! {
-    /// A body that is being read. A body in one piece is not copied.
-    pub(crate) struct BodyReader<B> {
+    /// Collects a body. A body in one piece is not copied.
+    #[derive(Debug)]
+    pub struct BodyReader<B> {
         #[pin]
         body: B,
         first: Bytes,
@@ -30,12 +31,14 @@ pin_project! {
 }
 
 impl<B: Body<Data = Bytes>> BodyReader<B> {
-    pub(crate) fn new(body: B) -> Self {
+    /// A reader of this body.
+    pub fn new(body: B) -> Self {
         BodyReader { body, first: Bytes::new(), joined: BytesMut::new() }
     }
 
     /// Ready with the whole body.
-    pub(crate) fn poll(
+    #[inline]
+    pub fn poll(
         self: Pin<&mut Self>,
         bytes_max: usize,
         context: &mut Context<'_>,
@@ -46,7 +49,9 @@ impl<B: Body<Data = Bytes>> BodyReader<B> {
         if more.saturating_add(read(this.first, this.joined)) > bytes_max {
             return Poll::Ready(Err(BodyError::TooLarge));
         }
-        while let Some(frame) = ready!(this.body.as_mut().poll_frame(context)) {
+        while !this.body.is_end_stream()
+            && let Some(frame) = ready!(this.body.as_mut().poll_frame(context))
+        {
             let Ok(frame) = frame else { return Poll::Ready(Err(BodyError::Aborted)) };
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
@@ -68,21 +73,26 @@ impl<B: Body<Data = Bytes>> BodyReader<B> {
     }
 }
 
+/// Reads a whole body.
+///
+/// # Errors
+/// When it is larger than the maximum, or the connection fails before its end.
+pub async fn read_body<B: Body<Data = Bytes>>(
+    body: B,
+    bytes_max: usize,
+) -> Result<Bytes, BodyError> {
+    let mut reader = pin!(BodyReader::new(body));
+    poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::future::poll_fn;
-    use std::pin::pin;
 
     use http_body::Frame;
     use http_body_util::Full;
 
     use super::*;
-
-    async fn read<B: Body<Data = Bytes>>(body: B, bytes_max: usize) -> Result<Bytes, BodyError> {
-        let mut reader = pin!(BodyReader::new(body));
-        poll_fn(|context| reader.as_mut().poll(bytes_max, context)).await
-    }
 
     /// A body of several pieces without a length.
     struct Pieces(VecDeque<Result<Frame<Bytes>, &'static str>>);
@@ -106,36 +116,37 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_one_piece_is_not_copied() {
         let bytes = Bytes::from_static(b"{}");
-        let read = read(Full::new(bytes.clone()), 2).await.unwrap();
+        let read = read_body(Full::new(bytes.clone()), 2).await.unwrap();
         assert_eq!(read.as_ptr(), bytes.as_ptr());
     }
 
     #[tokio::test]
     async fn pieces_are_joined_up_to_the_maximum() {
-        assert_eq!(read(pieces(["ab", "", "c", "de"]), 5).await.unwrap(), "abcde");
-        assert_eq!(read(pieces(["ab", "c", "de"]), 4).await, Err(BodyError::TooLarge));
-        assert_eq!(read(pieces([]), 0).await.unwrap(), "");
+        assert_eq!(read_body(pieces(["ab", "", "c", "de"]), 5).await.unwrap(), "abcde");
+        assert_eq!(read_body(pieces(["ab", "c", "de"]), 4).await, Err(BodyError::TooLarge));
+        assert_eq!(read_body(pieces([]), 0).await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn what_comes_after_the_maximum_is_not_read() {
         let mut body = pieces(["abc", "d", "e", "f"]);
-        assert_eq!(read(Pin::new(&mut body), 3).await, Err(BodyError::TooLarge));
+        assert_eq!(read_body(Pin::new(&mut body), 3).await, Err(BodyError::TooLarge));
         assert_eq!(body.0.len(), 2);
     }
 
     #[tokio::test]
     async fn a_body_whose_declared_length_is_too_large_is_not_read() {
-        assert_eq!(read(Full::new(Bytes::from_static(b"abc")), 2).await, Err(BodyError::TooLarge));
+        let body = Full::new(Bytes::from_static(b"abc"));
+        assert_eq!(read_body(body, 2).await, Err(BodyError::TooLarge));
     }
 
     #[tokio::test]
     async fn trailers_are_ignored_and_errors_are_not() {
         let mut body = pieces(["ab"]);
         body.0.push_back(Ok(Frame::trailers(http::HeaderMap::new())));
-        assert_eq!(read(Pin::new(&mut body), 9).await.unwrap(), "ab");
+        assert_eq!(read_body(Pin::new(&mut body), 9).await.unwrap(), "ab");
         let mut body = pieces(["ab"]);
         body.0.push_back(Err("gone"));
-        assert_eq!(read(body, 9).await, Err(BodyError::Aborted));
+        assert_eq!(read_body(body, 9).await, Err(BodyError::Aborted));
     }
 }
