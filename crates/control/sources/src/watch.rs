@@ -9,6 +9,8 @@
 //! is passed to a function.
 
 pub(crate) mod directory_watcher;
+#[cfg(target_os = "linux")]
+mod inotify_watcher;
 pub(crate) mod loader;
 pub(crate) mod schedule;
 pub(crate) mod shared;

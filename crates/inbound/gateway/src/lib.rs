@@ -112,10 +112,10 @@ pub use service::{Gateway, GatewayFuture, GatewayParts};
 pub use settings::{
     AccessLogFormat, AccessLogSettings, AddressFrom, AnswerSettings, ApiKeySettings, CategoryRule,
     CategorySettings, CostSettings, DelaySettings, DescriptorSettings, Ejection, EntrySettings,
-    GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck, HostHeader, JwtKey,
-    JwtSettings, Missing, PathMatch, PathRewrite, PoolSettings, PresentedIn, ProvenanceSettings,
-    QueueSettings, RouteSettings, SettingProblem, Timeouts, UpstreamProtocol, UpstreamSettings,
-    UpstreamTls, ValueFrom,
+    EscapedSlashes, GatewayError, GatewaySettings, HeadSettings, HeaderEdit, HealthCheck,
+    HostHeader, InvalidCredential, JwtKey, JwtSettings, PathMatch, PathRewrite, PoolSettings,
+    PresentedIn, ProvenanceSettings, QueueSettings, RouteSettings, SettingProblem, Timeouts,
+    UpstreamProtocol, UpstreamSettings, UpstreamTls, ValueFrom, WhenMissing,
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;

@@ -13,6 +13,8 @@ tidegate_metrics::metrics! {
     pub GATEWAY_METRICS:
     REQUESTS = Counter "tidegate_gateway_requests_total" ["route", "outcome"]
         "Requests of the gateway, by route and outcome. Outcomes that never happened are left out.";
+    KEPT = Counter "tidegate_gateway_kept_requests_total" ["outcome"]
+        "Kept requests that have ended after their 202, by outcome.";
     WAITING = Gauge "tidegate_gateway_waiting_requests" []
         "Requests that wait for a limit: in line, or for their turn.";
     IN_FLIGHT = Gauge "tidegate_gateway_in_flight_requests" []
@@ -48,6 +50,10 @@ impl Collector for GatewayReading {
             for (outcome, count) in outcomes {
                 requests.sample(&[route, outcome], count);
             }
+        }
+        let mut kept = out.family(KEPT);
+        for (outcome, count) in &self.kept {
+            kept.sample(&[outcome], count);
         }
         out.single(WAITING, self.waiting);
         out.single(IN_FLIGHT, self.in_flight);
@@ -148,6 +154,7 @@ mod tests {
                 (String::new(), vec![("no_route", 7)]),
             ],
             upstreams: vec![("api".to_owned(), vec![("10.0.0.7:80".to_owned(), host)])],
+            kept: vec![("served", 13)],
             waiting: 8,
             in_flight: 9,
             tunnels: 10,

@@ -1,17 +1,21 @@
 //! How a request ends, wherever it ends: response, counts, access log, samples.
 
+use std::time::Duration;
+
 use http::StatusCode;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http_body::Body as _;
 use tidegate_admission::Grant;
 use tidegate_answers::{Cause, Refusal};
 use tidegate_engine::{Clock, CounterStore, Timestamp};
 use tidegate_metrics::AnswerKind;
 
-use super::access_log::{LogLine, Record};
+use super::access_log::LogLine;
 use super::active_document::ActiveDocument;
-use super::decode::RequestContext;
+use super::decode::{CountState, RequestContext};
 use super::encode::{Answer, Fault, RouteAnswers};
 use super::refusal_samples::RefusedRequest;
+use super::settings::PresentedIn;
 use super::tally::Outcome;
 
 /// The status in logs of a request whose client disconnected before there was a response, as in nginx.
@@ -31,8 +35,18 @@ where
 
     /// Ends a request that cannot be served.
     pub(super) fn fault(&self, context: RequestContext, fault: Fault) -> Answer {
-        let answer = self.answers_of(&context).fault(fault, &context.client_form);
+        let mut answer = self.answers_of(&context).fault(fault, &context.client_form);
+        if fault.status() == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, self.challenge());
+        }
         self.finish(context, answer, Outcome::Fault(fault))
+    }
+
+    /// The credential that a request needs, by its scheme.
+    fn challenge(&self) -> HeaderValue {
+        let jwt = self.settings.jwt.as_ref();
+        let bearer = jwt.is_some_and(|jwt| jwt.presented_in == PresentedIn::Bearer);
+        HeaderValue::from_static(if bearer { "Bearer" } else { "ApiKey" })
     }
 
     /// Ends a request with a response of the gateway's own.
@@ -42,15 +56,18 @@ where
         answer: Answer,
         outcome: Outcome,
     ) -> Answer {
-        let counted = match outcome {
+        let answered = match outcome {
             Outcome::Refused(Cause::Undecided) => Some(AnswerKind::Undecided),
             Outcome::Refused(_) => Some(AnswerKind::Refused),
             Outcome::Fault(fault) if fault.status().is_client_error() => Some(AnswerKind::Invalid),
             Outcome::Fault(_) => Some(AnswerKind::Failed),
-            Outcome::Served | Outcome::Kept | Outcome::Own | Outcome::Gone => None,
+            Outcome::Kept => Some(AnswerKind::Admitted),
+            Outcome::Served | Outcome::Own | Outcome::Gone | Outcome::Expired => None,
         };
-        if let Some(counted) = counted {
-            self.count(counted, context.began);
+        if let (Some(answered), CountState::Undecided | CountState::Admitted { .. }) =
+            (answered, context.count)
+        {
+            self.state.meter.count(answered, self.since(context.began));
         }
         if let (Outcome::Refused(_), Some(samples)) = (outcome, &self.state.samples)
             && samples.is_due(context.began)
@@ -64,26 +81,26 @@ where
             });
         }
         let bytes = answer.body().size_hint().exact().unwrap_or(0);
-        let RequestContext { route_index, record, .. } = context;
-        self.record(route_index, record, RequestEnd { status: answer.status(), bytes, outcome });
+        self.record(context, RequestEnd { status: answer.status(), bytes, outcome });
         answer
     }
 
     /// Ends a request whose client disconnected.
-    pub(super) fn disconnected(&self, route_index: usize, record: Option<Box<Record>>) {
+    pub(super) fn disconnected(&self, context: RequestContext) {
         let status = StatusCode::from_u16(CLIENT_DISCONNECTED).unwrap_or_default();
-        self.record(route_index, record, RequestEnd { status, bytes: 0, outcome: Outcome::Gone });
+        self.record(context, RequestEnd { status, bytes: 0, outcome: Outcome::Gone });
     }
 
     /// Counts how a request ended, and writes it to the access log.
     pub(super) fn record(
         &self,
-        route_index: usize,
-        record: Option<Box<Record>>,
+        RequestContext { route_index, record, count, .. }: RequestContext,
         RequestEnd { status, bytes, outcome }: RequestEnd,
     ) {
-        if let Some(tally) = self.tallies.get(route_index) {
-            tally.count(outcome);
+        match (count, self.tallies.get(route_index)) {
+            (CountState::Queued, _) => self.state.counters.kept.count(outcome),
+            (_, Some(tally)) => tally.count(outcome),
+            (_, None) => {}
         }
         if let (Some(log), Some(record)) = (&self.state.log, record) {
             let route = self.routes.get(route_index).map(|route| route.name.clone());
@@ -98,15 +115,23 @@ where
         }
     }
 
-    /// Counts an admission and how long it took to decide.
-    pub(super) fn count_admission(&self, grant: &Grant, began: Timestamp) {
+    /// An admission by the limits, and how long they took to decide.
+    pub(super) fn admitted(&self, grant: &Grant, began: Timestamp) -> CountState {
         let undecided = grant.is_undecided;
-        self.count(if undecided { AnswerKind::Undecided } else { AnswerKind::Admitted }, began);
+        let answer = if undecided { AnswerKind::Undecided } else { AnswerKind::Admitted };
+        CountState::Admitted { answer, took: self.since(began) }
     }
 
-    fn count(&self, answered: AnswerKind, began: Timestamp) {
-        let took = self.state.engine.clock().now().since(began);
-        self.state.meter.count(answered, took.into());
+    /// Counts a request that its limits admitted, unless it is counted.
+    pub(super) fn count_admission(&self, count: &mut CountState) {
+        if let CountState::Admitted { answer, took } = *count {
+            self.state.meter.count(answer, took);
+            *count = CountState::Counted;
+        }
+    }
+
+    fn since(&self, began: Timestamp) -> Duration {
+        self.state.engine.clock().now().since(began).into()
     }
 
     fn answers_of(&self, context: &RequestContext) -> &RouteAnswers {

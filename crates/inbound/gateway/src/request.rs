@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate_admission::{Admission, EndGuard, Grant, LineWait, Refund};
 use tidegate_engine::{Clock, CounterStore};
-use tidegate_overload::{Category, Entry, Pass, Refusal, SteadyClock};
+use tidegate_overload::{Caller, Category, Entry, Pass, Refusal, SteadyClock};
 use tokio::time::{Instant, sleep_until};
 
 use super::active_document::ActiveDocument;
@@ -80,7 +80,7 @@ where
         let admission = self.pipeline().decide(decided, &description.described, patience).await;
         guard.disarm(context);
         if let Admission::Pass(grant) = &admission {
-            self.count_admission(grant, context.began);
+            context.count = self.admitted(grant, context.began);
         }
         admission
     }
@@ -151,8 +151,10 @@ where
             None => {
                 let body_bytes = body.size_hint().exact();
                 let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes };
-                let description = self.describe_again(route, &decoded, context.began);
-                refund.pay(&description.described, self.limits());
+                // Described before without a fault.
+                if let Ok(description) = self.describe_again(route, &decoded, context.began) {
+                    refund.pay(&description.described, self.limits());
+                }
             }
         }
     }
@@ -224,7 +226,8 @@ where
             let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);
             return self.fault(pending.context, fault);
         };
-        let request = QueuedRequest { head, body: whole.to_bytes() };
+        let caller = self.caller_of(&hop, &pending, &head);
+        let request = QueuedRequest { head, body: whole.to_bytes(), caller };
         let Ok(id) = self.state.queue.push(request) else {
             let Some(description) = &pending.description else {
                 return self.fault(pending.context, Fault::BodyTooLarge);
@@ -240,6 +243,15 @@ where
         let pending = PendingRequest { context, screened, ..pending };
         tokio::spawn(Arc::clone(&self).process_queued(hop, pending, wait, id));
         answer
+    }
+
+    /// The caller of a request, who has a share of the queue.
+    fn caller_of(&self, hop: &Hop, pending: &PendingRequest, head: &Parts) -> Caller {
+        let PendingRequest { context, route, target, .. } = pending;
+        let needs = self.categories.needs();
+        let identity = self.identities.identify(needs, head, context.began).unwrap_or_default();
+        let decoded = DecodedHead { head, target, client: context.client, hop, body_bytes: None };
+        self.categories.caller(&decoded.with(route, &identity))
     }
 
     /// Processes a queued request when its limits admit it.
@@ -259,12 +271,14 @@ where
             }
         };
         let Ok(mut grant) = granted else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         // It stays in the queue until its turn.
         grant.wait_for_turn().await;
         let entered = self.enter_gate_until(&mut pending, end).await;
-        let Some(QueuedRequest { head, body }) = self.state.queue.take(id) else {
+        let Some(QueuedRequest { head, body, .. }) = self.state.queue.take(id) else {
+            self.state.counters.kept.count(Outcome::Expired);
             return self.state.queue.settle(id, QueuedState::Expired);
         };
         let body = RequestBody::whole(body);

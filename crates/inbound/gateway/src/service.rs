@@ -136,7 +136,7 @@ impl<S, C: Clock> Gateway<S, C> {
     /// The problem with a file, as a sentence.
     pub fn refresh(&self) -> Result<bool, String> {
         let document = self.current.active.load();
-        let IdentitySources { tokens, keys } = &document.identities;
+        let IdentitySources { tokens, keys, .. } = &document.identities;
         let tokens = tokens.as_ref().map_or(Ok(false), |tokens| tokens.refresh());
         let keys = keys.as_ref().map_or(Ok(false), |keys| keys.refresh());
         Ok(tokens? | keys?)
@@ -171,6 +171,7 @@ impl<S, C: Clock> Gateway<S, C> {
         let in_flight = state.counters.in_flight.load(Ordering::Acquire);
         GatewayReading {
             routes: names.zip(document.tallies.iter().map(|tally| tally.read())).collect(),
+            kept: state.counters.kept.read(),
             upstreams: document.upstreams.iter().map(hosts).collect(),
             waiting: state.waiting.waiting(),
             in_flight,

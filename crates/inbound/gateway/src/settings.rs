@@ -19,10 +19,10 @@ use ipnet::IpNet;
 
 pub use answer::{AccessLogFormat, AccessLogSettings, AnswerSettings};
 pub use category::{CategoryRule, CategorySettings};
-pub use client::{AddressFrom, HeadSettings, ProvenanceSettings, QueueSettings};
+pub use client::{AddressFrom, EscapedSlashes, HeadSettings, ProvenanceSettings, QueueSettings};
 pub use describe::{
-    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, JwtKey, JwtSettings, Missing,
-    PresentedIn, ValueFrom,
+    ApiKeySettings, CostSettings, DescriptorSettings, EntrySettings, InvalidCredential, JwtKey,
+    JwtSettings, PresentedIn, ValueFrom, WhenMissing,
 };
 pub use route::{HeaderEdit, HostHeader, PathMatch, PathRewrite, RouteSettings};
 pub use upstream::{

@@ -29,6 +29,14 @@ type Handler = Box<dyn FnMut(notify::Result<Event>) + Send>;
 pub(super) type Open = fn(Handler) -> notify::Result<Box<dyn Watcher + Send>>;
 
 /// Opens a watcher of the system.
+#[cfg(target_os = "linux")]
+pub(super) fn open(handler: Handler) -> notify::Result<Box<dyn Watcher + Send>> {
+    use super::inotify_watcher::InotifyWatcher;
+    Ok(Box::new(InotifyWatcher::new(handler, notify::Config::default())?))
+}
+
+/// Opens a watcher of the system.
+#[cfg(not(target_os = "linux"))]
 pub(super) fn open(handler: Handler) -> notify::Result<Box<dyn Watcher + Send>> {
     Ok(Box::new(notify::recommended_watcher(handler)?))
 }

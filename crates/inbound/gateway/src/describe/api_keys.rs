@@ -11,7 +11,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use http::request::Parts;
 use tidegate_document::{Fault, Problems, Source, words_of_lines};
 
-use super::credential::credential;
+use super::credential::{ValueMatch, credential};
+use super::identity::Credential;
 use crate::settings::{ApiKeySettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 
@@ -66,11 +67,16 @@ impl ApiKeys {
         })
     }
 
-    /// The owner of the request's key, if it has a valid one.
-    pub(crate) fn owner(&self, head: &Parts) -> Option<Arc<KeyOwner>> {
-        let key = credential(head, &self.presented_in)?;
-        let hash: KeyHash = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok()?;
-        self.all.load().get(&hash).cloned()
+    /// The owner of the request's key.
+    pub(super) fn owner(&self, head: &Parts) -> Credential<Arc<KeyOwner>> {
+        let key = match credential(head, &self.presented_in) {
+            ValueMatch::One(key) => key,
+            ValueMatch::Missing => return Credential::Absent,
+            ValueMatch::Several => return Credential::Ambiguous,
+        };
+        let hash: Option<KeyHash> = digest(&SHA256, key.as_bytes()).as_ref().try_into().ok();
+        let owner = hash.and_then(|hash| self.all.load().get(&hash).cloned());
+        owner.map_or(Credential::Invalid, Credential::Valid)
     }
 }
 
@@ -144,7 +150,10 @@ mod tests {
 
     fn plan(keys: &ApiKeys, key: &str) -> Option<String> {
         let request = Request::get("/").header("x-api-key", key).body(()).unwrap();
-        keys.owner(&request.into_parts().0).map(|owner| owner.plan.to_string())
+        match keys.owner(&request.into_parts().0) {
+            Credential::Valid(owner) => Some(owner.plan.to_string()),
+            _ => None,
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! JSON Web Tokens of callers: verified, then cached.
 //!
 //! A token with a wrong signature, one that has expired and one for another audience yield no claims: the request is
-//! then described as one without a token, which decides only which limits apply. Rejecting it is up to the upstream.
+//! then described as one without a token, or rejected if the settings say so.
 //!
 //! Verification takes tens of microseconds, so its result is cached by the token's hash, also for invalid tokens: a
 //! flood of one bad token costs no more than one of a good token. `exp` and `nbf` are checked on every request against
@@ -23,7 +23,8 @@ use quick_cache::sync::Cache;
 use serde_json::{Map, Value};
 use tidegate_engine::{Nanos, Timestamp};
 
-use super::credential::credential;
+use super::credential::{ValueMatch, credential};
+use super::identity::Credential;
 use crate::settings::{JwtKey, JwtSettings, PresentedIn};
 use crate::watched_file::WatchedFile;
 use key_set::KeySet;
@@ -102,9 +103,19 @@ impl Tokens {
         })
     }
 
-    /// The claims of the request's token, if it has a valid one.
-    pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Option<Arc<Claims>> {
-        let token = credential(head, &self.presented_in)?;
+    /// The claims of the request's token.
+    pub(super) fn claims(&self, head: &Parts, now: Timestamp) -> Credential<Arc<Claims>> {
+        match credential(head, &self.presented_in) {
+            ValueMatch::One(token) => {
+                let claims = self.claims_of(&token, now);
+                claims.map_or(Credential::Invalid, Credential::Valid)
+            }
+            ValueMatch::Missing => Credential::Absent,
+            ValueMatch::Several => Credential::Ambiguous,
+        }
+    }
+
+    fn claims_of(&self, token: &str, now: Timestamp) -> Option<Arc<Claims>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -112,7 +123,7 @@ impl Tokens {
         let version = self.version.load(Ordering::Acquire);
         let cached = self.cache.get(&hash).filter(|cached| cached.version == version);
         let cached = cached.unwrap_or_else(|| {
-            let cached = CachedToken { version, claims: self.verify(&token).map(Arc::new) };
+            let cached = CachedToken { version, claims: self.verify(token).map(Arc::new) };
             self.cache.insert(hash, cached.clone());
             cached
         });
@@ -133,10 +144,13 @@ impl Tokens {
         let (_, payload) = message.split_once('.')?;
         let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
         let claims: Claims = serde_json::from_slice(&payload).ok()?;
-        let matches = |wanted: &Option<Box<str>>, name: &str| {
-            wanted.as_deref().is_none_or(|wanted| contains(claims.get(name), wanted))
-        };
-        (matches(&self.issuer, "iss") && matches(&self.audience, "aud")).then_some(claims)
+        // A list of issuers is malformed (RFC 7519 §4.1.1); only an audience may be one.
+        let (issuer, audience) = (claims.get("iss"), claims.get("aud"));
+        let single = issuer.is_none_or(Value::is_string);
+        let issued =
+            self.issuer.as_deref().is_none_or(|wanted| issuer.is_some_and(|by| by == wanted));
+        let meant = self.audience.as_deref().is_none_or(|wanted| contains(audience, wanted));
+        (single && issued && meant).then_some(claims)
     }
 
     /// Whether `now` lies between `nbf` and `exp`. A time that is not a number rejects the token.

@@ -152,6 +152,7 @@ pub(super) fn jwt(keys: JwtKeys, problems: &mut Problems<'_>) -> Option<JwtSetti
     settings.audience = keys.audience.map(String::from);
     put(&mut settings.leeway_secs, keys.leeway.map(|leeway| leeway.as_secs()));
     put(&mut settings.remembered_max, keys.remembered_max.map(size));
+    put(&mut settings.when_invalid, keys.when_invalid);
     Some(settings)
 }
 
@@ -163,6 +164,7 @@ pub(super) fn api_keys(keys: ApiKeysKeys, problems: &mut Problems<'_>) -> ApiKey
     let listed = keys.keys_list.into_iter();
     settings.keys = listed.map(|key| (text(key.hash), text(key.name), text(key.plan))).collect();
     settings.file = keys.file.map(|path| path.0.into());
+    put(&mut settings.when_unknown, keys.when_unknown);
     settings
 }
 

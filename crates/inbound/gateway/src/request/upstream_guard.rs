@@ -71,6 +71,9 @@ impl<S: CounterStore, C: Clock> UpstreamGuard<S, C> {
     pub(super) fn answered(&mut self, status: StatusCode, lease: ConnectionLease) {
         self.status = status;
         self.lease = Some(lease);
+        if let Some(context) = &mut self.context {
+            self.document.count_admission(&mut context.count);
+        }
     }
 
     /// Charges the costs that the response reports, and removes their fields.
@@ -149,13 +152,9 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
             }
             BodyEnd::Dropped => {}
         }
-        if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
+        if let Some(context) = self.context.take() {
             let outcome = Outcome::Served;
-            self.document.record(
-                route_index,
-                record,
-                RequestEnd { status: self.status, bytes, outcome },
-            );
+            self.document.record(context, RequestEnd { status: self.status, bytes, outcome });
         }
     }
 }
@@ -163,8 +162,9 @@ impl<S: CounterStore, C: Clock> OnBodyEnd for UpstreamGuard<S, C> {
 impl<S: CounterStore, C: Clock> Drop for UpstreamGuard<S, C> {
     fn drop(&mut self) {
         self.release(Completion::Abandoned);
-        if let Some(RequestContext { route_index, record, .. }) = self.context.take() {
-            self.document.disconnected(route_index, record);
+        if let Some(mut context) = self.context.take() {
+            self.document.count_admission(&mut context.count);
+            self.document.disconnected(context);
         }
         // Last: a reader that sees no request in flight also sees how they ended.
         self.document.state.counters.in_flight.fetch_sub(1, Ordering::Release);

@@ -42,6 +42,21 @@ pub struct HeadSettings {
     pub body_bytes_max: Option<u64>,
     /// How long a client may take between two pieces of a body. Default: 30 s.
     pub body_idle: Duration,
+    /// How paths with an escaped slash are treated, unless a route overrides it. Default: they are rejected.
+    pub escaped_slashes: EscapedSlashes,
+}
+
+/// How a path with an escaped slash (`%2F`) is treated. Some servers decode it before they route, so that
+/// `/public%2F..` and `/admin%2Fusers` reach other resources than the gateway matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EscapedSlashes {
+    /// The request is rejected with 400.
+    #[default]
+    Reject,
+    /// It is a slash, for the gateway and for the upstream.
+    Unescape,
+    /// It is part of its segment, and forwarded unchanged: for upstreams that do not decode it before they route.
+    Keep,
 }
 
 impl Default for HeadSettings {
@@ -51,6 +66,7 @@ impl Default for HeadSettings {
             segments_max: 256,
             body_bytes_max: None,
             body_idle: Duration::from_secs(30),
+            escaped_slashes: EscapedSlashes::default(),
         }
     }
 }
@@ -64,6 +80,10 @@ pub struct QueueSettings {
     pub bytes_max: usize,
     /// The largest body that is kept. Default: 1 MiB.
     pub body_bytes_max: usize,
+    /// The maximum of requests of one caller, so that one cannot fill the queue. Default: 100.
+    pub caller_requests_max: usize,
+    /// The maximum of bytes of one caller's waiting requests. Default: 8 MiB.
+    pub caller_bytes_max: usize,
     /// How long a request may wait before it expires. Default: 5 min.
     pub wait_max: Duration,
     /// How long the state of a request is told after its end. Default: 10 min.
@@ -76,6 +96,8 @@ impl Default for QueueSettings {
             requests_max: 1_000,
             bytes_max: 64 * 1024 * 1024,
             body_bytes_max: 1024 * 1024,
+            caller_requests_max: 100,
+            caller_bytes_max: 8 * 1024 * 1024,
             wait_max: Duration::from_secs(5 * 60),
             remember: Duration::from_secs(10 * 60),
         }

@@ -27,27 +27,40 @@ pub struct EntrySettings {
     pub key: String,
     /// Where its value is from.
     pub value: ValueFrom,
-    /// What to do when the request has no such value.
-    pub missing: Missing,
+    /// What happens if the request has no such value. [`None`]: as [`WhenMissing::SkipDescriptor`], and
+    /// `tidegate config check` warns if such requests are not limited at all.
+    pub when_missing: Option<WhenMissing>,
 }
 
 impl EntrySettings {
     /// An entry; requests without the value do not have the descriptor.
     pub fn new(key: impl Into<String>, value: ValueFrom) -> Self {
-        EntrySettings { key: key.into(), value, missing: Missing::default() }
+        EntrySettings { key: key.into(), value, when_missing: None }
     }
 }
 
-/// What to do when a request lacks a value.
+/// What happens if a request lacks the value of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// It does not have the descriptor.
+pub enum WhenMissing {
+    /// It does not have the descriptor, which therefore does not limit it.
     #[default]
     SkipDescriptor,
     /// The descriptor does not have the entry.
     SkipEntry,
     /// It has this value.
     Use(String),
+    /// It is rejected: with 401 if the value comes from a token or an API key, otherwise with 400.
+    Reject,
+}
+
+/// What happens to a request with a token or an API key that is not valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InvalidCredential {
+    /// It is treated like a request without a credential.
+    #[default]
+    Ignore,
+    /// It is rejected with 401, on every route that is not exempt.
+    Reject,
 }
 
 /// Where the value of an entry is from.
@@ -62,9 +75,9 @@ pub enum ValueFrom {
         /// Bits of an IPv6 address, at most 128. A client can usually choose the last 64.
         v6_bits: u8,
     },
-    /// A field of the request; the first, when there are several.
+    /// A field of the request. With several values, each counts.
     Header(HeaderName),
-    /// A cookie.
+    /// A cookie. With several values, each counts.
     Cookie(String),
     /// The template of the route that the path matches.
     PathTemplate,
@@ -76,7 +89,7 @@ pub enum ValueFrom {
     Method,
     /// The host that is asked for.
     Host,
-    /// A parameter of the query; the first, when there are several.
+    /// A parameter of the query. With several values, each counts.
     Query(String),
     /// A claim of the caller's verified token; names of nested claims are joined by dots.
     Claim(String),
@@ -93,22 +106,27 @@ pub enum ValueFrom {
 pub enum CostSettings {
     /// Always the same.
     Fixed(u64),
-    /// The number in a field of the request, up to a most; one when there is none. Only for
-    /// callers that may choose what they pay.
+    /// The number in a field of the request; one if there is none. A request with several values is rejected. Only
+    /// for callers that may choose what they pay.
     Header {
         /// The field.
         name: HeaderName,
-        /// The most that is believed.
+        /// The minimum. A request that costs nothing passes a limit that is spent.
+        min: u64,
+        /// The maximum.
         max: u64,
     },
-    /// The bytes of the body. When the length is not known before, one is charged at first and
-    /// the rest when the body has ended.
-    BodyBytes,
-    /// One at first; the rest of the number in a field of the upstream's answer afterwards.
+    /// The bytes of the body. If the length is not known before, one unit is charged first and the rest when the body
+    /// has ended.
+    BodyBytes {
+        /// The minimum, also for requests without a body.
+        min: u64,
+    },
+    /// One unit first; afterwards the rest of the number in a field of the upstream's response.
     Reported {
-        /// The field of the answer. It is not passed on to the client.
+        /// The field of the response. The client does not get it.
         name: HeaderName,
-        /// The most that is believed.
+        /// The maximum.
         max: u64,
     },
 }
@@ -147,6 +165,8 @@ pub struct JwtSettings {
     pub leeway_secs: u64,
     /// How many verified tokens are remembered. Default: 10,000.
     pub remembered_max: usize,
+    /// What happens to a request whose token is not valid. Default: the token is ignored.
+    pub when_invalid: InvalidCredential,
 }
 
 impl JwtSettings {
@@ -159,6 +179,7 @@ impl JwtSettings {
             audience: None,
             leeway_secs: 60,
             remembered_max: 10_000,
+            when_invalid: InvalidCredential::default(),
         }
     }
 }
@@ -196,11 +217,18 @@ pub struct ApiKeySettings {
     /// A file with more of them, read again when it changes. Each line has a hash, a name and a
     /// plan, separated by spaces; `#` begins a remark.
     pub file: Option<PathBuf>,
+    /// What happens to a request whose key is unknown. Default: the key is ignored.
+    pub when_unknown: InvalidCredential,
 }
 
 impl Default for ApiKeySettings {
     fn default() -> Self {
         let name = HeaderName::from_static("x-api-key");
-        ApiKeySettings { presented_in: PresentedIn::Header(name), keys: Vec::new(), file: None }
+        ApiKeySettings {
+            presented_in: PresentedIn::Header(name),
+            keys: Vec::new(),
+            file: None,
+            when_unknown: InvalidCredential::default(),
+        }
     }
 }

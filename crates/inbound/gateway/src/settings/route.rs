@@ -2,8 +2,10 @@
 
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 
 use super::answer::AnswerSettings;
+use super::client::EscapedSlashes;
 use super::describe::{CostSettings, DescriptorSettings};
 use super::upstream::Timeouts;
 
@@ -39,6 +41,12 @@ pub struct RouteSettings {
     pub answers: AnswerSettings,
     /// How long things may take here, in place of what its upstreams say.
     pub timeouts: Option<Timeouts>,
+    /// The networks whose clients may use the route. Default: all.
+    pub allow: Vec<IpNet>,
+    /// The networks whose clients may not use it, even if `allow` has them. Default: none.
+    pub deny: Vec<IpNet>,
+    /// How paths with an escaped slash are treated here. Default: as [`HeadSettings`](super::HeadSettings) says.
+    pub escaped_slashes: Option<EscapedSlashes>,
     /// Whether its requests are never limited, shed or counted: health checks, metrics,
     /// administration. Default: no.
     pub exempt: bool,
@@ -62,6 +70,9 @@ impl RouteSettings {
             cost: CostSettings::default(),
             answers: AnswerSettings::default(),
             timeouts: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            escaped_slashes: None,
             exempt: false,
         }
     }

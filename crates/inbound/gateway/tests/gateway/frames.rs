@@ -100,6 +100,9 @@ async fn http_1_fields_and_wrong_lengths_are_rejected_in_http_2() {
         &[(":path", "")],
         &[(":method", "GET / HTTP/1.1")],
         &[(":authority", "u@a.test")],
+        &[(":authority", "x,y")],
+        &[(":authority", "x:abc")],
+        &[(":scheme", "ftp")],
     ] {
         assert_eq!(sent(fields, b"body").await, (true, 0), "{fields:?}");
     }

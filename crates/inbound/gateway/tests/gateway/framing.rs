@@ -307,3 +307,19 @@ async fn half_a_request_is_not_forwarded() {
     drop(within("the end", stream.read_to_end(&mut rest)).await);
     assert_eq!(upstream.connections(), 0);
 }
+
+#[tokio::test]
+async fn odd_hosts_and_schemes_are_rejected() {
+    for host in ["", "x,y", "x:abc", "x:70000", "u@x", "x..y", "[x]", "x%2ey"] {
+        let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{host}");
+    }
+    for target in ["ftp://a/", "ws://a/", "http://x,y/", "http://x:abc/"] {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        assert_eq!(refused(&request).await, 400, "{target}");
+    }
+    for host in ["a", "a.test.", "a_b.test:80", "[::1]:80", "127.0.0.1"] {
+        let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        assert_eq!(status(&request).await, (200, true), "{host}");
+    }
+}
