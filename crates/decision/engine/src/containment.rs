@@ -1,7 +1,7 @@
 //! A defect of limiter code must not fail a request: its panics are contained, and the request is admitted.
 //!
 //! The engine contains its own panics and calls such a request undecided. Doors run limiter code around it: they describe
-//! requests, render refusals, write header fields and record metrics. They run each of these [stages](Stage) in
+//! requests, render refusals, write header fields and record metrics. They run each of these [stages](LimiterStage) in
 //! [`contain`], and go on as if there were no limiter when it returns nothing.
 
 use std::any::Any;
@@ -13,7 +13,7 @@ use std::task::Poll;
 
 /// A part of a door's limiter code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum LimiterStage {
     /// Finding out who asks for what.
     Describe,
     /// Asking limiters, and waiting for them.
@@ -24,27 +24,29 @@ pub enum Stage {
     Record,
 }
 
-impl Stage {
+impl LimiterStage {
     /// All of them.
-    pub const ALL: [Stage; 4] = [Stage::Describe, Stage::Decide, Stage::Render, Stage::Record];
+    pub const ALL: [LimiterStage; 4] =
+        [LimiterStage::Describe, LimiterStage::Decide, LimiterStage::Render, LimiterStage::Record];
 
     /// The value of the label `stage`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Stage::Describe => "describe",
-            Stage::Decide => "decide",
-            Stage::Render => "render",
-            Stage::Record => "record",
+            LimiterStage::Describe => "describe",
+            LimiterStage::Decide => "decide",
+            LimiterStage::Render => "render",
+            LimiterStage::Record => "record",
         }
     }
 }
 
 /// Panics by stage, over all doors of the process.
-static PANICS: [AtomicU64; Stage::ALL.len()] = [const { AtomicU64::new(0) }; Stage::ALL.len()];
+static PANICS: [AtomicU64; LimiterStage::ALL.len()] =
+    [const { AtomicU64::new(0) }; LimiterStage::ALL.len()];
 
 /// Runs limiter code. [`None`] when it panicked: then the request is admitted.
 #[inline]
-pub fn contain<T>(stage: Stage, code: impl FnOnce() -> T) -> Option<T> {
+pub fn contain<T>(stage: LimiterStage, code: impl FnOnce() -> T) -> Option<T> {
     let code = AssertUnwindSafe(|| {
         fault_injection::strike(stage);
         code()
@@ -53,7 +55,7 @@ pub fn contain<T>(stage: Stage, code: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Like [`contain`], for code that waits.
-pub async fn contain_future<T>(stage: Stage, code: impl Future<Output = T>) -> Option<T> {
+pub async fn contain_future<T>(stage: LimiterStage, code: impl Future<Output = T>) -> Option<T> {
     let mut code = pin!(code);
     let polled =
         std::future::poll_fn(|context| match contain(stage, || code.as_mut().poll(context)) {
@@ -65,15 +67,16 @@ pub async fn contain_future<T>(stage: Stage, code: impl Future<Output = T>) -> O
 
 /// How often each stage panicked.
 pub(crate) fn contained_panics() -> impl Iterator<Item = (&'static str, u64)> {
-    Stage::ALL
+    LimiterStage::ALL
         .iter()
         .zip(&PANICS)
         .map(|(stage, count)| (stage.as_str(), count.load(Ordering::Relaxed)))
 }
 
 #[cold]
-fn report(stage: Stage, payload: &(dyn Any + Send)) {
-    static FIRST: [Once; Stage::ALL.len()] = [const { Once::new() }; Stage::ALL.len()];
+fn report(stage: LimiterStage, payload: &(dyn Any + Send)) {
+    static FIRST: [Once; LimiterStage::ALL.len()] =
+        [const { Once::new() }; LimiterStage::ALL.len()];
     let index = stage as usize;
     if let (Some(count), Some(first)) = (PANICS.get(index), FIRST.get(index)) {
         count.fetch_add(1, Ordering::Relaxed);
@@ -97,27 +100,27 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
 
 /// Panics that tests put into a stage. Without the feature `fault-injection` there are none.
 pub mod fault_injection {
-    use super::Stage;
+    use super::LimiterStage;
 
     #[cfg(feature = "fault-injection")]
     static ARMED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(usize::MAX);
 
     /// Lets every run of this stage panic, in the whole process; [`None`] ends it.
     #[cfg(feature = "fault-injection")]
-    pub fn panic_in(stage: Option<Stage>) {
+    pub fn panic_in(stage: Option<LimiterStage>) {
         let index = stage.map_or(usize::MAX, |stage| stage as usize);
         ARMED.store(index, std::sync::atomic::Ordering::SeqCst);
     }
 
     #[cfg(feature = "fault-injection")]
-    pub(super) fn strike(stage: Stage) {
+    pub(super) fn strike(stage: LimiterStage) {
         let armed = ARMED.load(std::sync::atomic::Ordering::SeqCst);
         assert!(armed != stage as usize, "a panic injected into {}", stage.as_str());
     }
 
     #[cfg(not(feature = "fault-injection"))]
     #[inline]
-    pub(super) const fn strike(_: Stage) {}
+    pub(super) const fn strike(_: LimiterStage) {}
 }
 
 #[cfg(test)]
@@ -130,8 +133,8 @@ mod tests {
             contained_panics().find(|(stage, _)| *stage == "render").map_or(0, |(_, count)| count)
         };
         let before = count();
-        assert_eq!(contain(Stage::Render, || 7), Some(7));
-        assert_eq!(contain(Stage::Render, || -> u32 { panic!("on purpose") }), None);
+        assert_eq!(contain(LimiterStage::Render, || 7), Some(7));
+        assert_eq!(contain(LimiterStage::Render, || -> u32 { panic!("on purpose") }), None);
         assert!(count() > before);
     }
 
@@ -141,7 +144,7 @@ mod tests {
             tokio::task::yield_now().await;
             panic!("on purpose")
         };
-        assert_eq!(contain_future::<u32>(Stage::Decide, pending).await, None);
-        assert_eq!(contain_future(Stage::Decide, async { 7 }).await, Some(7));
+        assert_eq!(contain_future::<u32>(LimiterStage::Decide, pending).await, None);
+        assert_eq!(contain_future(LimiterStage::Decide, async { 7 }).await, Some(7));
     }
 }
