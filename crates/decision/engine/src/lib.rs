@@ -42,12 +42,14 @@ mod run_time_modes;
 mod tally;
 mod unmatched;
 
+mod containment;
 mod deposit;
 mod failure_mode;
 mod observer;
 mod permit;
 
 pub use clock::SystemClock;
+pub use containment::{LimiterStage, contain, contain_future, fault_injection};
 pub use deposit::Deposit;
 pub use engine::{Engine, LocalEngine, Target, UnknownTarget};
 pub use failure_mode::{FailureMode, Undecided};

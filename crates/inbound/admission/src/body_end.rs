@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Buf;
 use http_body::Frame;
+use tidegate_engine::{LimiterStage, contain};
 
 use crate::slots::HeldSlots;
 
@@ -70,10 +71,17 @@ impl EndGuard {
 
     /// The body has ended.
     pub fn finish(&mut self, end: BodyEnd) {
-        self.slots = None;
-        if let Some(on_end) = self.on_end.take() {
-            on_end.ended(end, self.bytes);
+        let (slots, on_end, bytes) = (self.slots.take(), self.on_end.take(), self.bytes);
+        if slots.is_none() && on_end.is_none() {
+            return;
         }
+        // A panic here would break off a body that is complete.
+        contain(LimiterStage::Record, || {
+            drop(slots);
+            if let Some(on_end) = on_end {
+                on_end.ended(end, bytes);
+            }
+        });
     }
 }
 

@@ -13,7 +13,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use serde_json::json;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp};
+use tidegate_engine::{
+    Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
+};
 
 use tidegate_metrics::{AnswerKind, Meter};
 use tidegate_requests::{AccessError, BodyError, BodyLimits, read_body};
@@ -106,8 +108,10 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
             CountedResponse::new(problem.into_response(), AnswerKind::Invalid)
         });
         if let Some(kind) = kind {
-            let took = self.engine.clock().now().since(began);
-            self.parts.meter.count(kind, took.into());
+            contain(LimiterStage::Record, || {
+                let took = self.engine.clock().now().since(began);
+                self.parts.meter.count(kind, took.into());
+            });
         }
         response
     }

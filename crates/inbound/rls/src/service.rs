@@ -15,20 +15,22 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock, Timestamp};
+use tidegate_engine::{
+    Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
+};
 use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
 
 use tidegate_answers::grpc::timeout;
-use tidegate_metrics::Meter;
+use tidegate_metrics::{AnswerKind, Meter};
 use tidegate_requests::{BodyError, BodyLimits, BodyReader};
 
 use crate::body::RlsBody;
-use crate::decide::CallResult;
+use crate::decide::ContainedResult;
 use crate::decode::frame::{Compression, FrameError, PREFIX_LEN};
 use crate::decode::{RateLimitRequest, json as json_request};
-use crate::encode::{encode, json as json_answer};
+use crate::encode::{ADMITTED, encode, json as json_answer};
 use crate::failure::{Failure, GRPC, reject};
 use crate::health::HealthHandle;
 use crate::routes::routes;
@@ -100,7 +102,8 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
             Ok(json) => json,
             Err(error) => return json_answer::bad_request(&error, &shared.settings),
         };
-        match shared.decide(&json.request(), json_answer::render).await {
+        let decided = shared.decide(&json.request(), json_answer::render).await;
+        match decided.unwrap_or(Ok((AnswerKind::ErrorOpen, json_answer::ADMITTED))) {
             Ok((kind, (code, answer))) => json_answer::response(kind, code, answer),
             Err(failure) => json_answer::bad_request(&failure.message, &shared.settings),
         }
@@ -171,7 +174,9 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
                 let reader = BodyReader::new(request.into_body());
                 CallState::Reading { reader, call: Some(call(deadline)) }
             }
-            Err(failure) => CallState::Done { response: Some(call(None).finish(Err(failure))) },
+            Err(failure) => {
+                CallState::Done { response: Some(call(None).finish(Some(Err(failure)))) }
+            }
         };
         RlsFuture { state }
     }
@@ -257,8 +262,11 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
             return Err(Box::pin(async move { Ok(self.decide_remotely(&body).await) }));
         };
         let mut request = RateLimitRequest::default();
-        let decoded = self.shared.decode(&body, self.compression, &mut request);
-        let result = decoded.and_then(|()| self.shared.decide_now(&engine, &request, encode));
+        let result = match self.shared.decode(&body, self.compression, &mut request) {
+            Some(Ok(())) => self.shared.decide_now(&engine, &request, encode),
+            Some(Err(failure)) => Some(Err(failure)),
+            None => None,
+        };
         Ok(self.finish(result))
     }
 
@@ -267,11 +275,13 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         let mut result = pin!(async {
             let mut request = RateLimitRequest::default();
-            shared.decode(body, compression, &mut request)?;
-            shared.decide(&request, encode).await
+            match shared.decode(body, compression, &mut request)? {
+                Ok(()) => shared.decide(&request, encode).await,
+                Err(failure) => Some(Err(failure)),
+            }
         });
         let result = poll_fn(|context| match result.as_mut().poll(context) {
-            Poll::Pending => self.poll_deadline(context).map(Err),
+            Poll::Pending => self.poll_deadline(context).map(|failure| Some(Err(failure))),
             result @ Poll::Ready(_) => result,
         });
         let result = result.await;
@@ -298,8 +308,8 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
 
     /// Counts the call and builds its response.
     #[inline]
-    fn finish(self, result: CallResult<Bytes>) -> Response<RlsBody> {
-        let (kind, response) = match result {
+    fn finish(self, result: ContainedResult<Bytes>) -> Response<RlsBody> {
+        let (kind, response) = match result.unwrap_or(Ok((AnswerKind::ErrorOpen, ADMITTED))) {
             Ok((kind, frame)) => {
                 let mut response = Response::new(RlsBody::message(frame));
                 *response.headers_mut() = HeaderMap::with_capacity(1);
@@ -308,8 +318,10 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
             }
             Err(failure) => (failure.answer, failure.response()),
         };
-        let took = self.shared.engine.clock().now().since(self.started);
-        self.shared.meter.count(kind, took.into());
+        contain(LimiterStage::Record, || {
+            let took = self.shared.engine.clock().now().since(self.started);
+            self.shared.meter.count(kind, took.into());
+        });
         response
     }
 }
@@ -338,7 +350,7 @@ impl<S: CounterStore, C: Clock, B: Body<Data = Bytes>> Future for RlsFuture<S, C
                 }
             };
             let response = match body {
-                Err(failure) => call.finish(Err(failure)),
+                Err(failure) => call.finish(Some(Err(failure))),
                 Ok(body) => match call.decide(body) {
                     Ok(response) => response,
                     Err(response) => {

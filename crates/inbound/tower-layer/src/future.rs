@@ -17,7 +17,7 @@ use super::refund::{PendingRefund, UnservedRequest};
 use super::settings::Settings;
 use tidegate_admission::{BodyEnd, EndGuard, Grant, RequestDescription};
 use tidegate_answers::Fields;
-use tidegate_engine::{Clock, CounterStore};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, contain};
 
 /// The request passes, or this is its response.
 pub(super) type Decision = Result<AdmittedRequest, Response<Bytes>>;
@@ -61,10 +61,10 @@ impl AdmittedRequest {
             self.guard.note_server_error();
         }
         if response.extensions().get::<UnservedRequest>().is_some() {
-            self.refund.into_iter().for_each(PendingRefund::pay);
+            contain(LimiterStage::Record, || self.refund.into_iter().for_each(PendingRefund::pay));
         }
         let mut response = response.map(|body| LimitedBody::of_service(body, self.guard));
-        self.fields.add_to(response.headers_mut());
+        contain(LimiterStage::Render, || self.fields.add_to(response.headers_mut()));
         Ok(response)
     }
 }

@@ -9,13 +9,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::{Clock, CounterStore, MemoryStore, SystemClock};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, MemoryStore, SystemClock, contain};
 use tower_service::Service;
 
 use super::body::LimitedBody;
 use super::future::{AdmittedRequest, LayerFuture};
 use super::settings::Settings;
-use tidegate_admission::Admission;
+use tidegate_admission::{Admission, Grant};
 
 /// A service behind limits; made by [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Debug)]
@@ -56,29 +56,38 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let settings = &self.settings;
-        let Some(description) = (settings.describe)(&parts) else {
-            let request = Request::from_parts(parts, body);
-            return LayerFuture::running(self.inner.call(request), AdmittedRequest::default());
-        };
-        match settings.decide_now(&description) {
-            Some(Admission::Refused(refusal)) => {
-                LayerFuture::refused(settings.refuse(&parts, refusal))
+        // A request whose description or decision panics is admitted: see `tidegate_engine::contain`.
+        let description = contain(LimiterStage::Describe, || (settings.describe)(&parts)).flatten();
+        let decided = description.as_ref().map_or_else(admit, |description| {
+            contain(LimiterStage::Decide, || settings.decide_now(description)).unwrap_or_else(admit)
+        });
+        let admitted = match (decided, description) {
+            (Some(Admission::Refused(refusal)), _) => {
+                match contain(LimiterStage::Render, || settings.refuse(&parts, refusal)) {
+                    Some(answer) => return LayerFuture::refused(answer),
+                    None => AdmittedRequest::default(),
+                }
             }
-            Some(Admission::Pass(grant)) if grant.turn.is_none() => {
-                let admitted = AdmittedRequest::new(grant, settings, description);
-                let request = Request::from_parts(parts, body);
-                LayerFuture::running(self.inner.call(request), admitted)
+            (Some(Admission::Pass(grant)), Some(description)) if grant.turn.is_none() => {
+                AdmittedRequest::new(grant, settings, description)
             }
-            decided => {
+            (_, None) => AdmittedRequest::default(),
+            (decided, Some(description)) => {
                 let settings = Arc::clone(settings);
                 let decision = async move {
                     let decision = settings.decide(decided, &parts, description).await;
                     (decision, Request::from_parts(parts, body))
                 };
-                LayerFuture::deciding(decision, take_ready(&mut self.inner))
+                return LayerFuture::deciding(decision, take_ready(&mut self.inner));
             }
-        }
+        };
+        LayerFuture::running(self.inner.call(Request::from_parts(parts, body)), admitted)
     }
+}
+
+/// The decision for a request without limits.
+fn admit() -> Option<Admission> {
+    Some(Admission::Pass(Grant::unlimited()))
 }
 
 /// Takes the service that was made ready for a request; the clone that stays has to become ready itself.

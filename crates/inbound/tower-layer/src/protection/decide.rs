@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use tidegate_admission::{BodyEnd, EndGuard, OnBodyEnd};
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, LimiterStage, contain};
 use tidegate_overload::{Arrival, Completion, Pass, Refusal, ScreenedRequest};
 
 use super::settings::Settings;
@@ -13,10 +13,13 @@ use crate::future::{AdmittedRequest, Decision};
 impl<C: Clock> Settings<C> {
     /// Decides before the request holds anything.
     pub(super) fn screen(&self, request: &Parts) -> Result<ScreenedRequest, Refusal> {
-        let arrival = match (self.describe)(request) {
-            Some(arriving) => arriving.at(self.protection.clock().now()),
-            None => Arrival::Exempt,
+        let describe = || {
+            let arriving = (self.describe)(request)?;
+            Some(arriving.at(self.protection.clock().now()))
         };
+        // A request whose description panics passes without being counted.
+        let arrival =
+            contain(LimiterStage::Describe, describe).flatten().unwrap_or(Arrival::Exempt);
         self.protection.screen(arrival)
     }
 
@@ -31,7 +34,12 @@ impl<C: Clock> Settings<C> {
                 let guard = PassGuard { settings: self, pass, failed: false };
                 Ok(AdmittedRequest::guarded(EndGuard::new(Box::new(guard))))
             }
-            Err(refusal) => Err(self.refuse(request, &refusal)),
+            Err(refusal) => {
+                match contain(LimiterStage::Render, || self.refuse(request, &refusal)) {
+                    Some(answer) => Err(answer),
+                    None => Ok(AdmittedRequest::default()),
+                }
+            }
         }
     }
 }

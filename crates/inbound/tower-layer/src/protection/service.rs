@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_engine::Clock;
+use tidegate_engine::{Clock, LimiterStage, contain};
 use tidegate_overload::{ScreenedRequest, SteadyClock};
 use tower_service::Service;
 
@@ -52,7 +52,15 @@ where
             None => settings.screen(&parts),
         };
         match (screening, self.layer.step) {
-            (Err(refusal), _) => LayerFuture::refused(settings.refuse(&parts, &refusal)),
+            (Err(refusal), _) => {
+                match contain(LimiterStage::Render, || settings.refuse(&parts, &refusal)) {
+                    Some(answer) => LayerFuture::refused(answer),
+                    None => {
+                        let answer = self.inner.call(Request::from_parts(parts, body));
+                        LayerFuture::running(answer, AdmittedRequest::default())
+                    }
+                }
+            }
             (Ok(screened), ProtectionStep::Screen) => {
                 parts.extensions.insert(screened);
                 let answer = self.inner.call(Request::from_parts(parts, body));
