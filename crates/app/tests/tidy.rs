@@ -60,7 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "stores",
         ],
     ),
-    ("lab/fuzz", &["app", "engine", "http-api", "metrics", "rls", "rules"]),
+    ("lab/fuzz", &["app", "engine", "gateway", "http-api", "metrics", "rls", "rules", "server"]),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.

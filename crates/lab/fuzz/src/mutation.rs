@@ -6,9 +6,12 @@
 //! nothing. Messages are also changed as messages, because a change of one
 //! length would make the rest unreadable.
 
+mod frames;
 mod message;
 
 use crate::chance::Chance;
+
+pub(crate) use frames::PREFACE;
 
 /// The longest input that is made: long enough for several of everything, and
 /// short enough to be tried thousands of times a second.
@@ -41,6 +44,8 @@ pub(crate) enum Language {
     Text(&'static [&'static str]),
     /// A protobuf message.
     Message,
+    /// The bytes of an HTTP connection: text with these words, or frames after the preface of HTTP/2.
+    Http(&'static [&'static str]),
 }
 
 /// A damaged copy of `input`; parts of `other` may get into it.
@@ -59,7 +64,17 @@ pub(crate) fn damage(
             Language::Message if chance.below(4) > 0 => {
                 bytes = message::change(&bytes, other, chance);
             }
-            Language::Text(_) | Language::Message => change_bytes(&mut bytes, other, chance),
+            Language::Http(_) if bytes.starts_with(PREFACE) => {
+                bytes = frames::change(&bytes, chance, |payload, chance| {
+                    change_bytes(payload, other, chance);
+                });
+            }
+            Language::Http(words) if chance.below(2) == 0 => {
+                change_words(&mut bytes, words, chance);
+            }
+            Language::Text(_) | Language::Message | Language::Http(_) => {
+                change_bytes(&mut bytes, other, chance);
+            }
         }
         bytes.truncate(INPUT_BYTES_MAX);
     }
@@ -149,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_seed_damages_the_same_way_again() {
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             let all: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             let again: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             assert_eq!(all, again);
@@ -161,7 +176,7 @@ mod tests {
     #[test]
     fn nothing_grows_beyond_its_maximum_and_nothing_is_damaged_too() {
         let mut chance = Chance::new(3);
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             for _ in 0..200 {
                 let long = damage(&[b'a'; INPUT_BYTES_MAX], b"b", language, &mut chance);
                 assert!(long.len() <= INPUT_BYTES_MAX);
