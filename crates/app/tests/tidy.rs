@@ -62,7 +62,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "stores",
         ],
     ),
-    ("lab/fuzz", &["app", "engine", "http-api", "metrics", "requests", "rls", "rules"]),
+    (
+        "lab/fuzz",
+        &["app", "engine", "gateway", "http-api", "metrics", "requests", "rls", "rules", "server"],
+    ),
 ];
 
 /// Outside crates that only some of ours may use, beside their tests.

@@ -5,9 +5,12 @@
 //! and tests nothing. Messages are also changed field by field, because a wrong length would make
 //! the rest unreadable.
 
+mod frames;
 mod message;
 
 use crate::chance::Chance;
+
+pub(crate) use frames::PREFACE;
 
 /// The longest input: short enough for thousands of tries a second.
 pub(crate) const INPUT_BYTES_MAX: usize = 8 * 1024;
@@ -39,6 +42,8 @@ pub(crate) enum Language {
     Text(&'static [&'static str]),
     /// A protobuf message.
     Message,
+    /// The bytes of an HTTP connection: text with these words, or frames after the preface of HTTP/2.
+    Http(&'static [&'static str]),
 }
 
 /// A changed copy of `input`, which may contain parts of `other`.
@@ -57,7 +62,17 @@ pub(crate) fn damage(
             Language::Message if chance.below(4) > 0 => {
                 bytes = message::change(&bytes, other, chance);
             }
-            Language::Text(_) | Language::Message => change_bytes(&mut bytes, other, chance),
+            Language::Http(_) if bytes.starts_with(PREFACE) => {
+                bytes = frames::change(&bytes, chance, |payload, chance| {
+                    change_bytes(payload, other, chance);
+                });
+            }
+            Language::Http(words) if chance.below(2) == 0 => {
+                change_words(&mut bytes, words, chance);
+            }
+            Language::Text(_) | Language::Message | Language::Http(_) => {
+                change_bytes(&mut bytes, other, chance);
+            }
         }
         bytes.truncate(INPUT_BYTES_MAX);
     }
@@ -147,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_seed_damages_the_same_way_again() {
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             let all: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             let again: Vec<_> = (0..200).map(|seed| damaged(language, seed)).collect();
             assert_eq!(all, again);
@@ -159,7 +174,7 @@ mod tests {
     #[test]
     fn nothing_grows_beyond_its_maximum_and_nothing_is_damaged_too() {
         let mut chance = Chance::new(3);
-        for language in [Language::Text(&["key"]), Language::Message] {
+        for language in [Language::Text(&["key"]), Language::Message, Language::Http(&["key"])] {
             for _ in 0..200 {
                 let long = damage(&[b'a'; INPUT_BYTES_MAX], b"b", language, &mut chance);
                 assert!(long.len() <= INPUT_BYTES_MAX);

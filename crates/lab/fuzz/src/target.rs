@@ -5,6 +5,7 @@
 
 mod config;
 mod doors;
+mod gateway;
 mod json;
 mod locations;
 mod rls;
@@ -28,12 +29,19 @@ pub enum TargetName {
     Json,
     /// The rate limit service's decoder, beside prost's.
     Rls,
+    /// The gateway on real sockets, in front of a strict upstream.
+    Gateway,
 }
 
 impl TargetName {
     /// All targets.
-    pub const ALL: [TargetName; 4] =
-        [TargetName::Rules, TargetName::Config, TargetName::Json, TargetName::Rls];
+    pub const ALL: [TargetName; 5] = [
+        TargetName::Rules,
+        TargetName::Config,
+        TargetName::Json,
+        TargetName::Rls,
+        TargetName::Gateway,
+    ];
 
     /// The name on the command line and of its folder in the corpus.
     pub const fn as_str(self) -> &'static str {
@@ -42,6 +50,7 @@ impl TargetName {
             TargetName::Config => "config",
             TargetName::Json => "json",
             TargetName::Rls => "rls",
+            TargetName::Gateway => "gateway",
         }
     }
 
@@ -51,6 +60,7 @@ impl TargetName {
             TargetName::Config => Box::new(config::ConfigTarget),
             TargetName::Json => Box::new(json::JsonTarget::new()),
             TargetName::Rls => Box::new(rls::RlsTarget::new()),
+            TargetName::Gateway => Box::new(gateway::GatewayTarget::new()),
         }
     }
 
@@ -60,6 +70,7 @@ impl TargetName {
             TargetName::Config => Language::Text(config::WORDS),
             TargetName::Json => Language::Text(json::WORDS),
             TargetName::Rls => Language::Message,
+            TargetName::Gateway => Language::Http(gateway::WORDS),
         }
     }
 }

@@ -47,6 +47,11 @@ fn damaged_messages_are_read_as_prost_reads_them() {
 }
 
 #[test]
+fn the_gateway_answers_damaged_connections_and_forwards_only_what_it_wrote() {
+    assert!(run(TargetName::Gateway, 1_000) > 20);
+}
+
+#[test]
 fn ten_megabytes_of_nesting_harm_nobody() {
     let cases: [(TargetName, &[u8]); 8] = [
         (TargetName::Rules, b"["),
