@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::request::Parts;
 use tidegate_admission::{Admission, DomainEngine, Grant, Patience, Pipeline, Waiter};
 use tidegate_answers::Refusal;
-use tidegate_engine::{Clock, CounterStore, Nanos, Timestamp};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, Nanos, Timestamp, contain};
 use tidegate_overload::{Arrival, Category, ScreenedRequest};
 use tokio::time::Instant;
 
@@ -32,6 +32,8 @@ pub(super) enum Denial {
     Refusal(Refusal),
     /// It cannot be served as it is.
     Fault(Fault),
+    /// Limiter code panicked, so that the request is admitted.
+    Panic,
 }
 
 impl FirstDecision {
@@ -49,12 +51,32 @@ where
     /// Sheds or limits a request without waiting.
     ///
     /// # Errors
-    /// Why it is not served.
+    /// Why it is not served, or that limiter code panicked.
     #[expect(
         clippy::result_large_err,
         reason = "a refusal is moved once; a box would be an allocation per refusal"
     )]
     pub(super) fn decide_now(
+        &self,
+        route: &Route,
+        decoded: &DecodedHead<'_>,
+        trusted: bool,
+        context: &mut RequestContext,
+    ) -> Result<FirstDecision, Denial> {
+        let decide = || self.try_decide_now(route, decoded, trusted, context);
+        contain(LimiterStage::Decide, decide).unwrap_or(Err(Denial::Panic))
+    }
+
+    /// The decision for a request whose limiter code panicked: it is admitted.
+    pub(super) fn admit(&self, began: Timestamp) -> FirstDecision {
+        FirstDecision::unlimited(None, self.failed_open(began))
+    }
+
+    #[expect(
+        clippy::result_large_err,
+        reason = "a refusal is moved once; a box would be an allocation per refusal"
+    )]
+    fn try_decide_now(
         &self,
         route: &Route,
         decoded: &DecodedHead<'_>,
@@ -69,7 +91,8 @@ where
         if self.state.protection.is_some() || context.record.is_some() {
             needs = needs | self.categories.needs();
         }
-        let identity = self.identities.identify(needs, decoded.head, began);
+        let identify = || self.identities.identify(needs, decoded.head, began);
+        let identity = contain(LimiterStage::Describe, identify).ok_or(Denial::Panic)?;
         let identity = identity.map_err(Denial::Fault)?;
         let seen = decoded.with(route, &identity);
         if let Some(record) = &mut context.record {
@@ -81,7 +104,8 @@ where
             let count = self.admitted(&Grant::unlimited(), began);
             return Ok(FirstDecision::unlimited(screened, count));
         }
-        let description = route.describer.describe(&seen).map_err(Denial::Fault)?;
+        let description = contain(LimiterStage::Describe, || route.describer.describe(&seen));
+        let description = description.ok_or(Denial::Panic)?.map_err(Denial::Fault)?;
         let decided = if description.described.is_empty() {
             Some(Admission::Pass(Grant::unlimited()))
         } else {

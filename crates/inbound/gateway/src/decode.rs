@@ -147,9 +147,13 @@ where
         let trusted = self.hops.trusts(hop.address);
         let decision = match self.decide_now(route, &decoded, trusted, &mut context) {
             Ok(decision) => decision,
-            Err(Denial::Refusal(refusal)) => {
-                return ControlFlow::Break(self.refuse(context, refusal));
-            }
+            Err(Denial::Refusal(refusal)) => match self.render_refusal(&mut context, refusal) {
+                Some((answer, outcome)) => {
+                    return ControlFlow::Break(self.finish(context, answer, outcome));
+                }
+                None => self.admit(began),
+            },
+            Err(Denial::Panic) => self.admit(began),
             Err(Denial::Fault(fault)) => return ControlFlow::Break(self.fault(context, fault)),
         };
         let route = Arc::clone(route);

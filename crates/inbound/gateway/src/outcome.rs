@@ -7,7 +7,7 @@ use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http_body::Body as _;
 use tidegate_admission::Grant;
 use tidegate_answers::{Cause, Refusal};
-use tidegate_engine::{Clock, CounterStore, Timestamp};
+use tidegate_engine::{Clock, CounterStore, LimiterStage, Timestamp, contain};
 use tidegate_metrics::AnswerKind;
 use tidegate_overload::Cause as OverloadCause;
 
@@ -27,15 +27,27 @@ where
     S: CounterStore,
     C: Clock,
 {
-    /// Ends a request with a refusal.
-    pub(super) fn refuse(&self, mut context: RequestContext, refusal: Refusal) -> Answer {
+    /// The response for a refusal, and the outcome of its request. [`None`] if it cannot be rendered, because limiter
+    /// code panicked: then the request is admitted.
+    pub(super) fn render_refusal(
+        &self,
+        context: &mut RequestContext,
+        refusal: Refusal,
+    ) -> Option<(Answer, Outcome)> {
         let cause = refusal.cause;
+        let limit = refusal.limits.first().map(|limit| limit.name.clone());
+        let answer = contain(LimiterStage::Render, || {
+            self.answers_of(context).refusal(refusal, &context.client_form)
+        });
+        let Some(answer) = answer else {
+            context.count = self.failed_open(context.began);
+            return None;
+        };
         if let Some(record) = &mut context.record {
-            record.limit = refusal.limits.first().map(|limit| limit.name.clone());
+            record.limit = limit;
             record.refused_by = Some(limiter_of(cause));
         }
-        let answer = self.answers_of(&context).refusal(refusal, &context.client_form);
-        self.finish(context, answer, Outcome::Refused(cause))
+        Some((answer, Outcome::Refused(cause)))
     }
 
     /// Ends a request that cannot be served.
@@ -61,6 +73,14 @@ where
         answer: Answer,
         outcome: Outcome,
     ) -> Answer {
+        contain(LimiterStage::Record, || self.count_answer(&context, outcome));
+        let bytes = answer.body().size_hint().exact().unwrap_or(0);
+        self.record(context, RequestEnd { status: answer.status(), bytes, outcome });
+        answer
+    }
+
+    /// Counts a response of the gateway's own, and samples refusals.
+    fn count_answer(&self, context: &RequestContext, outcome: Outcome) {
         let answered = match outcome {
             Outcome::Refused(Cause::Undecided) => Some(AnswerKind::Undecided),
             Outcome::Refused(_) => Some(AnswerKind::Refused),
@@ -85,9 +105,6 @@ where
                 code: outcome.code(),
             });
         }
-        let bytes = answer.body().size_hint().exact().unwrap_or(0);
-        self.record(context, RequestEnd { status: answer.status(), bytes, outcome });
-        answer
     }
 
     /// Ends a request whose client disconnected.
@@ -97,7 +114,11 @@ where
     }
 
     /// Counts how a request ended, and writes it to the access log.
-    pub(super) fn record(
+    pub(super) fn record(&self, context: RequestContext, end: RequestEnd) {
+        contain(LimiterStage::Record, || self.count_and_log(context, end));
+    }
+
+    fn count_and_log(
         &self,
         RequestContext { route_index, record, count, .. }: RequestContext,
         RequestEnd { status, bytes, outcome }: RequestEnd,
@@ -127,10 +148,15 @@ where
         CountState::Admitted { answer, took: self.since(began) }
     }
 
+    /// An admission because limiter code panicked.
+    pub(super) fn failed_open(&self, began: Timestamp) -> CountState {
+        CountState::Admitted { answer: AnswerKind::ErrorOpen, took: self.since(began) }
+    }
+
     /// Counts a request that its limits admitted, unless it is counted.
     pub(super) fn count_admission(&self, count: &mut CountState) {
         if let CountState::Admitted { answer, took } = *count {
-            self.state.meter.count(answer, took);
+            contain(LimiterStage::Record, || self.state.meter.count(answer, took));
             *count = CountState::Counted;
         }
     }

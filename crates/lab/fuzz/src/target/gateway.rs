@@ -102,7 +102,7 @@ impl GatewayTarget {
         let addresses = listening.expect("a port is free");
         let address = addresses.iter().find_map(|bound| match bound.address() {
             Address::Tcp(address) => Some(*address),
-            _ => None,
+            Address::Unix { .. } => None,
         });
         let address = address.expect("it listens at a port");
         GatewayTarget { address, upstream, panics: PANICS.load(Ordering::Relaxed), _server: server }
