@@ -164,7 +164,7 @@ pub(crate) struct PlanChoice {
 
 /// The rule that a request matched.
 #[derive(Debug)]
-pub struct Found<'s, 'r> {
+pub struct MatchedRule<'s, 'r> {
     /// The rule.
     pub rule: &'s Rule,
     /// The values that select the rule's counters, in the order of the path.
@@ -204,10 +204,10 @@ impl Domain {
     /// Takes one step down the tree for each entry and never goes back. A rule applies only when the last entry leads to
     /// it. Allocates nothing for up to four values that select counters.
     #[inline]
-    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<Found<'s, 'r>> {
+    pub fn find<'s, 'r>(&'s self, entries: &[Entry<'r>]) -> Option<MatchedRule<'s, 'r>> {
         let mut values = Values::new();
         let rule = self.find_id(entries, &mut values)?;
-        Some(Found { rule: self.rules.get(rule.index())?, values })
+        Some(MatchedRule { rule: self.rules.get(rule.index())?, values })
     }
 
     /// The id of the rule that [`Domain::find`] finds. Adds to `values` instead of returning them, which would copy them,

@@ -34,7 +34,7 @@ mod renderer;
 
 pub mod grpc;
 
-pub use cause::{Cause, Wording};
+pub use cause::{Cause, CauseText};
 pub use headers::{Fields, HeaderFormat, HeaderSet, HeadersOn, ResetAs, write_number};
 pub use negotiation::{AnswerFormat, Negotiation};
 pub use notice::{NAME_CHARS_MAX, Notice, POLICIES_MAX, Policy, PolicyName};

@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use tidegate_engine::{RefusalStatus, Retry};
 use tidegate_overload::Category;
 
-use crate::cause::{Cause, Wording};
+use crate::cause::{Cause, CauseText};
 use crate::grpc;
 use crate::headers::number_value;
 use crate::negotiation::{AnswerFormat, Negotiation};
@@ -102,7 +102,7 @@ impl Renderer {
     }
 
     /// Writes an answer in every format, to be sent by [`Renderer::answer`].
-    pub fn prepare(&self, wording: &Wording<'_>) -> PreparedAnswer {
+    pub fn prepare(&self, wording: &CauseText<'_>) -> PreparedAnswer {
         let message = grpc::percent_encoded(&wording.detail);
         PreparedAnswer {
             status: wording.status,

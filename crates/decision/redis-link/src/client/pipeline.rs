@@ -24,7 +24,7 @@ pub(super) struct Script<'a> {
 
 /// Whether script calls of several slots may share an `EVALSHA`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(super) enum CommandSharing {
     All,
     SameTag,
 }
@@ -70,7 +70,7 @@ pub(super) enum ReplyOutcome {
 pub(super) fn build(
     jobs: Vec<Job>,
     script: Script<'_>,
-    sharing: Sharing,
+    sharing: CommandSharing,
     reload: bool,
     instant: &[u8],
 ) -> (Pipeline, Vec<CommandInFlight>) {
@@ -96,13 +96,13 @@ pub(super) fn build(
             }
         }
     }
-    if sharing == Sharing::SameTag {
+    if sharing == CommandSharing::SameTag {
         calls.sort_by_key(shared_key);
     }
     while let Some(first) = calls.first().map(shared_key) {
         let others = match sharing {
-            Sharing::All => None,
-            Sharing::SameTag => calls.iter().position(|job| shared_key(job) != first),
+            CommandSharing::All => None,
+            CommandSharing::SameTag => calls.iter().position(|job| shared_key(job) != first),
         };
         let rest = calls.split_off(others.unwrap_or(calls.len()));
         let shared = std::mem::replace(&mut calls, rest);

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::job::{Job, JobBatch};
 use super::node::{Connection, ConnectionState, Node, keep_earliest};
-use super::pipeline::{PipelineInFlight, ReplyOutcome, Script, Sharing, build};
+use super::pipeline::{CommandSharing, PipelineInFlight, ReplyOutcome, Script, build};
 use super::router::ClusterRouter;
 use super::{ClientState, now};
 use crate::cluster_slots::{SlotMap, SlotRange};
@@ -258,7 +258,8 @@ impl Worker {
     }
 
     fn send(&mut self, node_index: usize, connection_index: usize, jobs: Vec<Job>) {
-        let sharing = if self.cluster.is_some() { Sharing::SameTag } else { Sharing::All };
+        let sharing =
+            if self.cluster.is_some() { CommandSharing::SameTag } else { CommandSharing::All };
         let Some(node) = self.nodes.get_mut(node_index) else { return };
         let reload = std::mem::take(&mut node.reload_script);
         let Some(sender) = node.connections.get_mut(connection_index) else { return };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::cause::Wording;
+use crate::cause::CauseText;
 
 /// The usual page.
 pub(super) const PAGE: &str = concat!(
@@ -23,7 +23,7 @@ const WORDS: [(&str, Word); 6] = [
 ];
 
 /// Returns the value of a word.
-type Word = for<'w> fn(&'w Wording<'_>) -> Cow<'w, str>;
+type Word = for<'w> fn(&'w CauseText<'_>) -> Cow<'w, str>;
 
 /// How values are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum TemplateError {
 impl Template {
     pub(super) fn json(text: &str) -> Result<Self, TemplateError> {
         let template = Template::parse(text, Escape::Json);
-        let sample = Wording {
+        let sample = CauseText {
             status: http::StatusCode::TOO_MANY_REQUESTS,
             code: "code",
             problem_type: "type",
@@ -104,7 +104,7 @@ impl Template {
         Template { parts: parts.into(), escape }
     }
 
-    pub(super) fn fill(&self, wording: &Wording<'_>) -> Bytes {
+    pub(super) fn fill(&self, wording: &CauseText<'_>) -> Bytes {
         let mut out = String::new();
         for part in &self.parts {
             match part {

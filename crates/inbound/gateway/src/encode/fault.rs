@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use tidegate_answers::Wording;
+use tidegate_answers::CauseText;
 
 macro_rules! faults {
     ($($name:ident $status:ident $code:literal $detail:literal;)+) => {
@@ -75,9 +75,9 @@ faults! {
 }
 
 impl Fault {
-    pub(super) fn wording(self) -> Wording<'static> {
+    pub(super) fn wording(self) -> CauseText<'static> {
         let status = self.status();
-        Wording {
+        CauseText {
             status,
             code: self.code(),
             problem_type: "about:blank",
