@@ -48,7 +48,7 @@ fn damaged_messages_are_read_as_prost_reads_them() {
 
 #[test]
 fn the_gateway_answers_damaged_connections_and_forwards_only_what_it_wrote() {
-    assert!(run(TargetName::Gateway, 1_000) > 20);
+    assert!(run(TargetName::Gateway, 1_000) > 10);
 }
 
 #[test]
