@@ -54,25 +54,15 @@ pub fn contain<T>(stage: LimiterStage, code: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(code).map_err(|payload| report(stage, &*payload)).ok()
 }
 
-/// The output of a future, or its panic.
-pub(crate) async fn catch<T>(code: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
-    let mut code = pin!(code);
-    let polled = std::future::poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| code.as_mut().poll(context))) {
-            Ok(polled) => polled.map(Ok),
-            Err(payload) => Poll::Ready(Err(payload)),
-        }
-    });
-    polled.await
-}
-
 /// Like [`contain`], for code that waits.
 pub async fn contain_future<T>(stage: LimiterStage, code: impl Future<Output = T>) -> Option<T> {
-    let code = async {
-        fault_injection::strike(stage);
-        code.await
-    };
-    catch(code).await.map_err(|payload| report(stage, &*payload)).ok()
+    let mut code = pin!(code);
+    let polled =
+        std::future::poll_fn(|context| match contain(stage, || code.as_mut().poll(context)) {
+            Some(polled) => polled.map(Some),
+            None => Poll::Ready(None),
+        });
+    polled.await
 }
 
 /// How often each stage panicked.

@@ -2,14 +2,16 @@
 //!
 //! The steps are those of `local`; the caller may drop the future at each of them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use arc_swap::Guard;
 use tidegate_algorithms::{Clock, Tenure};
 use tidegate_stores::{AnswerSlot, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
 
 use super::{Engine, RefundRulings};
-use crate::containment::catch;
 use crate::failure_mode::Undecided;
 use crate::permit::{HeldSlots, Permit};
 use crate::prepare::{Call, Checks, PreparedChecks, RefundChecks, VerdictParts, refund_verb};
@@ -68,8 +70,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             self.conclude_switched_off(&mut verdict, call);
             return verdict;
         }
-        let answered = catch(self.ask(&mut verdict, call, slots)).await;
-        let answered = answered.unwrap_or_else(|panic| Err(Undecided::panicked(&*panic)));
+        let answered = contain_future(self.ask(&mut verdict, call, slots)).await;
         if answered.is_err() {
             // Whether they were taken is unknown; they expire by themselves.
             slots.clear();
@@ -122,4 +123,18 @@ async fn answer<S: CounterStore>(
         ruling.put(answer);
     }
     Ok(())
+}
+
+/// The future with its panics as errors.
+async fn contain_future<T>(
+    future: impl Future<Output = Result<T, Undecided>>,
+) -> Result<T, Undecided> {
+    let mut future = pin!(future);
+    let polled = std::future::poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(polled) => polled,
+            Err(payload) => Poll::Ready(Err(Undecided::panicked(&*payload))),
+        }
+    });
+    polled.await
 }

@@ -31,7 +31,9 @@ impl Transport {
             Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
+}
 
+impl Transport {
     fn poll_read_into(
         &mut self,
         cx: &mut Context<'_>,
