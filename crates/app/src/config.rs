@@ -34,9 +34,8 @@ pub use fields::{
     RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
 };
 pub use kinds::{
-    AccessLogFormat, Address, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat,
-    LogLevel, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token,
-    TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, Password, Percent, Ratio,
+    RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};
@@ -46,9 +45,4 @@ pub use tidegate_document::{Entry, Field, HeaderName, Network, Size};
 /// A count as the components take it.
 pub(crate) fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-/// The bytes of a size as the components take them.
-pub(crate) fn size(size: Size) -> usize {
-    usize::try_from(size.bytes()).unwrap_or(usize::MAX)
 }

@@ -9,12 +9,12 @@ mod gateway;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, section};
+use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, Word, section};
+use tidegate_engine::{FailureMode, WhenFull};
 
 use super::kinds::{
-    Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Password, Percent,
-    Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, WhenFull,
-    Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, Password, Percent, Ratio,
+    RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -241,7 +241,7 @@ section! {
         /// The maximum of memory for counters.
         budget: Size = "256MiB" in MIB..=1_024 * GIB,
         /// What happens to new keys when the memory is used up.
-        when_full: WhenFull = "approximate",
+        when_full: Word<WhenFull> = "approximate",
     }
 }
 
@@ -333,7 +333,7 @@ section! {
     /// How decisions are made and answered.
     Limiter {
         /// What happens to a request that cannot be decided.
-        failure_mode: FailureMode = "admit",
+        failure_mode: Word<FailureMode> = "admit",
         /// Whether every request is admitted; decisions are still counted.
         shadow: bool = "false",
         /// Whether every limit is a quota: a request is refused only when all are used up.

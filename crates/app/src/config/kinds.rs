@@ -7,8 +7,7 @@ mod text;
 
 pub use address::Address;
 pub use choice::{
-    AccessLogFormat, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
-    SwitchAccess, SwitchMode, TraceProtocol, WhenFull,
+    Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, SwitchAccess, SwitchMode, TraceProtocol,
 };
 pub use number::{Percent, Ratio, Workers};
 pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};

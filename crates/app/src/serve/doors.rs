@@ -21,7 +21,7 @@ use super::engine::EngineParts;
 use super::gateway_document::{self, DocumentWatch};
 use super::store::ServiceStore;
 use super::{Service, rules, system_failure, watch};
-use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count, size};
+use crate::config::{self, Compat, Config, ErrorCodes, Token, Workers, count};
 use crate::exit::{Complaint, Failure};
 
 /// How long a connection to the debug port may be without a request.
@@ -148,7 +148,7 @@ fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &Health
         }),
         dynamic_metadata: limiter.dynamic_metadata,
         upstream_errors: limiter.error_codes == ErrorCodes::Unknown,
-        message_bytes_max: size(config.grpc.message_bytes_max),
+        message_bytes_max: config.grpc.message_bytes_max.to_usize(),
         reflection: config.grpc.reflection,
     };
     Rls::new(Arc::clone(&parts.engine), settings, health, Arc::clone(&parts.rls_meter))
@@ -162,7 +162,7 @@ fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) ->
     });
     let parts = HttpApiParts {
         settings: HttpApiSettings {
-            body_bytes_max: size(config.http.body_bytes_max),
+            body_bytes_max: config.http.body_bytes_max.to_usize(),
             body_timeout: config.http.body_timeout,
             shadow: config.limiter.shadow,
             access: AccessPolicy {

@@ -9,7 +9,7 @@ use tidegate_metrics::Meter;
 use tidegate_spans::SpanNotes;
 
 use super::store::ServiceStore;
-use crate::config::{Config, FailureMode, count};
+use crate::config::{Config, count};
 
 /// The engine, and everything about it that doors show.
 #[derive(Debug)]
@@ -25,10 +25,6 @@ pub(super) struct EngineParts<S> {
 
 impl<S: ServiceStore> EngineParts<S> {
     pub(super) fn new(config: &Config, store: S, has_traces: bool) -> Self {
-        let failure_mode = match config.limiter.failure_mode {
-            FailureMode::Admit => tidegate_engine::FailureMode::Admit,
-            FailureMode::Refuse => tidegate_engine::FailureMode::Refuse,
-        };
         let near_millionths = config.limiter.near_limit_ratio.millionths();
         let observations = Arc::new(Observations::new(ObservationsConfig {
             top: count(config.debug.top),
@@ -38,7 +34,7 @@ impl<S: ServiceStore> EngineParts<S> {
         let observer = VerdictObserver { observations: Arc::clone(&observations), has_traces };
         let engine = store
             .engine()
-            .with_failure_mode(failure_mode)
+            .with_failure_mode(config.limiter.failure_mode.0)
             .with_tallies(NearLimit::from_millionths(near_millionths))
             .with_observer(Arc::new(observer));
         EngineParts {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_gateway::{
-    AccessLogFormat, AccessLogSettings, CallerFormat, Gateway, GatewayParts, GatewaySettings,
-};
+use tidegate_gateway::{AccessLogSettings, Gateway, GatewayParts, GatewaySettings};
 use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
 use tidegate_overload::{Protection, SteadyClock, run_beats};
@@ -119,15 +117,8 @@ impl<S> Drop for GatewayService<S> {
 pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
-        format: match log.format {
-            config::AccessLogFormat::Json => AccessLogFormat::Json,
-            config::AccessLogFormat::Common => AccessLogFormat::Common,
-        },
-        caller: match log.caller {
-            config::CallerFormat::Plain => CallerFormat::Plain,
-            config::CallerFormat::Hashed => CallerFormat::Hashed,
-            config::CallerFormat::Off => CallerFormat::Off,
-        },
+        format: log.format,
+        caller: log.caller,
         one_of: NonZeroU64::new(u64::from(log.one_of)).unwrap_or(NonZeroU64::MIN),
         waiting_max: count(log.waiting_max),
     });

@@ -87,7 +87,7 @@ fn counters(
         }
     }
     for decision in protection.map(Protection::decisions).unwrap_or_default() {
-        let (limiter, category) = (decision.limiter.name(), decision.category.name());
+        let (limiter, category) = (decision.limiter.as_str(), decision.category.as_str());
         let counter = match decision.answer {
             Answer::WouldReject => RefusalCounter::WouldRefuse { limiter, category },
             Answer::ErrorOpen => RefusalCounter::LimiterFailed { limiter, category },

@@ -13,7 +13,7 @@ use tidegate_stores::{
 };
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, RedisUrl, WhenFull, count, size};
+use crate::config::{self, Config, RedisUrl, count};
 use crate::exit::{Complaint, Failure};
 
 /// How long a process that stops may take to return its leases and slots.
@@ -99,12 +99,8 @@ impl<R: MonitoredRemote> ServiceStore for SharedStore<R> {
 
 /// Counters in this process.
 pub(super) fn in_memory(config: &Config) -> Result<MemoryStore, Failure> {
-    let when_full = match config.store.memory.when_full {
-        WhenFull::Approximate => tidegate_engine::WhenFull::Approximate,
-        WhenFull::Allow => tidegate_engine::WhenFull::Allow,
-        WhenFull::Deny => tidegate_engine::WhenFull::Deny,
-    };
-    let budget_bytes = size(config.store.memory.budget);
+    let when_full = config.store.memory.when_full.0;
+    let budget_bytes = config.store.memory.budget.to_usize();
     let store = MemoryStore::new(MemoryConfig { budget_bytes, when_full, seed: None });
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "raise `store.memory.budget`"))?)
 }

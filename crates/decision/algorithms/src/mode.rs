@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
+use tidegate_words::{Words, words};
+
 /// A percentage, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u8);
@@ -149,6 +151,18 @@ impl Mode {
     }
 }
 
+impl Words for Mode {
+    const WORDS: &'static [&'static str] = Mode::WORDS;
+
+    fn from_word(word: &str) -> Option<Self> {
+        Mode::from_word(word)
+    }
+
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
 impl Default for Mode {
     fn default() -> Self {
         Mode::ENFORCE
@@ -166,22 +180,13 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A [`Mode`] that is not off, as it applies to one caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallerMode {
-    /// A refusal refuses the request.
-    Enforce,
-    /// A refusal is counted, and the request proceeds.
-    Shadow,
-}
-
-impl CallerMode {
-    /// The word, as for [`Mode::as_str`].
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            CallerMode::Enforce => "enforce",
-            CallerMode::Shadow => "shadow",
-        }
+words! {
+    /// A [`Mode`] that is not off, as it applies to one caller.
+    pub enum CallerMode {
+        /// A refusal refuses the request.
+        Enforce = "enforce",
+        /// A refusal is counted, and the request proceeds.
+        Shadow = "shadow",
     }
 }
 

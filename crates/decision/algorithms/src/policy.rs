@@ -2,43 +2,13 @@
 //!
 //! Each is one enum that knows its words, so that rule files, hints, schemas and stores agree.
 
-macro_rules! policy {
-    (
-        $(#[$about:meta])*
-        $name:ident { $($(#[$variant_about:meta])* $variant:ident = $word:literal,)+ }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-        pub enum $name {
-            $($(#[$variant_about])* $variant,)+
-        }
+use tidegate_words::words;
 
-        impl $name {
-            /// The words, in the order in which they are explained.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The word for it in a rule file.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)+
-                }
-            }
-
-            /// The policy that a word stands for.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some($name::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-policy! {
+words! {
     /// Which limits are charged when one limit of a request refuses.
-    Charge {
+    #[derive(Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+    pub enum Charge {
         /// None.
         #[default]
         AllOrNothing = "all_or_nothing",
@@ -47,9 +17,11 @@ policy! {
     }
 }
 
-policy! {
+words! {
     /// What decides while the shared store is unavailable.
-    OnStoreError {
+    #[derive(Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+    pub enum OnStoreError {
         /// This process, on its share of the limit, from the last known state.
         #[default]
         Local = "local",
@@ -60,9 +32,11 @@ policy! {
     }
 }
 
-policy! {
+words! {
     /// How closely processes that share a limit agree. A store of one process is always exact.
-    Consistency {
+    #[derive(Default)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+    pub enum Consistency {
         /// Each check goes to the shared store.
         #[default]
         Exact = "exact",

@@ -1,26 +1,25 @@
-//! Closed sets of words: enums that know the word of each variant.
+//! Closed sets of words as kinds of scalars.
+
+use std::fmt;
 
 use serde_json::{Value, json};
+use tidegate_words::Words;
 
 use crate::bounds::Bounds;
 use crate::kind::Kind;
 use crate::problems::Fault;
+use crate::settings::SettingKind;
 use crate::suggest::{closest, one_of};
 use crate::yaml::Scalar;
 
-/// A closed set of words, usually an enum made by [`choices!`](crate::choices).
-pub trait Choice: Copy + 'static {
-    /// The words, in the order in which they are explained.
-    const WORDS: &'static [&'static str];
+/// An enum whose words can be written in a document. Implemented by [`choices!`](crate::choices).
+pub trait Choice: Words {}
 
-    /// The choice that a word stands for.
-    fn from_word(word: &str) -> Option<Self>;
+/// A word of an enum that a crate below declares, which knows nothing of documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Word<T>(pub T);
 
-    /// The word for it.
-    fn word(self) -> &'static str;
-}
-
-impl<T: Choice> Kind for T {
+impl<T: Words> Kind for Word<T> {
     fn words() -> String {
         one_of(T::WORDS)
     }
@@ -37,7 +36,33 @@ impl<T: Choice> Kind for T {
 
     fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
         // The text counts, not the type: `off` is a boolean to YAML.
-        T::from_word(&scalar.text).ok_or_else(|| unknown_choice(&scalar.text, T::WORDS))
+        T::from_word(&scalar.text).map(Word).ok_or_else(|| unknown_choice(&scalar.text, T::WORDS))
+    }
+}
+
+impl<T: Words + fmt::Debug + PartialEq> SettingKind for Word<T> {
+    fn show(&self) -> Value {
+        Value::from(self.0.word())
+    }
+}
+
+impl<T: Choice> Kind for T {
+    fn words() -> String {
+        Word::<T>::words()
+    }
+
+    fn schema(bounds: &Bounds) -> Value {
+        Word::<T>::schema(bounds)
+    }
+
+    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        Word::parse(scalar, bounds).map(|Word(choice)| choice)
+    }
+}
+
+impl<T: Choice + fmt::Debug + PartialEq> SettingKind for T {
+    fn show(&self) -> Value {
+        Word(*self).show()
     }
 }
 
@@ -50,75 +75,27 @@ pub fn unknown_choice(word: &str, words: &[&str]) -> Fault {
     Fault::new("unknown_choice", format!("unknown value `{word}`")).hint(hint)
 }
 
-/// Declares an enum with the word of each variant, or ties the variants of an enum to words.
-///
-/// A match over the enum is exhaustive, so a new word cannot be overlooked.
+/// Declares an enum with the word of each variant, like [`words!`](crate::words), as a kind of scalar.
 ///
 /// ```
-/// use tidegate_document::choices;
+/// use tidegate_document::{Kind, choices};
 ///
 /// choices! {
 ///     /// How to log.
-///     #[derive(Default)]
 ///     pub enum Format {
 ///         /// For people.
-///         #[default]
 ///         Text = "text",
 ///         /// For programs.
 ///         Json = "json",
 ///     }
 /// }
-/// assert_eq!(Format::from_word("json"), Some(Format::Json));
-/// assert_eq!(Format::Text.as_str(), "text");
+/// assert_eq!(Format::words(), "`text` or `json`");
 /// ```
 #[macro_export]
 macro_rules! choices {
-    (
-        $(#[$about:meta])*
-        $vis:vis enum $name:ident {
-            $($(#[$variant_about:meta])* $variant:ident = $word:literal,)+
-        }
-    ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        $vis enum $name {
-            $($(#[$variant_about])* $variant,)+
-        }
+    ($(#[$about:meta])* $vis:vis enum $name:ident $variants:tt) => {
+        $crate::words! { $(#[$about])* $vis enum $name $variants }
 
-        $crate::choices! { $name { $($variant = $word,)+ } }
-    };
-    ($name:ident { $($variant:ident = $word:literal,)+ }) => {
-        #[allow(dead_code, reason = "not every set of words is written as well as read")]
-        impl $name {
-            /// The words, in the order in which they are explained.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The word for it.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)+
-                }
-            }
-
-            /// The choice that a word stands for.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some($name::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-
-        impl $crate::Choice for $name {
-            const WORDS: &'static [&'static str] = $name::WORDS;
-
-            fn from_word(word: &str) -> Option<Self> {
-                $name::from_word(word)
-            }
-
-            fn word(self) -> &'static str {
-                self.as_str()
-            }
-        }
+        impl $crate::Choice for $name {}
     };
 }

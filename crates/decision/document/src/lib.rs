@@ -54,7 +54,7 @@ mod schema;
 mod settings;
 
 pub use bounds::Bounds;
-pub use choice::{Choice, unknown_choice};
+pub use choice::{Choice, Word, unknown_choice};
 pub use kind::{
     DURATION_PATTERN, HeaderName, Kind, Network, Share, Size, Text, parse_duration, show_duration,
     wrong_type,
@@ -73,6 +73,7 @@ pub use settings::{
 pub use shape::Shape;
 pub use source::Source;
 pub use suggest::{closest, did_you_mean, one_of};
+pub use tidegate_words::{Words, words};
 pub use value::{Item, LocatedValue, NameMap, OrOff, ScalarOr, Value};
 pub use yaml::{
     Children, MergedPairs, Node, NodeId, NodeKind, PlainValue, Scalar, ScalarStyle, Yaml, parse,

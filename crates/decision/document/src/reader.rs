@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::bounds::Bounds;
+use crate::kind::Kind;
 use crate::mapping::{Key, MappingType, Presence};
 use crate::problems::{Fault, Location, Problems};
+use crate::settings::SettingValue;
 use crate::shape::Shape;
 use crate::suggest::{did_you_mean, one_of};
 use crate::value::Item;
@@ -372,6 +374,20 @@ impl<'y, 'p> Reader<'y, 'p> {
         let value = read(self);
         self.path.truncate(length);
         value
+    }
+
+    /// Sets a value to the scalar of a key, if the key is there; reports what cannot be read.
+    pub fn set<T: SettingValue>(&mut self, value: &mut T, given: Option<&GivenKey>) {
+        let Some(given) = given else { return };
+        self.within(given, None, |reader| {
+            let Some(scalar) = reader.yaml.scalar(given.node) else {
+                return reader.wrong_type(given, &T::Element::words());
+            };
+            match T::read(std::slice::from_ref(scalar), &given.key.bounds) {
+                Ok(read) => *value = read,
+                Err(faults) => faults.into_iter().for_each(|item| reader.fault(given, item.fault)),
+            }
+        });
     }
 
     fn record(&mut self, location: Location) {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::bounds::Bounds;
-use crate::choice::Choice;
 use crate::kind::{HeaderName, Kind, Network, Size, show_duration};
 use crate::mapping::{Key, Presence};
 use crate::problems::Fault;
@@ -58,18 +57,14 @@ macro_rules! show_as {
 show_as! {
     bool => |value| *value;
     u32 => |value| *value;
+    u64 => |value| *value;
+    usize => |value| *value;
     String => |value| value.as_str();
     PathBuf => |value| value.to_string_lossy().into_owned();
     Duration => |value| show_duration(*value);
     Size => |value| value.to_string();
     HeaderName => |value| value.as_str();
     Network => |value| value.to_string();
-}
-
-impl<T: Choice + fmt::Debug + PartialEq> SettingKind for T {
-    fn show(&self) -> Value {
-        Value::from(self.word())
-    }
 }
 
 /// How many values a setting has.
@@ -114,6 +109,20 @@ pub trait SettingValue: fmt::Debug + PartialEq + Sized + 'static {
 
     /// The value for people and programs.
     fn show_all(&self) -> Value;
+
+    /// Reads a text; commas separate the items of a list.
+    ///
+    /// # Errors
+    /// As [`SettingValue::read`].
+    fn read_text(text: &str, bounds: &Bounds) -> Result<Self, Vec<ItemFault>> {
+        let scalar =
+            |text: &str| Scalar { text: text.to_owned().into(), style: ScalarStyle::Plain };
+        if Self::PLURALITY != Plurality::Many {
+            return Self::read(&[scalar(text)], bounds);
+        }
+        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        Self::read(&items.map(scalar).collect::<Vec<_>>(), bounds)
+    }
 }
 
 /// The only scalar that is given.
@@ -214,16 +223,7 @@ pub trait Setting: fmt::Debug + Any {
     ///
     /// # Errors
     /// When it is not of the kind.
-    fn set_text(&mut self, text: &str, bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
-        let scalar =
-            |text: &str| Scalar { text: text.to_owned().into(), style: ScalarStyle::Plain };
-        if self.plurality() == Plurality::Many {
-            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-            let items: Vec<Scalar<'_>> = items.map(scalar).collect();
-            return self.set(&items, bounds);
-        }
-        self.set(&[scalar(text)], bounds)
-    }
+    fn set_text(&mut self, text: &str, bounds: &Bounds) -> Result<(), Vec<ItemFault>>;
 }
 
 impl<T: SettingValue> Setting for T {
@@ -241,6 +241,11 @@ impl<T: SettingValue> Setting for T {
 
     fn set(&mut self, given: &[Scalar<'_>], bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
         *self = T::read(given, bounds)?;
+        Ok(())
+    }
+
+    fn set_text(&mut self, text: &str, bounds: &Bounds) -> Result<(), Vec<ItemFault>> {
+        *self = T::read_text(text, bounds)?;
         Ok(())
     }
 
@@ -462,6 +467,77 @@ macro_rules! section {
             ) {
                 entries.push($crate::Entry::Section { path: path.clone(), about: key.about });
                 self.list_fields(&path, entries);
+            }
+        }
+    };
+}
+
+/// Declares a mapping as settings: a struct with a default for each field. A program can make it in code, and a document
+/// can have it under a key. The doc comment of the struct is its title; the type of a field is that of one scalar, in an
+/// [`Option`] if it can be `off`.
+#[macro_export]
+macro_rules! settings {
+    (
+        #[doc = $title:literal]
+        $(#[$attribute:meta])*
+        $vis:vis $name:ident $schema_name:literal {
+            $(
+                $(#[doc = $about:literal])+
+                $field:ident: $kind:ty = $default:literal $(in $bounds:expr)?,
+            )+
+        }
+    ) => {
+        #[doc = $title]
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        $(#[$attribute])*
+        $vis struct $name {
+            $($(#[doc = $about])+ $vis $field: $kind,)+
+        }
+
+        impl $name {
+            /// The declaration.
+            pub(crate) fn mapping() -> &'static $crate::MappingType {
+                static MAPPING: $crate::MappingType = $crate::MappingType {
+                    name: $schema_name,
+                    title: $title.trim_ascii(),
+                    keys: &[$($crate::Key {
+                        name: stringify!($field),
+                        about: concat!($($about),+).trim_ascii(),
+                        presence: $crate::Presence::Default($default),
+                        bounds: $crate::mapping!(@bounds $($bounds)?),
+                        marks: &[],
+                        shape: <$kind as $crate::SectionPart>::shape,
+                    }),+],
+                };
+                &MAPPING
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    $($field: {
+                        let bounds = $crate::mapping!(@bounds $($bounds)?);
+                        <$kind as $crate::SettingValue>::read_text($default, &bounds)
+                            .expect("the defaults are valid")
+                    },)+
+                }
+            }
+        }
+
+        impl $crate::Item for $name {
+            fn shape(_: &$crate::Bounds) -> $crate::Shape {
+                $crate::Shape::Mapping(Self::mapping())
+            }
+
+            fn read(
+                reader: &mut $crate::Reader<'_, '_>,
+                given: &$crate::GivenKey,
+            ) -> Option<Self> {
+                let keys = reader.keys(given, Self::mapping())?;
+                let mut settings = Self::default();
+                $(reader.set(&mut settings.$field, keys.get(stringify!($field)));)+
+                Some(settings)
             }
         }
     };

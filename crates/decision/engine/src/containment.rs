@@ -11,32 +11,19 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-/// A part of a door's limiter code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimiterStage {
-    /// Finding out who asks for what.
-    Describe,
-    /// Asking limiters, and waiting for them.
-    Decide,
-    /// Turning a refusal or header fields into an answer.
-    Render,
-    /// Counting, logging, and giving back what a request held.
-    Record,
-}
+use tidegate_words::words;
 
-impl LimiterStage {
-    /// All of them.
-    pub const ALL: [LimiterStage; 4] =
-        [LimiterStage::Describe, LimiterStage::Decide, LimiterStage::Render, LimiterStage::Record];
-
-    /// The value of the label `stage`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            LimiterStage::Describe => "describe",
-            LimiterStage::Decide => "decide",
-            LimiterStage::Render => "render",
-            LimiterStage::Record => "record",
-        }
+words! {
+    /// A part of a door's limiter code.
+    pub enum LimiterStage {
+        /// Finding out who asks for what.
+        Describe = "describe",
+        /// Asking limiters, and waiting for them.
+        Decide = "decide",
+        /// Turning a refusal or header fields into an answer.
+        Render = "render",
+        /// Counting, logging, and giving back what a request held.
+        Record = "record",
     }
 }
 

@@ -253,7 +253,7 @@ impl<S, C: Clock> Engine<S, C> {
         verdict: &mut Verdict,
         call: &Call<'_, '_>,
         slots: Option<&mut HeldSlots>,
-        answered: Result<RefundRulings, Undecided>,
+        answered: Result<RefundRulings, Box<Undecided>>,
     ) {
         match answered {
             Ok(refund_rulings) => {
@@ -277,7 +277,12 @@ impl<S, C: Clock> Engine<S, C> {
 
     /// Settles a request that could not be decided.
     #[cold]
-    fn apply_failure_mode(&self, verdict: &mut Verdict, call: &Call<'_, '_>, undecided: Undecided) {
+    fn apply_failure_mode(
+        &self,
+        verdict: &mut Verdict,
+        call: &Call<'_, '_>,
+        undecided: Box<Undecided>,
+    ) {
         // Matching again may panic again: then the failure mode alone decides.
         let policies = catch_unwind(AssertUnwindSafe(|| {
             let all = call.request.descriptors;
@@ -295,7 +300,7 @@ impl<S, C: Clock> Engine<S, C> {
         verdict.outcome = self.failure_mode.outcome(&policies.unwrap_or_default());
         verdict.rulings.clear();
         verdict.matched.clear();
-        verdict.undecided = Some(Box::new(undecided));
+        verdict.undecided = Some(undecided);
     }
 
     /// Counts decisions in the tallies of their limits, if limits are tallied.
@@ -354,9 +359,9 @@ impl<S, C> std::fmt::Debug for Engine<S, C> {
     }
 }
 
-/// Runs `ask` with its panics as errors.
+/// Runs `ask` with its panics as errors. They are boxed: a smaller result costs a request fewer instructions.
 #[inline]
-fn contain<T>(ask: impl FnOnce() -> Result<T, Undecided>) -> Result<T, Undecided> {
+fn contain<T>(ask: impl FnOnce() -> Result<T, Box<Undecided>>) -> Result<T, Box<Undecided>> {
     catch_unwind(AssertUnwindSafe(ask))
-        .unwrap_or_else(|payload| Err(Undecided::panicked(&*payload)))
+        .unwrap_or_else(|payload| Err(Box::new(Undecided::panicked(&*payload))))
 }

@@ -3,6 +3,7 @@
 use tidegate_algorithms::Outcome;
 use tidegate_rules::OnStoreError;
 use tidegate_stores::StoreError;
+use tidegate_words::words;
 
 use crate::containment::panic_text;
 use crate::prepare::DESCRIPTORS_MAX;
@@ -35,14 +36,16 @@ impl Undecided {
     }
 }
 
-/// The outcome when there is no decision and no rule says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailureMode {
-    /// Admit the request: a broken limiter must not take the service down.
-    #[default]
-    Admit,
-    /// Refuse it.
-    Refuse,
+words! {
+    /// The outcome when there is no decision and no rule says otherwise.
+    #[derive(Default)]
+    pub enum FailureMode {
+        /// Admit the request: a broken limiter must not take the service down.
+        #[default]
+        Admit = "admit",
+        /// Refuse it.
+        Refuse = "refuse",
+    }
 }
 
 impl FailureMode {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_words::words;
+
 use crate::exposition::{Exposition, Seconds};
 
 crate::metrics! {
@@ -21,44 +23,21 @@ crate::metrics! {
 pub const DURATION_BOUNDS_MICROS: [u64; 12] =
     [5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 25_000, 100_000, 1_000_000];
 
-/// How a door answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AnswerKind {
-    /// Admitted.
-    Admitted,
-    /// Refused by a limit.
-    Refused,
-    /// Admitted or refused by the failure mode, because a store failed.
-    Undecided,
-    /// Admitted, because limiter code panicked.
-    ErrorOpen,
-    /// Rejected as malformed.
-    Invalid,
-    /// Not answered: the door failed or the deadline passed.
-    Failed,
-}
-
-impl AnswerKind {
-    /// All kinds, in the order of [`MeterReading::answers`].
-    pub const ALL: [AnswerKind; 6] = [
-        AnswerKind::Admitted,
-        AnswerKind::Refused,
-        AnswerKind::Undecided,
-        AnswerKind::ErrorOpen,
-        AnswerKind::Invalid,
-        AnswerKind::Failed,
-    ];
-
-    /// The value of the label `answer`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            AnswerKind::Admitted => "admitted",
-            AnswerKind::Refused => "refused",
-            AnswerKind::Undecided => "undecided",
-            AnswerKind::ErrorOpen => "error_open",
-            AnswerKind::Invalid => "invalid",
-            AnswerKind::Failed => "failed",
-        }
+words! {
+    /// How a door answered a request.
+    pub enum AnswerKind {
+        /// Admitted.
+        Admitted = "admitted",
+        /// Refused by a limit.
+        Refused = "refused",
+        /// Admitted or refused by the failure mode, because a store failed.
+        Undecided = "undecided",
+        /// Admitted, because limiter code panicked.
+        ErrorOpen = "error_open",
+        /// Rejected as malformed.
+        Invalid = "invalid",
+        /// Not answered: the door failed or the deadline passed.
+        Failed = "failed",
     }
 }
 

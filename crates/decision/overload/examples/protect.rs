@@ -82,7 +82,7 @@ async fn overload(protected: bool) {
     for category in Category::ALL.into_iter().rev() {
         let done = gauges.latencies[category.rank()].count();
         let share = 100.0 * done as f64 / offered[category.rank()] as f64;
-        println!("  {:8}  {share:5.1} % answered in time", category.name());
+        println!("  {:8}  {share:5.1} % answered in time", category.as_str());
     }
     let admitted = 100.0 * gauges.worker.admitted;
     println!("  the worker shedder admits {admitted:.1} % of what is offered\n");

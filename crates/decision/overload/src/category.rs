@@ -6,6 +6,7 @@
 //! seed, so all nodes agree. The doors choose the category of a request.
 
 use tidegate_algorithms::{Nanos, Timestamp};
+use tidegate_words::words;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::mix::mix;
@@ -18,37 +19,25 @@ pub const LEVELS: usize = 512;
 
 const HOUR: Nanos = Nanos::from_secs(3600);
 
-/// The importance of a request. Later categories are shed later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Category {
-    /// Test-mode traffic: shed first.
-    Test,
-    /// Reading.
-    Get,
-    /// Writing.
-    Post,
-    /// Requests that the business depends on: shed last, or never.
-    Critical,
+words! {
+    /// The importance of a request. Later categories are shed later.
+    #[derive(PartialOrd, Ord)]
+    pub enum Category {
+        /// Test-mode traffic: shed first.
+        Test = "test",
+        /// Reading.
+        Get = "get",
+        /// Writing.
+        Post = "post",
+        /// Requests that the business depends on: shed last, or never.
+        Critical = "critical",
+    }
 }
 
 impl Category {
-    /// All categories in the order of shedding.
-    pub const ALL: [Category; 4] =
-        [Category::Test, Category::Get, Category::Post, Category::Critical];
-
     /// The position in the order of shedding, from 0.
     pub const fn rank(self) -> usize {
         self as usize
-    }
-
-    /// The name in configuration, metrics and answers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Category::Test => "test",
-            Category::Get => "get",
-            Category::Post => "post",
-            Category::Critical => "critical",
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_algorithms::{CallerMode, Nanos};
+use tidegate_words::words;
 
 use crate::category::Category;
 use crate::histogram::{Histogram, HistogramCopies};
@@ -14,32 +15,17 @@ use crate::shards::{SHARDS, Shard};
 
 const COUNTS: usize = 3 * 2 * 4 * 4;
 
-/// The answer of a limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// Admitted.
-    Allow,
-    /// Refused.
-    Reject,
-    /// Admitted, but an enforcing limiter would have refused.
-    WouldReject,
-    /// Admitted because the limiter failed.
-    ErrorOpen,
-}
-
-impl Answer {
-    /// All answers.
-    pub const ALL: [Answer; 4] =
-        [Answer::Allow, Answer::Reject, Answer::WouldReject, Answer::ErrorOpen];
-
-    /// The name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Answer::Allow => "allow",
-            Answer::Reject => "reject",
-            Answer::WouldReject => "would_reject",
-            Answer::ErrorOpen => "error_open",
-        }
+words! {
+    /// The answer of a limiter.
+    pub enum Answer {
+        /// Admitted.
+        Allow = "allow",
+        /// Refused.
+        Reject = "reject",
+        /// Admitted, but an enforcing limiter would have refused.
+        WouldReject = "would_reject",
+        /// Admitted because the limiter failed.
+        ErrorOpen = "error_open",
     }
 }
 

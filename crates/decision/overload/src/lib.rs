@@ -43,10 +43,10 @@
 //! let caller = Caller::named("tenant-7");
 //! let arrival = Arrival::Counted { category: Category::Get, caller, deadline: None };
 //! match protection.screen(arrival) {
-//!     Err(refusal) => println!("503 {}", refusal.cause.code()),
+//!     Err(refusal) => println!("503 {}", refusal.cause.as_str()),
 //!     // Check the caller's own limits here: that is the engine's part.
 //!     Ok(screened) => match protection.enter(screened).await {
-//!         Err(refusal) => println!("503 {}", refusal.cause.code()),
+//!         Err(refusal) => println!("503 {}", refusal.cause.as_str()),
 //!         Ok(pass) => {
 //!             println!("200");
 //!             pass.finish(clock.now(), Completion::Succeeded);

@@ -6,31 +6,21 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_algorithms::Timestamp;
+use tidegate_words::words;
 
-/// A limiter of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Limiter {
-    /// The worker utilization shedder.
-    Worker,
-    /// The fleet usage shedder.
-    Fleet,
-    /// The gate, and deadlines that cannot be met.
-    Gate,
+words! {
+    /// A limiter of a node.
+    pub enum Limiter {
+        /// The worker utilization shedder.
+        Worker = "worker",
+        /// The fleet usage shedder.
+        Fleet = "fleet",
+        /// The gate, and deadlines that cannot be met.
+        Gate = "gate",
+    }
 }
 
 impl Limiter {
-    /// All limiters, in the order in which they decide.
-    pub const ALL: [Limiter; 3] = [Limiter::Worker, Limiter::Fleet, Limiter::Gate];
-
-    /// The name in configuration and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limiter::Worker => "worker",
-            Limiter::Fleet => "fleet",
-            Limiter::Gate => "gate",
-        }
-    }
-
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

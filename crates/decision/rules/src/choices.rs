@@ -1,10 +1,8 @@
 //! The closed sets of words that a rule file can choose from.
 
 use serde::Serialize;
-use tidegate_algorithms::{
-    Algorithm, CalendarUnit, Charge, Consistency, Mode, OnStoreError, Period,
-};
-use tidegate_document::{Choice, choices};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Period};
+use tidegate_document::choices;
 
 choices! {
     /// What happens to a request that is over the limit.
@@ -79,38 +77,6 @@ choices! {
         /// In the value of the request's entry.
         Value = "value",
     }
-}
-
-/// Declares what a key takes whose words are those of an enum.
-macro_rules! words_of {
-    ($($(#[$about:meta])+ $word:ident($choice:ident);)+) => {$(
-        $(#[$about])+
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $word(pub(crate) $choice);
-
-        impl Choice for $word {
-            const WORDS: &'static [&'static str] = $choice::WORDS;
-
-            fn from_word(word: &str) -> Option<Self> {
-                $choice::from_word(word).map($word)
-            }
-
-            fn word(self) -> &'static str {
-                self.0.as_str()
-            }
-        }
-    )+};
-}
-
-words_of! {
-    /// The word for a mode.
-    ModeWord(Mode);
-    /// The word for what is charged.
-    ChargeWord(Charge);
-    /// The word for what decides without the store.
-    OnStoreErrorWord(OnStoreError);
-    /// The word for a consistency.
-    ConsistencyWord(Consistency);
 }
 
 impl Unit {

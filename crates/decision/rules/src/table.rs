@@ -4,12 +4,10 @@
 //! knows the word. The other marks name the algorithms that a key has a meaning for: their words, `timed` for all
 //! with a length of time, `counting` for those that count hits; without one, all algorithms.
 
-use tidegate_document::{Key, LocatedValue, MappingType, NameMap, ScalarOr, mapping};
+use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError};
+use tidegate_document::{Key, LocatedValue, MappingType, NameMap, ScalarOr, Word, mapping};
 
-use crate::choices::{
-    AlgorithmName, ChargeWord, ConsistencyWord, ModeWord, OnStoreErrorWord, PlanSource,
-    RefusalStatus, WhenOver,
-};
+use crate::choices::{AlgorithmName, PlanSource, RefusalStatus, WhenOver};
 use crate::document::{AddressRanges, Descriptor, LimitList, LimitText, Metadata};
 use crate::kinds::{Interval, PlanName, RuleName, RuleText, SoftPercent, UnitText};
 
@@ -22,7 +20,7 @@ mapping! {
         descriptors [upstream]: Vec<Descriptor>,
         /// Which limits are charged when one limit of a request refuses: none of them (the default), or every limit
         /// that matched, as in envoyproxy/ratelimit.
-        charge: Option<LocatedValue<ChargeWord>>,
+        charge: Option<LocatedValue<Word<Charge>>>,
         /// How long the shared store may take for a request of this domain before it counts as failed, such as
         /// `20ms`. Default: `store.redis.deadline` of the configuration.
         store_deadline: Option<LocatedValue<Interval>>,
@@ -53,7 +51,7 @@ mapping! {
         descriptors [upstream]: Vec<Descriptor>,
         /// What the limits of this rule do: `enforce` (the default) refuses, `shadow` only counts, `off` does
         /// nothing.
-        mode: Option<LocatedValue<ModeWord>>,
+        mode: Option<LocatedValue<Word<Mode>>>,
         /// The percentage of keys for which the limits of this rule are enforced; for the others they are in shadow
         /// mode. Default 100.
         enforce_percent: Option<u64> = optional in 0..=100,
@@ -105,16 +103,16 @@ mapping! {
         /// How long a slot is held that nobody renews. Default `60s`.
         time_to_live [concurrency]: Option<Interval>,
         /// What this limit does; overrides the rule's `mode`.
-        mode: Option<ModeWord>,
+        mode: Option<Word<Mode>>,
         /// The percentage of keys for which this limit is enforced; overrides the rule's.
         enforce_percent: Option<u64> = optional in 0..=100,
         /// By how much, and for how long, the limit may be exceeded.
         soft: Option<LocatedValue<SoftKeys>>,
         /// What decides while the shared store is unavailable: `local` (this process, on its share of the limit; the
         /// default), `allow` or `deny`.
-        on_store_error: Option<OnStoreErrorWord>,
+        on_store_error: Option<Word<OnStoreError>>,
         /// How closely processes that share this limit agree. Default `exact`.
-        consistency: Option<ConsistencyWord>,
+        consistency: Option<Word<Consistency>>,
         /// What happens to a request over the limit. Default `refuse`.
         when_over: Option<WhenOver>,
         /// The HTTP status of this limit's refusals. Default: the route's, or 429.

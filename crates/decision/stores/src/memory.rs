@@ -36,6 +36,7 @@ pub use known_keys::UnitsOutcome;
 use lock::{LockedShard, ShardLock};
 pub use metrics::MEMORY_METRICS;
 use shard::Shard;
+use tidegate_words::words;
 
 /// With less, a shard could not hold the counters that [`WhenFull::Approximate`] needs.
 const BUDGET_MIN: usize = 64 * 1024;
@@ -70,16 +71,18 @@ impl Default for MemoryConfig {
     }
 }
 
-/// The treatment of a new key when the byte budget is used up and no key is idle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// New keys of a limit share a few counters, which may refuse too early, never too late.
-    #[default]
-    Approximate,
-    /// New keys are admitted without being counted.
-    Allow,
-    /// New keys are refused.
-    Deny,
+words! {
+    /// The treatment of a new key when the byte budget is used up and no key is idle.
+    #[derive(Default)]
+    pub enum WhenFull {
+        /// New keys of a limit share a few counters, which may refuse too early, never too late.
+        #[default]
+        Approximate = "approximate",
+        /// New keys are admitted without being counted.
+        Allow = "allow",
+        /// New keys are refused.
+        Deny = "deny",
+    }
 }
 
 /// A configuration that cannot work.

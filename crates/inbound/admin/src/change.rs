@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::Target;
+use tidegate_words::words;
 
 /// One change, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,31 +13,18 @@ pub struct Change {
     description: String,
 }
 
-/// The kinds of changes, in the order of [`ChangeKind::WORDS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChangeKind {
-    KillSwitch,
-    Limit,
-    LimitBack,
-    Limiter,
-    LimiterBack,
-    LogLevel,
-    Reload,
-    TopCleared,
-}
-
-impl ChangeKind {
-    /// The label values of the metric.
-    const WORDS: [&'static str; 8] = [
-        "kill_switch",
-        "limit",
-        "limit_back",
-        "limiter",
-        "limiter_back",
-        "log_level",
-        "reload",
-        "top_cleared",
-    ];
+words! {
+    /// The kinds of changes, in the order of [`ChangeKind::WORDS`].
+    pub(super) enum ChangeKind {
+        KillSwitch = "kill_switch",
+        Limit = "limit",
+        LimitBack = "limit_back",
+        Limiter = "limiter",
+        LimiterBack = "limiter_back",
+        LogLevel = "log_level",
+        Reload = "reload",
+        TopCleared = "top_cleared",
+    }
 }
 
 impl Change {
@@ -72,7 +60,7 @@ impl ChangeCounts {
     /// Each label value with its count.
     pub(super) fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
-        ChangeKind::WORDS.into_iter().zip(counts)
+        ChangeKind::WORDS.iter().copied().zip(counts)
     }
 }
 

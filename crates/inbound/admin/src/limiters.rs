@@ -13,50 +13,28 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidegate_engine::{Clock, Engine, LimiterKind, Mode, Timestamp};
 use tidegate_overload::{Limiter, Protection, SteadyClock};
+use tidegate_words::words;
 
 pub use metrics::SWITCHBOARD_METRICS;
 
-/// The name of a limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LimiterName {
-    /// Requests over time: the rules.
-    Rate,
-    /// Requests in flight: the rules.
-    Concurrency,
-    /// The worker utilization shedder.
-    Worker,
-    /// The fleet usage shedder.
-    Fleet,
-    /// The inner gate.
-    Gate,
+words! {
+    /// The name of a limiter.
+    #[derive(PartialOrd, Ord)]
+    pub enum LimiterName {
+        /// Requests over time: the rules.
+        Rate = "rate",
+        /// Requests in flight: the rules.
+        Concurrency = "concurrency",
+        /// The worker utilization shedder.
+        Worker = "worker",
+        /// The fleet usage shedder.
+        Fleet = "fleet",
+        /// The inner gate.
+        Gate = "gate",
+    }
 }
 
 impl LimiterName {
-    /// All of them.
-    pub const ALL: [LimiterName; 5] = [
-        LimiterName::Rate,
-        LimiterName::Concurrency,
-        LimiterName::Worker,
-        LimiterName::Fleet,
-        LimiterName::Gate,
-    ];
-
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            LimiterName::Rate => "rate",
-            LimiterName::Concurrency => "concurrency",
-            LimiterName::Worker => "worker",
-            LimiterName::Fleet => "fleet",
-            LimiterName::Gate => "gate",
-        }
-    }
-
-    /// The limiter of this name.
-    pub fn from_word(word: &str) -> Option<Self> {
-        LimiterName::ALL.into_iter().find(|limiter| limiter.as_str() == word)
-    }
-
     const fn owner(self) -> LimiterOwner {
         match self {
             LimiterName::Rate => LimiterOwner::Engine(LimiterKind::Rate),

@@ -18,6 +18,7 @@ use tidegate_engine::{
 };
 
 use refusals::Refusals;
+use tidegate_words::words;
 use unknown::UnknownDomains;
 use values::Values;
 
@@ -47,32 +48,17 @@ impl Default for ObservationsConfig {
     }
 }
 
-/// Why a request could not be decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    StoreTimeout,
-    StoreUnavailable,
-    Panicked,
-    TooManyDescriptors,
+words! {
+    /// Why a request could not be decided.
+    pub(super) enum Reason {
+        StoreTimeout = "store_timeout",
+        StoreUnavailable = "store_unavailable",
+        Panicked = "panicked",
+        TooManyDescriptors = "too_many_descriptors",
+    }
 }
 
 impl Reason {
-    pub(super) const ALL: [Reason; 4] = [
-        Reason::StoreTimeout,
-        Reason::StoreUnavailable,
-        Reason::Panicked,
-        Reason::TooManyDescriptors,
-    ];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Reason::StoreTimeout => "store_timeout",
-            Reason::StoreUnavailable => "store_unavailable",
-            Reason::Panicked => "panicked",
-            Reason::TooManyDescriptors => "too_many_descriptors",
-        }
-    }
-
     const fn of(undecided: &Undecided) -> Self {
         match undecided {
             Undecided::Store(StoreError::Timeout { .. }) => Reason::StoreTimeout,

@@ -70,7 +70,7 @@ impl Cause {
             Cause::Rate => "rate_limited",
             Cause::Concurrency => "concurrency_limited",
             Cause::Undecided => "undecided",
-            Cause::Overload(cause) => cause.code(),
+            Cause::Overload(cause) => cause.as_str(),
         }
     }
 

@@ -21,6 +21,7 @@ use cached_fields::{CacheLookup, CachedFields};
 pub use number::write_number;
 pub(crate) use number::{number_value, pushback_value};
 use policy_texts::PolicyTexts;
+use tidegate_words::words;
 
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -204,14 +205,16 @@ struct Moment {
     now: Timestamp,
 }
 
-/// Which responses carry rate limit fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HeadersOn {
-    /// All, so that clients can slow down before they are refused.
-    #[default]
-    Always,
-    /// Refusals only.
-    Refusal,
+words! {
+    /// Which responses carry rate limit fields.
+    #[derive(Default)]
+    pub enum HeadersOn {
+        /// All, so that clients can slow down before they are refused.
+        #[default]
+        Always = "always",
+        /// Refusals only.
+        Refusal = "refusal",
+    }
 }
 
 /// Header fields, ready to be put on a response.

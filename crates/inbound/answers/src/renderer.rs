@@ -242,7 +242,7 @@ fn add_fields(headers: &mut HeaderMap, refusal: Refusal, is_http: bool) {
 
 /// The name of a category as a field value.
 const fn category_value(category: Category) -> HeaderValue {
-    HeaderValue::from_static(category.name())
+    HeaderValue::from_static(category.as_str())
 }
 
 /// Trailers only: the status is in the header fields.

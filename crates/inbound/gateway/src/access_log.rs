@@ -212,7 +212,7 @@ impl LogLine {
             "route": self.route,
             "limit": record.limit.as_deref(),
             "refused_by": record.refused_by,
-            "category": record.category.map(Category::name),
+            "category": record.category.map(Category::as_str),
             "caller": record.caller.as_deref().and_then(|name| caller_text(name, caller)),
             "upstream": record.upstream.as_ref().map(Authority::as_str),
             "request_id": text(&record.request_id),

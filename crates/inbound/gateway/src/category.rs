@@ -145,10 +145,10 @@ impl CategoryRule {
 
 /// The name of a category as a field value, validated at compile time.
 pub(super) const fn field_value(category: Category) -> HeaderValue {
-    const TEST: HeaderValue = HeaderValue::from_static(Category::Test.name());
-    const GET: HeaderValue = HeaderValue::from_static(Category::Get.name());
-    const POST: HeaderValue = HeaderValue::from_static(Category::Post.name());
-    const CRITICAL: HeaderValue = HeaderValue::from_static(Category::Critical.name());
+    const TEST: HeaderValue = HeaderValue::from_static(Category::Test.as_str());
+    const GET: HeaderValue = HeaderValue::from_static(Category::Get.as_str());
+    const POST: HeaderValue = HeaderValue::from_static(Category::Post.as_str());
+    const CRITICAL: HeaderValue = HeaderValue::from_static(Category::Critical.as_str());
     match category {
         Category::Test => TEST,
         Category::Get => GET,
@@ -167,5 +167,5 @@ fn by_method(head: &Parts) -> Category {
 
 fn parse(value: &HeaderValue) -> Option<Category> {
     let name = value.to_str().ok()?;
-    Category::ALL.into_iter().find(|category| category.name().eq_ignore_ascii_case(name))
+    Category::ALL.into_iter().find(|category| category.as_str().eq_ignore_ascii_case(name))
 }

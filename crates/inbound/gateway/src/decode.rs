@@ -140,7 +140,7 @@ where
             return ControlFlow::Break(self.fault(context, Fault::NetworkDenied));
         }
         let too_large = self.settings.head.body_bytes_max.zip(body_bytes);
-        if too_large.is_some_and(|(most, bytes)| bytes > most) {
+        if too_large.is_some_and(|(most, bytes)| bytes > most.bytes()) {
             return ControlFlow::Break(self.fault(context, Fault::BodyTooLarge));
         }
         let decoded = DecodedHead { head, target: &target, client, hop, body_bytes };

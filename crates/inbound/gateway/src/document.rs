@@ -14,18 +14,15 @@ mod table;
 mod upstreams;
 
 use serde_json::json;
-use tidegate_answers::{HeaderFormat, HeaderSet, HeadersOn, ResetAs};
+use tidegate_answers::{HeaderFormat, HeaderSet, ResetAs};
 use tidegate_document::{
-    Fault, Location, Locations, OrOff, PlainDialect, Problems, Reader, Report, Size, Source, Text,
-    definitions, did_you_mean, parse, property, reference,
+    Fault, Location, Locations, PlainDialect, Problems, Reader, Report, Source, Text, definitions,
+    did_you_mean, parse, property, reference,
 };
 
-use super::settings::{
-    DelaySettings, GatewayError, GatewaySettings, HeadSettings, ProvenanceSettings, QueueSettings,
-    SettingProblem,
-};
-use kinds::{FieldsOn, FieldsWord, NetworkRange};
-use table::{DelayKeys, DocumentKeys, HeadKeys, ProvenanceKeys, QueueKeys};
+use super::settings::{DelaySettings, GatewayError, GatewaySettings, SettingProblem};
+use kinds::{FieldsWord, NetworkRange};
+use table::{DelayKeys, DocumentKeys};
 
 /// The largest document: a thousand routes of a kilobyte.
 pub const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
@@ -164,10 +161,6 @@ fn size(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-fn bytes(bytes: Size) -> usize {
-    size(bytes.bytes())
-}
-
 fn strings(texts: Vec<Text>) -> Vec<String> {
     texts.into_iter().map(String::from).collect()
 }
@@ -190,39 +183,16 @@ fn settings(keys: DocumentKeys, problems: &mut Problems<'_>) -> GatewaySettings 
         keys.routes.into_iter().map(|route| routes::route(route, groups, problems)).collect();
     settings.trusted_hops = networks(keys.trusted_hops);
     put(&mut settings.address_from, keys.address_from);
-    put(&mut settings.provenance, keys.provenance.map(provenance));
-    put(&mut settings.head, keys.head.map(head));
+    put(&mut settings.provenance, keys.provenance);
+    put(&mut settings.head, keys.head);
     settings.jwt = keys.jwt.and_then(|jwt| callers::jwt(jwt, problems));
     settings.api_keys = keys.api_keys.map(|keys| callers::api_keys(keys, problems));
     put(&mut settings.headers, keys.rate_limit_fields.map(|words| header_set(&words)));
-    let headers_on = |word| match word {
-        FieldsOn::Always => HeadersOn::Always,
-        FieldsOn::Refusal => HeadersOn::Refusal,
-    };
-    put(&mut settings.headers_on, keys.rate_limit_fields_on.map(headers_on));
+    put(&mut settings.headers_on, keys.rate_limit_fields_on.map(|word| word.0));
     put(&mut settings.delay, keys.delay.as_ref().map(delay));
-    put(&mut settings.queue, keys.queue.as_ref().map(queue));
+    put(&mut settings.queue, keys.queue);
     let categories = keys.categories.map(|keys| callers::categories(keys, problems));
     put(&mut settings.categories, categories);
-    settings
-}
-
-fn provenance(keys: ProvenanceKeys) -> ProvenanceSettings {
-    let mut settings = ProvenanceSettings::default();
-    put(&mut settings.via, keys.via.map(|via| via.into_option().map(String::from)));
-    put(&mut settings.x_forwarded, keys.x_forwarded);
-    put(&mut settings.forwarded, keys.forwarded);
-    settings
-}
-
-fn head(keys: HeadKeys) -> HeadSettings {
-    let mut settings = HeadSettings::default();
-    put(&mut settings.target_bytes_max, keys.target_bytes_max.map(bytes));
-    put(&mut settings.segments_max, keys.segments_max.map(size));
-    let body_bytes_max = keys.body_bytes_max.map(OrOff::into_option);
-    put(&mut settings.body_bytes_max, body_bytes_max.map(|max| max.map(Size::bytes)));
-    put(&mut settings.body_idle, keys.body_idle);
-    put(&mut settings.escaped_slashes, keys.escaped_slashes);
     settings
 }
 
@@ -243,18 +213,6 @@ fn delay(keys: &DelayKeys) -> DelaySettings {
     put(&mut settings.waiting_max, keys.waiting_max.map(size));
     put(&mut settings.line_max, keys.line_max.map(size));
     put(&mut settings.wait_max, keys.wait_max);
-    settings
-}
-
-fn queue(keys: &QueueKeys) -> QueueSettings {
-    let mut settings = QueueSettings::default();
-    put(&mut settings.requests_max, keys.requests_max.map(size));
-    put(&mut settings.bytes_max, keys.bytes_max.map(bytes));
-    put(&mut settings.body_bytes_max, keys.body_bytes_max.map(bytes));
-    put(&mut settings.caller_requests_max, keys.caller_requests_max.map(size));
-    put(&mut settings.caller_bytes_max, keys.caller_bytes_max.map(bytes));
-    put(&mut settings.wait_max, keys.wait_max);
-    put(&mut settings.remember, keys.remember);
     settings
 }
 

@@ -113,7 +113,7 @@ pub(super) fn examine(
         return Ok(HeadCheck::Capabilities);
     }
     let Some(target) = head.uri.path_and_query() else { return Err(Fault::BadTarget) };
-    if target.as_str().len() > settings.target_bytes_max {
+    if target.as_str().len() > settings.target_bytes_max.to_usize() {
         return Err(Fault::TargetTooLong);
     }
     if !target.path().starts_with('/') {

@@ -121,3 +121,5 @@ pub use settings::{
 };
 pub use tally::GatewayReading;
 pub use upstream::HostState;
+
+pub use tidegate_document::Size;

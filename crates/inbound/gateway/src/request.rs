@@ -250,7 +250,7 @@ where
         wait: Box<LineWait>,
     ) -> Answer {
         let InFlightRequest { hop, mut pending, head, body, progress } = *request;
-        let limited = Limited::new(body, self.settings.queue.body_bytes_max);
+        let limited = Limited::new(body, self.settings.queue.body_bytes_max.to_usize());
         let Ok(whole) = limited.collect().await else {
             let state = progress.map(|progress| progress.state());
             let fault = state.map_or(Fault::BodyTooLarge, fault_of_body);

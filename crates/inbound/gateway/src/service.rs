@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Body;
 use hyper::service::Service;
+use tidegate_document::Size;
 use tidegate_engine::{Clock, CounterStore, Engine, MemoryStore, SystemClock};
 use tidegate_overload::{Protection, SteadyClock};
 use tokio::task::{AbortHandle, JoinSet};
@@ -263,8 +264,11 @@ where
             ControlFlow::Break(answer) => GatewayFuture(FutureState::Ready(Some(answer))),
             ControlFlow::Continue(pending) => {
                 let limits = &document.settings.head;
-                let (body, progress) =
-                    RequestBody::watched(body, limits.body_idle, limits.body_bytes_max);
+                let (body, progress) = RequestBody::watched(
+                    body,
+                    limits.body_idle,
+                    limits.body_bytes_max.map(Size::bytes),
+                );
                 let hop = Arc::clone(&self.hop);
                 let request = Box::new(InFlightRequest { hop, pending, head, body, progress });
                 let running = Arc::clone(&document).handle(request);

@@ -31,6 +31,9 @@ pub use upstream::{
 pub use tidegate_admission::DelaySettings;
 use tidegate_answers::{HeaderSet, HeadersOn};
 
+/// Larger counts are mistakes.
+pub(crate) const COUNT_MAX: u64 = 1_000_000_000_000;
+
 /// All settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {

@@ -13,6 +13,7 @@ use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, ORIGIN};
 use subtle::ConstantTimeEq;
 use tidegate_algorithms::Timestamp;
+use tidegate_words::words;
 
 /// The shortest token: a shorter one could be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
@@ -23,34 +24,17 @@ pub const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"tide
 /// The most characters of a token's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What a token allows. Roles are independent: a token that may change cannot check unless it has that role too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Role {
-    /// Look at rules, counters and callers.
-    Read,
-    /// Check requests against their limits, and release what they hold.
-    Check,
-    /// Change counters, switches and settings.
-    Change,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Role; 3] = [Role::Read, Role::Check, Role::Change];
-
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Role::Read => "read",
-            Role::Check => "check",
-            Role::Change => "change",
-        }
-    }
-
-    /// The role of a word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Role::ALL.into_iter().find(|role| role.as_str() == word)
+words! {
+    /// What a token allows. Roles are independent: a token that may change cannot check unless it has that role too.
+    #[derive(PartialOrd, Ord)]
+    #[non_exhaustive]
+    pub enum Role {
+        /// Look at rules, counters and callers.
+        Read = "read",
+        /// Check requests against their limits, and release what they hold.
+        Check = "check",
+        /// Change counters, switches and settings.
+        Change = "change",
     }
 }
 

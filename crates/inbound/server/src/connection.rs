@@ -26,7 +26,7 @@ use super::proxy_protocol;
 use super::request_body::RequestBody;
 use super::settings::{ConnectionLimits, Pressure, Protocol};
 use super::tls::Tls;
-use super::transport::{CountedTransport, Socket, Transport};
+use super::transport::{CountedTransport, Socket, Transport, register};
 
 /// Bytes of responses buffered per HTTP/2 stream. The bound keeps a client that does not read from filling the memory.
 pub(super) const SEND_BUFFER_BYTES: usize = 32 * 1024;
@@ -172,7 +172,7 @@ async fn read_proxy_header(
     peer: &mut Peer,
     state: &ConnectionState,
 ) -> Option<Socket> {
-    let mut socket = match Socket::register(accepted) {
+    let mut socket = match register(accepted) {
         Ok(socket) => socket,
         Err(error) => {
             tracing::warn!(door = state.door(), %error, "cannot register an accepted connection");
@@ -212,9 +212,9 @@ async fn encrypt(
     acceptor: Option<TlsAcceptor>,
     state: &ConnectionState,
 ) -> Option<Transport> {
-    let Some(acceptor) = acceptor else { return Some(Transport::Plain(socket)) };
+    let Some(acceptor) = acceptor else { return Some(Transport::Left(socket)) };
     match unless_closing(acceptor.accept(socket), state).await {
-        Some(Ok(stream)) => return Some(Transport::Tls(Box::new(stream))),
+        Some(Ok(stream)) => return Some(Transport::Right(Box::new(stream))),
         Some(Err(error)) => tracing::debug!(door = state.door(), %error, "TLS handshake failed"),
         None => tracing::debug!(door = state.door(), "TLS handshake was not finished in time"),
     }

@@ -8,31 +8,22 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use super::connection_state::ConnectionState;
 use super::listener::AcceptedSocket;
 
 /// A socket that is registered with this thread's runtime.
-#[derive(Debug)]
-pub(super) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Self> {
-        Ok(match accepted {
-            AcceptedSocket::Tcp(stream, _) => Socket::Tcp(TcpStream::from_std(stream)?),
-            AcceptedSocket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream)?),
-        })
-    }
-}
+pub(super) type Socket = Either<TcpStream, UnixStream>;
 
 /// A socket, encrypted or not. One type for all, so that the HTTP code is compiled once per service and not four times.
-#[derive(Debug)]
-pub(super) enum Transport {
-    Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+pub(super) type Transport = Either<Socket, Box<TlsStream<Socket>>>;
+
+pub(super) fn register(accepted: AcceptedSocket) -> io::Result<Socket> {
+    Ok(match accepted {
+        AcceptedSocket::Tcp(stream, _) => Either::Left(TcpStream::from_std(stream)?),
+        AcceptedSocket::Unix(stream) => Either::Right(UnixStream::from_std(stream)?),
+    })
 }
 
 /// A transport that records reads and writes in the connection's state.
@@ -48,58 +39,6 @@ impl CountedTransport {
     }
 }
 
-/// Calls a method on the value inside an enum.
-macro_rules! inside {
-    ($self:expr, $($variant:path)|+, $inner:ident => $call:expr) => {
-        match $self { $($variant($inner) => $call,)+ }
-    };
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_read(cx, buffer))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_write(cx, bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_write_vectored(cx, slices))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        inside!(self, Socket::Tcp | Socket::Unix, s => s.is_write_vectored())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        inside!(this, Socket::Tcp | Socket::Unix, s => Pin::new(s).poll_shutdown(cx))
-    }
-}
-
 impl AsyncRead for CountedTransport {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -108,7 +47,7 @@ impl AsyncRead for CountedTransport {
     ) -> Poll<io::Result<()>> {
         let CountedTransport { transport, state } = self.get_mut();
         let before = buffer.filled().len();
-        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_read(cx, buffer));
+        let polled = Pin::new(transport).poll_read(cx, buffer);
         if let Some(read) = buffer.filled().get(before..)
             && !read.is_empty()
         {
@@ -125,7 +64,7 @@ impl AsyncWrite for CountedTransport {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let CountedTransport { transport, state } = self.get_mut();
-        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_write(cx, bytes));
+        let polled = Pin::new(transport).poll_write(cx, bytes);
         record_write(state, &polled);
         polled
     }
@@ -136,9 +75,7 @@ impl AsyncWrite for CountedTransport {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let CountedTransport { transport, state } = self.get_mut();
-        let polled = inside!(transport, Transport::Plain | Transport::Tls, s => {
-            Pin::new(s).poll_write_vectored(cx, slices)
-        });
+        let polled = Pin::new(transport).poll_write_vectored(cx, slices);
         record_write(state, &polled);
         polled
     }
@@ -151,15 +88,14 @@ impl AsyncWrite for CountedTransport {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let CountedTransport { transport, state } = self.get_mut();
-        let polled =
-            inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_flush(cx));
+        let polled = Pin::new(transport).poll_flush(cx);
         state.record_flush(polled.is_ready());
         polled
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let transport = &mut self.get_mut().transport;
-        inside!(transport, Transport::Plain | Transport::Tls, s => Pin::new(s).poll_shutdown(cx))
+        Pin::new(transport).poll_shutdown(cx)
     }
 }
 

@@ -91,7 +91,7 @@ impl Wire {
                 let (high, low) = (100 + user / 100 % 100, 100 + user % 100);
                 let said = format!(
                     "x-tidegate-category: {}\r\nx-forwarded-for: 10.100.{high}.{low}\r\n",
-                    category.name()
+                    category.as_str()
                 );
                 out.extend_from_slice(self.head(&said).as_bytes());
             }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tidegate_admin::LimiterName;
 use tidegate_document::{Network, section};
 use tidegate_engine::Mode;
+use tidegate_gateway::{AccessLogFormat, CallerFormat};
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
-use crate::config::kinds::{AccessLogFormat, Address, CallerFormat, Percent, SwitchMode};
+use crate::config::kinds::{Address, Percent, SwitchMode};
 
 section! {
     /// A reverse proxy with every limiter.

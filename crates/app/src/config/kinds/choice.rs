@@ -43,32 +43,6 @@ choices! {
 }
 
 choices! {
-    /// What happens to new keys when the memory for counters is used up.
-    #[derive(Default)]
-    pub enum WhenFull {
-        /// They share counters.
-        #[default]
-        Approximate = "approximate",
-        /// They are admitted.
-        Allow = "allow",
-        /// They are refused.
-        Deny = "deny",
-    }
-}
-
-choices! {
-    /// What happens to a request that cannot be decided.
-    #[derive(Default)]
-    pub enum FailureMode {
-        /// It passes.
-        #[default]
-        Admit = "admit",
-        /// It does not.
-        Refuse = "refuse",
-    }
-}
-
-choices! {
     /// Which gRPC codes errors have.
     #[derive(Default)]
     pub enum ErrorCodes {
@@ -109,32 +83,6 @@ choices! {
         Text = "text",
         /// For programs: one JSON object a line.
         Json = "json",
-    }
-}
-
-choices! {
-    /// How the access log names callers.
-    #[derive(Default)]
-    pub enum CallerFormat {
-        /// As they are.
-        #[default]
-        Plain = "plain",
-        /// By the beginning of their SHA-256.
-        Hashed = "hashed",
-        /// Not at all.
-        Off = "off",
-    }
-}
-
-choices! {
-    /// The form of the access log.
-    #[derive(Default)]
-    pub enum AccessLogFormat {
-        /// One JSON object in each line.
-        #[default]
-        Json = "json",
-        /// The common log format of web servers.
-        Common = "common",
     }
 }
 

@@ -57,6 +57,20 @@ impl Kind for u32 {
     }
 }
 
+impl Kind for usize {
+    fn words() -> String {
+        u64::words()
+    }
+
+    fn schema(bounds: &Bounds) -> Value {
+        u64::schema(bounds)
+    }
+
+    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+        count::<Self>(scalar, bounds).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+}
+
 fn count<K: Kind>(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<u64, Fault> {
     let (min, max) = bounds.range();
     let out_of_range =

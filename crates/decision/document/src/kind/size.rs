@@ -35,6 +35,11 @@ impl Size {
     pub const fn bytes(self) -> u64 {
         self.0
     }
+
+    /// The number of bytes in memory.
+    pub fn to_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
 }
 
 impl fmt::Display for Size {

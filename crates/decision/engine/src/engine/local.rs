@@ -125,7 +125,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         verdict: &mut Verdict,
         call: &Call<'_, '_>,
         mut slots: Option<&mut HeldSlots>,
-    ) -> Result<RefundRulings, Undecided> {
+    ) -> Result<RefundRulings, Box<Undecided>> {
         let mut values = Values::new();
         let tried = self.try_fast_path(store, verdict, call, slots.as_deref_mut(), &mut values);
         let known = match tried {

@@ -85,7 +85,7 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
         verdict: &mut Verdict,
         call: &Call<'_, '_>,
         slots: &mut HeldSlots,
-    ) -> Result<RefundRulings, Undecided> {
+    ) -> Result<RefundRulings, Box<Undecided>> {
         let Verdict { rules, domain_known, matched, rulings, .. } = verdict;
         let mut checks = Checks::new();
         let mut prepared = PreparedChecks::new(&mut checks);
@@ -127,13 +127,13 @@ async fn answer<S: CounterStore>(
 
 /// The future with its panics as errors.
 async fn contain_future<T>(
-    future: impl Future<Output = Result<T, Undecided>>,
-) -> Result<T, Undecided> {
+    future: impl Future<Output = Result<T, Box<Undecided>>>,
+) -> Result<T, Box<Undecided>> {
     let mut future = pin!(future);
     let polled = std::future::poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(polled) => polled,
-            Err(payload) => Poll::Ready(Err(Undecided::panicked(&*payload))),
+            Err(payload) => Poll::Ready(Err(Box::new(Undecided::panicked(&*payload)))),
         }
     });
     polled.await

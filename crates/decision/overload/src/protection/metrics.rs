@@ -66,7 +66,8 @@ impl<C: Clock> Collector for Protection<C> {
         let mut decisions = out.family(DECISIONS);
         for count in self.decisions() {
             let mode = count.acting.as_str();
-            let labels = [count.limiter.name(), mode, count.category.name(), count.answer.name()];
+            let labels =
+                [count.limiter.as_str(), mode, count.category.as_str(), count.answer.as_str()];
             decisions.sample(&labels, count.count);
         }
         let gauges = self.gauges();
@@ -141,7 +142,7 @@ fn write_histogram(
 ) {
     let bounds = bounds.iter().filter(|bound| **bound != Nanos::MAX);
     let bounds = bounds.map(|bound| Seconds(Duration::from(*bound)));
-    family.histogram(&[category.name()], bounds, counts, seconds(sum));
+    family.histogram(&[category.as_str()], bounds, counts, seconds(sum));
 }
 
 fn seconds(nanos: Nanos) -> f64 {

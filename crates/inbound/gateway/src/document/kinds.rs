@@ -6,16 +6,6 @@ use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_document::{Bounds, Fault, Kind, Network, Scalar, Text, choices};
 
-use crate::settings::{
-    AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
-};
-
-choices! { AddressFrom { Peer = "peer", XForwardedFor = "x_forwarded_for", Forwarded = "forwarded", } }
-choices! { EscapedSlashes { Reject = "reject", Unescape = "unescape", Keep = "keep", } }
-choices! { InvalidCredential { Ignore = "ignore", Reject = "reject", } }
-choices! { HostHeader { Client = "client", Upstream = "upstream", } }
-choices! { UpstreamProtocol { Auto = "auto", Http1 = "http1", Http2 = "http2", } }
-
 choices! {
     /// Where the value of an entry comes from.
     pub(super) enum ValueSource {
@@ -84,14 +74,6 @@ choices! {
         XResetEpoch = "x_reset_epoch",
         Legacy = "legacy",
         Draft11 = "draft_11",
-    }
-}
-
-choices! {
-    /// Which answers have rate limit fields.
-    pub(super) enum FieldsOn {
-        Always = "always",
-        Refusal = "refusal",
     }
 }
 

@@ -5,19 +5,18 @@
 
 use std::time::Duration;
 
-use tidegate_document::{HeaderName, LocatedValue, OrOff, ScalarOr, Size, Text, mapping};
+use tidegate_answers::HeadersOn;
+use tidegate_document::{HeaderName, LocatedValue, OrOff, ScalarOr, Text, Word, mapping};
 use tidegate_engine::RefusalStatus;
 
 use super::kinds::{
-    CategoryWord, CostWord, FieldValue, FieldsOn, FieldsWord, MethodName, MissingWord,
-    NetworkRange, SecretSource, ValueSource,
+    CategoryWord, CostWord, FieldValue, FieldsWord, MethodName, MissingWord, NetworkRange,
+    SecretSource, ValueSource,
 };
 use crate::settings::{
-    AddressFrom, EscapedSlashes, HostHeader, InvalidCredential, UpstreamProtocol,
+    AddressFrom, COUNT_MAX, Ejection, EscapedSlashes, HeadSettings, HealthCheck, HostHeader,
+    InvalidCredential, PoolSettings, ProvenanceSettings, QueueSettings, UpstreamProtocol,
 };
-
-/// Larger counts are mistakes.
-const MAX: u64 = 1_000_000_000_000;
 
 mapping! {
     /// the document
@@ -33,9 +32,9 @@ mapping! {
         /// The header in which a trusted proxy names the client; `peer` ignores both and uses the connection's address.
         address_from: Option<AddressFrom> = "x_forwarded_for",
         /// What upstreams learn about the client.
-        provenance: Option<ProvenanceKeys>,
+        provenance: Option<ProvenanceSettings>,
         /// Limits for request heads and bodies.
-        head: Option<HeadKeys>,
+        head: Option<HeadSettings>,
         /// How tokens are verified. Without it, claims are not read.
         jwt: Option<JwtKeys>,
         /// The API keys. Without it, no caller has a plan.
@@ -43,11 +42,11 @@ mapping! {
         /// The rate limit headers of answers; see docs/http-answers.md.
         rate_limit_fields: Option<Vec<FieldsWord>> = "[x_retry_after, draft_11]",
         /// Which answers have these headers.
-        rate_limit_fields_on: Option<FieldsOn> = "always",
+        rate_limit_fields_on: Option<Word<HeadersOn>> = "always",
         /// How requests wait under limits with `when_over: delay`, and for their turn in leaky buckets.
         delay: Option<DelayKeys>,
         /// How requests are stored under limits with `when_over: queue`.
-        queue: Option<QueueKeys>,
+        queue: Option<QueueSettings>,
         /// Which requests are shed first under overload.
         categories: Option<CategoriesKeys>,
     }
@@ -156,9 +155,9 @@ mapping! {
         name: Option<HeaderName>,
         /// The lowest cost, for `header` and `body_bytes`. With 0, a request can state that it costs nothing and pass a
         /// limit that is spent.
-        min: Option<u64> = "1" in 0..=MAX,
+        min: Option<u64> = "1" in 0..=COUNT_MAX,
         /// The highest cost that is accepted, for `header` and `reported`.
-        max: Option<u64> = optional in 1..=MAX,
+        max: Option<u64> = optional in 1..=COUNT_MAX,
     }
 }
 
@@ -202,11 +201,11 @@ mapping! {
         /// Timeouts.
         timeouts: Option<TimeoutsKeys>,
         /// How many connections are kept open.
-        pool: Option<PoolKeys>,
+        pool: Option<PoolSettings>,
         /// Active health checks. Without it: none.
-        health: Option<HealthKeys>,
+        health: Option<HealthCheck>,
         /// When a failing server gets no requests for a while.
-        ejection: Option<EjectionKeys>,
+        ejection: Option<Ejection>,
     }
 }
 
@@ -221,77 +220,6 @@ mapping! {
         cert: Option<Text>,
         /// A PEM file with its private key.
         key: Option<Text>,
-    }
-}
-
-mapping! {
-    /// the kept connections
-    pub(super) PoolKeys "pool" {
-        /// Idle connections to a server, per worker.
-        idle_max: Option<u64> = "128" in 0..=MAX,
-        /// How long an idle connection is kept; choose less than the upstream does.
-        idle_timeout: Option<Duration> = "30s",
-        /// Concurrent requests on one HTTP/2 connection.
-        streams_max: Option<u64> = "100" in 1..=MAX,
-        /// HTTP/2 connections to a server, per worker.
-        shared_max: Option<u64> = "4" in 1..=MAX,
-    }
-}
-
-mapping! {
-    /// a health check
-    pub(super) HealthKeys "health" {
-        /// The path to request. A status below 400 is healthy.
-        path: Option<Text> = "/",
-        /// The time between two checks.
-        interval: Option<Duration> = "5s",
-        /// How long an answer may take.
-        timeout: Option<Duration> = "1s",
-        /// After how many failures in a row a server gets no requests.
-        unhealthy_after: Option<u64> = "3" in 1..=MAX,
-        /// After how many successes in a row it gets requests again.
-        healthy_after: Option<u64> = "2" in 1..=MAX,
-    }
-}
-
-mapping! {
-    /// the ejection of failing servers
-    pub(super) EjectionKeys "ejection" {
-        /// After how many failures in a row; 0 never ejects.
-        failures: Option<u64> = "5" in 0..=MAX,
-        /// How long the first ejection lasts; each further one in a row lasts that much longer.
-        base: Option<Duration> = "10s",
-        /// The longest ejection.
-        max: Option<Duration> = "5m",
-    }
-}
-
-mapping! {
-    /// what upstreams learn about the client
-    pub(super) ProvenanceKeys "provenance" {
-        /// The name of the gateway in `Via`.
-        via: Option<OrOff<Text>> = "tidegate",
-        /// Whether to send `X-Forwarded-For`, `-Proto` and `-Host`.
-        x_forwarded: Option<bool> = "true",
-        /// Whether to send `Forwarded`.
-        forwarded: Option<bool> = "true",
-    }
-}
-
-mapping! {
-    /// limits for request heads and bodies
-    pub(super) HeadKeys "head" {
-        /// The longest path with its query.
-        target_bytes_max: Option<Size> = "8KiB",
-        /// The maximum of path segments.
-        segments_max: Option<u64> = "256" in 1..=MAX,
-        /// The largest body.
-        body_bytes_max: Option<OrOff<Size>> = "off",
-        /// How long a client may take between two parts of a body.
-        body_idle: Option<Duration> = "30s",
-        /// How paths with an escaped slash (`%2F`) are treated: rejected with 400, taken as a slash, or kept for
-        /// upstreams that do not decode it before they route.
-        escaped_slashes: Option<EscapedSlashes> = "reject",
     }
 }
 
@@ -319,7 +247,7 @@ mapping! {
         /// By how much clocks may differ, in whole seconds.
         leeway: Option<Duration> = "60s",
         /// How many verified tokens are cached.
-        remembered_max: Option<u64> = "10000" in 0..=MAX,
+        remembered_max: Option<u64> = "10000" in 0..=COUNT_MAX,
         /// What happens to a request whose token is not valid: the token is ignored, or the answer is 401 on every route
         /// that is not exempt.
         when_invalid: Option<InvalidCredential> = "ignore",
@@ -359,32 +287,11 @@ mapping! {
     /// how requests wait
     pub(super) DelayKeys "delay" {
         /// The maximum of waiting requests, of all callers.
-        waiting_max: Option<u64> = "10000" in 0..=MAX,
+        waiting_max: Option<u64> = "10000" in 0..=COUNT_MAX,
         /// The maximum of requests that wait in one line, for the same limit and key.
-        line_max: Option<u64> = "100" in 0..=MAX,
+        line_max: Option<u64> = "100" in 0..=COUNT_MAX,
         /// The longest wait.
         wait_max: Option<Duration> = "10s",
-    }
-}
-
-mapping! {
-    /// how requests are stored
-    pub(super) QueueKeys "queue" {
-        /// The maximum of stored requests, including finished ones that can still be looked up.
-        requests_max: Option<u64> = "1000" in 0..=MAX,
-        /// The maximum of bytes of waiting heads and bodies.
-        bytes_max: Option<Size> = "64MiB",
-        /// The largest body that is stored.
-        body_bytes_max: Option<Size> = "1MiB",
-        /// The maximum of stored requests of one caller, which `categories.caller` identifies. Its finished requests make
-        /// room for new ones.
-        caller_requests_max: Option<u64> = "100" in 0..=MAX,
-        /// The maximum of bytes of one caller's waiting heads and bodies.
-        caller_bytes_max: Option<Size> = "8MiB",
-        /// How long a request may wait before it expires.
-        wait_max: Option<Duration> = "5m",
-        /// How long a finished request can still be looked up.
-        remember: Option<Duration> = "10m",
     }
 }
 

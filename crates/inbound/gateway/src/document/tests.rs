@@ -2,9 +2,10 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
+use tidegate_answers::HeadersOn;
 use tidegate_document::{MappingType, Presence, Shape};
 
-use super::table::{HealthKeys, JwtKeys, RouteKeys, UpstreamKeys};
+use super::table::{JwtKeys, RouteKeys, UpstreamKeys};
 use super::*;
 use crate::{HeaderEdit, JwtKey, PathMatch, PathRewrite, PresentedIn, ValueFrom, WhenMissing};
 
@@ -103,7 +104,7 @@ fn defaults_of_what_needs_more_are_those_of_the_settings_too() {
     let written = read(&route(&format!("{entry}, v4_bits: 32, v6_bits: 64}}]}}]")));
     let plain = read(&route(&format!("{entry}}}]}}]")));
     assert_eq!(format!("{:?}", written.settings()), format!("{:?}", plain.settings()));
-    let health = defaults(HealthKeys::mapping(), "      ");
+    let health = defaults(crate::HealthCheck::mapping(), "      ");
     let health = format!(
         "routes: [{{name: all, upstreams: api}}]\nupstreams:\n- name: api\n  hosts: h\n  health:\n{health}"
     );

@@ -2,11 +2,9 @@
 
 use tidegate_document::{Fault, OrOff, Problems};
 
-use super::table::{EjectionKeys, HealthKeys, PoolKeys, TimeoutsKeys, TlsKeys, UpstreamKeys};
-use super::{put, size, strings};
-use crate::settings::{
-    Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamSettings, UpstreamTls,
-};
+use super::table::{TimeoutsKeys, TlsKeys, UpstreamKeys};
+use super::{put, strings};
+use crate::settings::{Timeouts, UpstreamSettings, UpstreamTls};
 
 pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> UpstreamSettings {
     let name = keys.name.map(String::from).unwrap_or_default();
@@ -14,9 +12,9 @@ pub(super) fn group(keys: UpstreamKeys, problems: &mut Problems<'_>) -> Upstream
     put(&mut settings.protocol, keys.protocol);
     put(&mut settings.tls, keys.tls.map(|keys| tls(keys, problems)));
     put(&mut settings.timeouts, keys.timeouts.map(|keys| timeouts(keys, Timeouts::default())));
-    put(&mut settings.pool, keys.pool.as_ref().map(pool));
-    settings.health = keys.health.map(health);
-    put(&mut settings.ejection, keys.ejection.as_ref().map(ejection));
+    put(&mut settings.pool, keys.pool);
+    settings.health = keys.health;
+    put(&mut settings.ejection, keys.ejection);
     settings
 }
 
@@ -43,35 +41,4 @@ pub(super) fn timeouts(keys: TimeoutsKeys, inherited: Timeouts) -> Timeouts {
     put(&mut settings.idle, keys.idle);
     put(&mut settings.total, keys.total.map(OrOff::into_option));
     settings
-}
-
-fn pool(keys: &PoolKeys) -> PoolSettings {
-    let mut settings = PoolSettings::default();
-    put(&mut settings.idle_max, keys.idle_max.map(size));
-    put(&mut settings.idle_timeout, keys.idle_timeout);
-    put(&mut settings.streams_max, keys.streams_max.map(size));
-    put(&mut settings.shared_max, keys.shared_max.map(size));
-    settings
-}
-
-fn health(keys: HealthKeys) -> HealthCheck {
-    let mut settings = HealthCheck::default();
-    put(&mut settings.path, keys.path.map(String::from));
-    put(&mut settings.interval, keys.interval);
-    put(&mut settings.timeout, keys.timeout);
-    put(&mut settings.unhealthy_after, keys.unhealthy_after.map(times));
-    put(&mut settings.healthy_after, keys.healthy_after.map(times));
-    settings
-}
-
-fn ejection(keys: &EjectionKeys) -> Ejection {
-    let mut settings = Ejection::default();
-    put(&mut settings.failures, keys.failures.map(times));
-    put(&mut settings.base, keys.base);
-    put(&mut settings.max, keys.max);
-    settings
-}
-
-fn times(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
+use tidegate_document::Size;
 use tidegate_overload::Caller;
 use tokio::time::Instant;
 
@@ -49,8 +50,8 @@ impl QueueUsage {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn has_room(self, bytes: usize, requests_max: usize, bytes_max: usize) -> bool {
-        self.requests < requests_max && self.bytes.saturating_add(bytes) <= bytes_max
+    fn has_room(self, bytes: usize, requests_max: usize, bytes_max: Size) -> bool {
+        self.requests < requests_max && self.bytes.saturating_add(bytes) <= bytes_max.to_usize()
     }
 }
 
@@ -179,7 +180,7 @@ mod tests {
     async fn a_caller_has_a_share_in_number_and_in_bytes() {
         let settings = QueueSettings {
             caller_requests_max: 2,
-            caller_bytes_max: 100,
+            caller_bytes_max: Size::new(100),
             ..QueueSettings::default()
         };
         let queue = MemoryQueue::new(settings);
@@ -214,8 +215,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_queue_is_bounded_in_number_and_in_bytes() {
-        let settings =
-            QueueSettings { requests_max: 3, bytes_max: 100, ..QueueSettings::default() };
+        let settings = QueueSettings {
+            requests_max: 3,
+            bytes_max: Size::new(100),
+            ..QueueSettings::default()
+        };
         let queue = MemoryQueue::new(settings);
         let first = queue.push(request(60)).unwrap();
         assert_eq!(queue.push(request(41)), Err(QueueFull));

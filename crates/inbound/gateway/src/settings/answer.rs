@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use tidegate_document::choices;
 use tidegate_engine::RefusalStatus;
 
 /// The refusals of a route.
@@ -32,16 +33,18 @@ pub struct AccessLogSettings {
     pub caller: CallerFormat,
 }
 
-/// How the access log names a caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallerFormat {
-    /// As it is.
-    #[default]
-    Plain,
-    /// The beginning of its SHA-256: lines of one caller can be found, and its name cannot be read.
-    Hashed,
-    /// Not at all.
-    Off,
+choices! {
+    /// How the access log names a caller.
+    #[derive(Default)]
+    pub enum CallerFormat {
+        /// As it is.
+        #[default]
+        Plain = "plain",
+        /// The beginning of its SHA-256: lines of one caller can be found, and its name cannot be read.
+        Hashed = "hashed",
+        /// Not at all.
+        Off = "off",
+    }
 }
 
 impl Default for AccessLogSettings {
@@ -55,12 +58,14 @@ impl Default for AccessLogSettings {
     }
 }
 
-/// The format of the access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AccessLogFormat {
-    /// One JSON object in each line.
-    #[default]
-    Json,
-    /// The common log format of web servers.
-    Common,
+choices! {
+    /// The format of the access log.
+    #[derive(Default)]
+    pub enum AccessLogFormat {
+        /// One JSON object in each line.
+        #[default]
+        Json = "json",
+        /// The common log format of web servers.
+        Common = "common",
+    }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::HeaderName;
+use tidegate_document::choices;
 
 /// One descriptor of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,14 +55,16 @@ pub enum WhenMissing {
     Reject,
 }
 
-/// What happens to a request with a token or an API key that is not valid.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InvalidCredential {
-    /// It is treated like a request without a credential.
-    #[default]
-    Ignore,
-    /// It is rejected with 401, on every route that is not exempt.
-    Reject,
+choices! {
+    /// What happens to a request with a token or an API key that is not valid.
+    #[derive(Default)]
+    pub enum InvalidCredential {
+        /// It is treated like a request without a credential.
+        #[default]
+        Ignore = "ignore",
+        /// It is rejected with 401, on every route that is not exempt.
+        Reject = "reject",
+    }
 }
 
 /// Where the value of an entry comes from.

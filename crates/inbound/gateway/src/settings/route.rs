@@ -3,6 +3,7 @@
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
 use ipnet::IpNet;
+use tidegate_document::choices;
 
 use super::answer::AnswerSettings;
 use super::client::EscapedSlashes;
@@ -10,7 +11,7 @@ use super::describe::{CostSettings, DescriptorSettings};
 use super::upstream::Timeouts;
 
 /// A route.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RouteSettings {
     /// Its name in logs and metrics.
     pub name: String,
@@ -54,26 +55,7 @@ pub struct RouteSettings {
 impl RouteSettings {
     /// A route for every request, to this group of upstreams.
     pub fn new(name: impl Into<String>, upstreams: impl Into<String>) -> Self {
-        RouteSettings {
-            name: name.into(),
-            hosts: Vec::new(),
-            path: PathMatch::default(),
-            methods: Vec::new(),
-            upstreams: upstreams.into(),
-            rewrite: PathRewrite::default(),
-            host_header: HostHeader::default(),
-            request_headers: Vec::new(),
-            response_headers: Vec::new(),
-            templates: Vec::new(),
-            descriptors: Vec::new(),
-            cost: CostSettings::default(),
-            answers: AnswerSettings::default(),
-            timeouts: None,
-            allow: Vec::new(),
-            deny: Vec::new(),
-            escaped_slashes: None,
-            exempt: false,
-        }
+        RouteSettings { name: name.into(), upstreams: upstreams.into(), ..RouteSettings::default() }
     }
 }
 
@@ -104,14 +86,16 @@ pub enum PathRewrite {
     ReplacePrefix(String),
 }
 
-/// The host that upstreams see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostHeader {
-    /// The one that the client requested.
-    #[default]
-    Client,
-    /// The upstream's own.
-    Upstream,
+choices! {
+    /// The host that upstreams see.
+    #[derive(Default)]
+    pub enum HostHeader {
+        /// The one that the client requested.
+        #[default]
+        Client = "client",
+        /// The upstream's own.
+        Upstream = "upstream",
+    }
 }
 
 /// A change to the fields of a message.

@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_document::{choices, settings};
+
+use super::COUNT_MAX;
+
 /// A group of equivalent servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// The name that routes use.
     pub name: String,
@@ -33,26 +37,23 @@ impl UpstreamSettings {
         UpstreamSettings {
             name: name.into(),
             hosts: hosts.into_iter().map(Into::into).collect(),
-            protocol: UpstreamProtocol::default(),
-            tls: UpstreamTls::default(),
-            timeouts: Timeouts::default(),
-            pool: PoolSettings::default(),
-            health: None,
-            ejection: Ejection::default(),
+            ..UpstreamSettings::default()
         }
     }
 }
 
-/// The protocol of upstreams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UpstreamProtocol {
-    /// HTTP/1.1, or with `https` whatever both sides negotiate.
-    #[default]
-    Auto,
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2; without TLS by prior knowledge.
-    Http2,
+choices! {
+    /// The protocol of upstreams.
+    #[derive(Default)]
+    pub enum UpstreamProtocol {
+        /// HTTP/1.1, or with `https` whatever both sides negotiate.
+        #[default]
+        Auto = "auto",
+        /// HTTP/1.1.
+        Http1 = "http1",
+        /// HTTP/2; without TLS by prior knowledge.
+        Http2 = "http2",
+    }
 }
 
 /// Certificates for upstreams with TLS.
@@ -98,72 +99,46 @@ impl Default for Timeouts {
     }
 }
 
-/// How many connections to one server are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSettings {
-    /// Idle connections kept by each worker. Default: 128.
-    pub idle_max: usize,
-    /// How long an idle connection is kept. Should be shorter than the upstream keeps them.
-    /// Default: 30 s.
-    pub idle_timeout: Duration,
-    /// Requests at once on one HTTP/2 connection, before another is opened. Default: 100.
-    pub streams_max: usize,
-    /// HTTP/2 connections of each worker. Default: 4.
-    pub shared_max: usize,
-}
-
-impl Default for PoolSettings {
-    fn default() -> Self {
-        PoolSettings {
-            idle_max: 128,
-            idle_timeout: Duration::from_secs(30),
-            streams_max: 100,
-            shared_max: 4,
-        }
+settings! {
+    /// the kept connections
+    #[derive(Copy)]
+    pub PoolSettings "pool" {
+        /// Idle connections to a server, per worker.
+        idle_max: usize = "128" in 0..=COUNT_MAX,
+        /// How long an idle connection is kept; choose less than the upstream does.
+        idle_timeout: Duration = "30s",
+        /// Concurrent requests on one HTTP/2 connection.
+        streams_max: usize = "100" in 1..=COUNT_MAX,
+        /// HTTP/2 connections to a server, per worker.
+        shared_max: usize = "4" in 1..=COUNT_MAX,
     }
 }
 
-/// How servers are asked whether they are well.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// The path to ask for. An answer below 400 is good. Default: `/`.
-    pub path: String,
-    /// How often. Default: 5 s.
-    pub interval: Duration,
-    /// How long an answer may take. Default: 1 s.
-    pub timeout: Duration,
-    /// So many bad answers in a row take a server out. Default: 3.
-    pub unhealthy_after: u32,
-    /// So many good answers in a row bring it back. Default: 2.
-    pub healthy_after: u32,
-}
-
-impl Default for HealthCheck {
-    fn default() -> Self {
-        HealthCheck {
-            path: "/".to_owned(),
-            interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(1),
-            unhealthy_after: 3,
-            healthy_after: 2,
-        }
+settings! {
+    /// a health check
+    pub HealthCheck "health" {
+        /// The path to request. A status below 400 is healthy.
+        path: String = "/",
+        /// The time between two checks.
+        interval: Duration = "5s",
+        /// How long an answer may take.
+        timeout: Duration = "1s",
+        /// After how many failures in a row a server gets no requests.
+        unhealthy_after: u64 = "3" in 1..=COUNT_MAX,
+        /// After how many successes in a row it gets requests again.
+        healthy_after: u64 = "2" in 1..=COUNT_MAX,
     }
 }
 
-/// When a server that fails is left alone for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ejection {
-    /// So many failures in a row: no connection, no answer in time, a broken answer, or 502,
-    /// 503 and 504. Zero never ejects. Default: 5.
-    pub failures: u32,
-    /// For how long the first time; each time in a row as much longer. Default: 10 s.
-    pub base: Duration,
-    /// For how long at most. Default: 5 min.
-    pub max: Duration,
-}
-
-impl Default for Ejection {
-    fn default() -> Self {
-        Ejection { failures: 5, base: Duration::from_secs(10), max: Duration::from_secs(5 * 60) }
+settings! {
+    /// the ejection of failing servers
+    #[derive(Copy)]
+    pub Ejection "ejection" {
+        /// After how many failures in a row; 0 never ejects.
+        failures: u64 = "5" in 0..=COUNT_MAX,
+        /// How long the first ejection lasts; each further one in a row lasts that much longer.
+        base: Duration = "10s",
+        /// The longest ejection.
+        max: Duration = "5m",
     }
 }

@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_util::either::Either;
 
 use super::origin::Origin;
 use super::transport::Transport;
@@ -151,7 +152,7 @@ impl Connector {
         // Requests are written with one syscall; Nagle's algorithm would only delay them.
         stream.set_nodelay(true).map_err(ConnectError::Refused)?;
         let Some(tls) = self.tls.as_ref().filter(|_| origin.is_encrypted()) else {
-            return Ok(Transport::Plain(stream));
+            return Ok(Transport(Either::Left(stream)));
         };
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -159,7 +160,7 @@ impl Connector {
                 .map_err(|_| ConnectError::ServerName)?,
         };
         let stream = tls.connect(name, stream).await.map_err(ConnectError::Tls)?;
-        Ok(Transport::Tls(Box::new(stream)))
+        Ok(Transport(Either::Right(Box::new(stream))))
     }
 }
 

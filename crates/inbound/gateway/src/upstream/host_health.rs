@@ -67,8 +67,8 @@ impl HostHealth {
 
     pub(super) fn record_failure(&self, now: Instant) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if self.ejection.failures == 0 || failures < self.ejection.failures || self.is_ejected(now)
-        {
+        let enough = self.ejection.failures != 0 && u64::from(failures) >= self.ejection.failures;
+        if !enough || self.is_ejected(now) {
             return;
         }
         self.failures.store(0, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl HostHealth {
         }
         let contrary = self.contrary_checks.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let required = if good { check.healthy_after } else { check.unhealthy_after };
-        if contrary < required {
+        if u64::from(contrary) < required {
             return false;
         }
         self.contrary_checks.store(0, Ordering::Relaxed);

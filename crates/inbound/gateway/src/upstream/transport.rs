@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::body::is_over_budget;
 
@@ -18,30 +19,14 @@ const SMALL_READ_BYTES: usize = 3 * 1024;
 
 /// A TCP connection, encrypted or not.
 #[derive(Debug)]
-pub(super) enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+pub(super) struct Transport(pub(super) Either<TcpStream, Box<TlsStream<TcpStream>>>);
 
 impl Transport {
     /// Whether HTTP/2 was negotiated in the TLS handshake (ALPN).
     pub(super) fn negotiated_http2(&self) -> bool {
-        match self {
-            Transport::Plain(_) => false,
-            Transport::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
-        }
-    }
-}
-
-impl Transport {
-    fn poll_read_into(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self {
-            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        match &self.0 {
+            Either::Left(_) => false,
+            Either::Right(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
     }
 }
@@ -52,13 +37,13 @@ impl AsyncRead for Transport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let stream = Pin::new(&mut self.get_mut().0);
         if !is_over_budget() {
-            return this.poll_read_into(cx, buffer);
+            return stream.poll_read(cx, buffer);
         }
         let bytes = buffer.remaining().min(SMALL_READ_BYTES);
         let mut small = ReadBuf::new(buffer.initialize_unfilled_to(bytes));
-        let polled = this.poll_read_into(cx, &mut small);
+        let polled = stream.poll_read(cx, &mut small);
         let read = small.filled().len();
         buffer.advance(read);
         polled
@@ -71,26 +56,17 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        Pin::new(&mut self.get_mut().0).poll_write(cx, bytes)
     }
 
     // Not vectored: the head and the available part of the body are copied into one buffer. One plain write costs the
     // kernel less than a vectored one.
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.get_mut().0).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.get_mut().0).poll_shutdown(cx)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Request;
-use tidegate_gateway::HeadSettings;
+use tidegate_gateway::{HeadSettings, Size};
 use tidegate_server::ConnectionLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -248,7 +248,7 @@ async fn a_slow_body_is_rejected_and_cut_off() {
 async fn a_body_that_is_too_large_is_rejected_before_or_while_it_arrives() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
-    settings.head.body_bytes_max = Some(5);
+    settings.head.body_bytes_max = Some(Size::new(5));
     let harness = Harness::open(settings);
     let reply = harness.one().await.send(Request::post("/echo"), "123456").await;
     assert_eq!(

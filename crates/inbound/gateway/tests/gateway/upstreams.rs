@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Request;
-use tidegate_gateway::{Ejection, HealthCheck, PoolSettings, Timeouts, UpstreamProtocol};
+use tidegate_gateway::{Ejection, HealthCheck, PoolSettings, Size, Timeouts, UpstreamProtocol};
 
 use crate::harness::{Harness, Reply, to, until};
 use crate::upstream::{Nobody, RawUpstream, Upstream};
@@ -198,7 +198,7 @@ async fn a_body_that_its_client_does_not_finish_is_no_failure_of_the_host() {
     let upstream = Upstream::start().await;
     let mut settings = to(&[upstream.url()]);
     settings.upstreams[0].ejection = Ejection { failures: 1, ..Ejection::default() };
-    settings.head.body_bytes_max = Some(100);
+    settings.head.body_bytes_max = Some(Size::new(100));
     settings.head.body_idle = Duration::from_millis(50);
     let harness = Harness::open(settings);
     let post = "POST /echo HTTP/1.1\r\nhost: a\r\n";

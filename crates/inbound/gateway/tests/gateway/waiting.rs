@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use tidegate_engine::SystemClock;
-use tidegate_gateway::{DelaySettings, QueueSettings, ValueFrom};
+use tidegate_gateway::{DelaySettings, QueueSettings, Size, ValueFrom};
 
 use crate::harness::{Harness, Reply, by_user, to, until, within};
 use crate::upstream::Upstream;
@@ -176,8 +176,11 @@ async fn one_caller_cannot_fill_the_queue() {
 async fn a_full_queue_refuses_requests() {
     let upstream = Upstream::start().await;
     let mut settings = by_user(to(&[upstream.url()]));
-    settings.queue =
-        QueueSettings { requests_max: 1, body_bytes_max: 10, ..QueueSettings::default() };
+    settings.queue = QueueSettings {
+        requests_max: 1,
+        body_bytes_max: Size::new(10),
+        ..QueueSettings::default()
+    };
     let harness = Harness::timed(settings, &paced("queue").replace("second", "hour"));
     harness.get_as("7").await;
     let post = || Request::post("/").header("x-user", "7");

@@ -339,7 +339,7 @@ fn goodput(svg: &mut String, seconds: &[Second], capacity: f64) {
             (points.first().map_or(0.0, |at| at.0), points.last().map_or(0.0, |at| at.0));
         points.insert(0, (first, HEIGHT));
         points.push((last, HEIGHT));
-        _ = write!(svg, "<path class=\"area {}\" d=\"{}Z\"/>", category.name(), path(&points));
+        _ = write!(svg, "<path class=\"area {}\" d=\"{}Z\"/>", category.as_str(), path(&points));
     }
     let full = HEIGHT * (1.0 - 1.0 / GOODPUT_MAX);
     _ = write!(svg, "<path class=\"capacity\" d=\"M0 {full:.1}h{WIDTH}\"/>");
@@ -381,7 +381,7 @@ fn admitted(svg: &mut String, seconds: &[Second]) {
         _ = write!(
             svg,
             "<path class=\"line {}\" style=\"fill:none\" d=\"{}\"/>",
-            category.name(),
+            category.as_str(),
             path(&admitted_points(seconds, category.rank()))
         );
     }

@@ -57,7 +57,7 @@ fn seconds(seconds: &[Second]) -> Value {
         for category in Category::ALL {
             let column: Vec<u32> =
                 seconds.iter().map(|second| of(second)[category.rank()]).collect();
-            columns.insert(category.name().to_owned(), json!(column));
+            columns.insert(category.as_str().to_owned(), json!(column));
         }
         Value::Object(columns)
     };
