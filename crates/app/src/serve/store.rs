@@ -212,3 +212,25 @@ fn password(text: Option<&config::Password>, file: Option<&PathBuf>) -> Password
         (None, None) => Password::None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_document::{Bounds, SettingValue};
+    use tidegate_engine::{Descriptor, Entry, LimiterStage, Request, Tenure, contain_future};
+
+    use super::*;
+
+    /// Unoptimized builds copy a future several times on the stack of a worker before it is boxed, and a stack that
+    /// overflows ends the process.
+    #[tokio::test]
+    async fn the_future_of_a_request_to_redis_has_few_kilobytes() {
+        let url = RedisUrl::read_text("redis://localhost:1", &Bounds::NONE).unwrap();
+        let engine = Arc::new(in_redis(&Config::default(), &url).unwrap().engine());
+        let entries = [Entry { key: "user", value: "ada" }];
+        let descriptors = [Descriptor::new(&entries)];
+        let request = Request::new("shop", &descriptors);
+        let admit = contain_future(LimiterStage::Decide, engine.admit(&request, Tenure::Held));
+        let bytes = size_of_val(&admit);
+        assert!(bytes <= 12 * 1024, "{bytes}");
+    }
+}

@@ -6,11 +6,12 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
+use pin_project_lite::pin_project;
 use tidegate_words::words;
 
 words! {
@@ -42,14 +43,33 @@ pub fn contain<T>(stage: LimiterStage, code: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Like [`contain`], for code that waits.
-pub async fn contain_future<T>(stage: LimiterStage, code: impl Future<Output = T>) -> Option<T> {
-    let mut code = pin!(code);
-    let polled =
-        std::future::poll_fn(|context| match contain(stage, || code.as_mut().poll(context)) {
+pub const fn contain_future<F: Future>(stage: LimiterStage, code: F) -> ContainedFuture<F> {
+    ContainedFuture { stage, code }
+}
+
+pin_project! {
+    /// The future of [`contain_future`].
+    ///
+    /// A struct, because an `async fn` would hold the code twice, as its argument and where it awaits it: futures of
+    /// requests to a shared store have kilobytes, and unoptimized builds copy them on the stacks of workers.
+    #[derive(Debug)]
+    pub struct ContainedFuture<F> {
+        stage: LimiterStage,
+        #[pin]
+        code: F,
+    }
+}
+
+impl<F: Future> Future for ContainedFuture<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match contain(*this.stage, || this.code.poll(context)) {
             Some(polled) => polled.map(Some),
             None => Poll::Ready(None),
-        });
-    polled.await
+        }
+    }
 }
 
 /// How often each stage panicked.
@@ -125,13 +145,25 @@ mod tests {
         assert!(count() > before);
     }
 
+    #[test]
+    fn a_contained_future_is_held_once() {
+        let large = async {
+            let bytes = std::hint::black_box([0_u8; 4_096]);
+            std::future::ready(()).await;
+            bytes.len()
+        };
+        let bytes = size_of_val(&large);
+        assert!(bytes >= 4_096);
+        assert!(size_of_val(&contain_future(LimiterStage::Decide, large)) <= bytes + 16);
+    }
+
     #[tokio::test]
     async fn a_panic_of_a_future_gives_nothing() {
         let pending = async {
             tokio::task::yield_now().await;
-            panic!("on purpose")
+            std::hint::black_box(None::<u32>).expect("on purpose")
         };
-        assert_eq!(contain_future::<u32>(LimiterStage::Decide, pending).await, None);
+        assert_eq!(contain_future(LimiterStage::Decide, pending).await, None);
         assert_eq!(contain_future(LimiterStage::Decide, async { 7 }).await, Some(7));
     }
 }

@@ -49,7 +49,7 @@ mod observer;
 mod permit;
 
 pub use clock::SystemClock;
-pub use containment::{LimiterStage, contain, contain_future, fault_injection};
+pub use containment::{ContainedFuture, LimiterStage, contain, contain_future, fault_injection};
 pub use deposit::Deposit;
 pub use engine::{Engine, LocalEngine, Target, UnknownTarget};
 pub use failure_mode::{FailureMode, Undecided};

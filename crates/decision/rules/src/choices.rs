@@ -1,7 +1,7 @@
 //! The closed sets of words that a rule file can choose from.
 
 use serde::Serialize;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Period};
+use tidegate_algorithms::{CalendarUnit, Period};
 use tidegate_document::choices;
 
 choices! {
@@ -106,21 +106,10 @@ impl Unit {
     }
 }
 
-impl From<&Algorithm> for AlgorithmName {
-    fn from(algorithm: &Algorithm) -> Self {
-        match algorithm {
-            Algorithm::FixedWindow(_) => AlgorithmName::FixedWindow,
-            Algorithm::SlidingWindow(_) => AlgorithmName::SlidingWindow,
-            Algorithm::SlidingLog(_) => AlgorithmName::SlidingLog,
-            Algorithm::TokenBucket(_) => AlgorithmName::TokenBucket,
-            Algorithm::LeakyBucket(_) => AlgorithmName::LeakyBucket,
-            Algorithm::Concurrency(_) => AlgorithmName::Concurrency,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tidegate_algorithms::Algorithm;
+
     use super::*;
 
     #[test]

@@ -25,10 +25,10 @@ use super::encode::Fault;
 use super::forward::Hop;
 use super::head::Target;
 use super::route::PathTemplate;
-use super::settings::{PathMatch, Problems, RouteSettings, ValueFrom, WhenMissing};
+use super::settings::{CostSettings, PathMatch, Problems, RouteSettings, ValueFrom, WhenMissing};
 pub(super) use api_keys::ApiKeys;
 pub use api_keys::{NewApiKey, api_key_plans};
-pub(super) use cost::{Cost, DeferredCharges};
+pub(super) use cost::DeferredCharges;
 use credential::{ValueMatch, cookie_values, header_values, only, query_values};
 pub(super) use identity::{Identity, IdentityNeeds, IdentitySources};
 pub(super) use jwt::Tokens;
@@ -58,7 +58,7 @@ pub(super) struct Describer {
 #[derive(Debug)]
 struct DescriptorTemplate {
     entries: Box<[EntryTemplate]>,
-    cost: Cost,
+    cost: CostSettings,
 }
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Describer {
                     when_missing: entry.when_missing.clone().unwrap_or_default(),
                 });
             }
-            let cost = Cost::of(descriptor.cost.as_ref().unwrap_or(&settings.cost));
+            let cost = descriptor.cost.as_ref().unwrap_or(&settings.cost).clone();
             descriptors.push(DescriptorTemplate { entries: entries.into(), cost });
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -315,7 +315,7 @@ impl DescriptorTemplate {
             use ValueFrom::{Address, Fixed, Route};
             matches!(entry.value, Address { .. } | Fixed(_) | Route)
         };
-        matches!(self.cost, Cost::Fixed(_)) && self.entries.iter().all(fixed)
+        matches!(self.cost, CostSettings::Fixed(_)) && self.entries.iter().all(fixed)
     }
 }
 

@@ -24,52 +24,31 @@ impl Kind for bool {
     }
 }
 
-impl Kind for u64 {
-    fn words() -> String {
-        "a whole number".to_owned()
-    }
+macro_rules! count_kind {
+    ($($number:ty),+) => {$(
+        impl Kind for $number {
+            fn words() -> String {
+                "a whole number".to_owned()
+            }
 
-    fn schema(bounds: &Bounds) -> Value {
-        match bounds.get() {
-            Some((min, max)) => json!({"type": "integer", "minimum": min, "maximum": max}),
-            None => json!({"type": "integer", "minimum": 0}),
+            fn schema(bounds: &Bounds) -> Value {
+                match bounds.get() {
+                    Some((min, max)) => json!({"type": "integer", "minimum": min, "maximum": max}),
+                    None => json!({"type": "integer", "minimum": 0}),
+                }
+            }
+
+            fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
+                let (min, max) = bounds.range();
+                let largest = u64::try_from(<$number>::MAX).unwrap_or(u64::MAX);
+                let count = count::<Self>(scalar, &Bounds::of(min..=max.min(largest)))?;
+                Ok(<$number>::try_from(count).unwrap_or(<$number>::MAX))
+            }
         }
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        count::<Self>(scalar, bounds)
-    }
+    )+};
 }
 
-impl Kind for u32 {
-    fn words() -> String {
-        u64::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        u64::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let (min, max) = bounds.range();
-        let bounds = Bounds::of(min..=max.min(u64::from(u32::MAX)));
-        count::<Self>(scalar, &bounds).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
-    }
-}
-
-impl Kind for usize {
-    fn words() -> String {
-        u64::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        u64::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        count::<Self>(scalar, bounds).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
-    }
-}
+count_kind!(u32, u64, usize);
 
 fn count<K: Kind>(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<u64, Fault> {
     let (min, max) = bounds.range();

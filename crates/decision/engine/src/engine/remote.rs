@@ -2,7 +2,7 @@
 //!
 //! The steps are those of `local`; the caller may drop the future at each of them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,7 +11,7 @@ use arc_swap::Guard;
 use tidegate_algorithms::{Clock, Tenure};
 use tidegate_stores::{AnswerSlot, Answers, Batch, CounterStore, FailureKind, StoreError, Verb};
 
-use super::{Engine, RefundRulings};
+use super::{Engine, RefundRulings, contain};
 use crate::failure_mode::Undecided;
 use crate::permit::{HeldSlots, Permit};
 use crate::prepare::{Call, Checks, PreparedChecks, RefundChecks, VerdictParts, refund_verb};
@@ -70,7 +70,14 @@ impl<S: CounterStore, C: Clock> Engine<S, C> {
             self.conclude_switched_off(&mut verdict, call);
             return verdict;
         }
-        let answered = contain_future(self.ask(&mut verdict, call, slots)).await;
+        let answered = {
+            let mut asked = pin!(self.ask(&mut verdict, call, slots));
+            poll_fn(|context| {
+                let polled = contain(|| Ok(asked.as_mut().poll(context)));
+                polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+            })
+            .await
+        };
         if answered.is_err() {
             // Whether they were taken is unknown; they expire by themselves.
             slots.clear();
@@ -123,18 +130,4 @@ async fn answer<S: CounterStore>(
         ruling.put(answer);
     }
     Ok(())
-}
-
-/// The future with its panics as errors.
-async fn contain_future<T>(
-    future: impl Future<Output = Result<T, Box<Undecided>>>,
-) -> Result<T, Box<Undecided>> {
-    let mut future = pin!(future);
-    let polled = std::future::poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(polled) => polled,
-            Err(payload) => Poll::Ready(Err(Box::new(Undecided::panicked(&*payload)))),
-        }
-    });
-    polled.await
 }

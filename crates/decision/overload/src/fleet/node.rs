@@ -16,7 +16,7 @@ use crate::category::Category;
 const SATURATED_PERCENT: u64 = 95;
 
 /// Decides by the grant whether a request that is not critical is admitted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FleetShedder {
     settings: FleetSettings,
     capacity: AtomicU64,
@@ -57,20 +57,8 @@ pub struct FleetView {
 impl FleetShedder {
     /// A node that is alone with its capacity until the first grant.
     pub fn new(settings: FleetSettings, capacity: u64) -> Self {
-        let shedder = FleetShedder {
-            settings,
-            capacity: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            admit_below: AtomicU64::new(0),
-            usable_until: AtomicU64::new(u64::MAX),
-            renewed: AtomicU64::new(0),
-            pool: AtomicU64::new(0),
-            fleet_capacity: AtomicU64::new(0),
-            fleet_used: AtomicU64::new(0),
-            beats_missed: AtomicU64::new(0),
-        };
+        let usable_until = AtomicU64::new(u64::MAX);
+        let shedder = FleetShedder { settings, usable_until, ..FleetShedder::default() };
         shedder.set_capacity(capacity);
         shedder
     }

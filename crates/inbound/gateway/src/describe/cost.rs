@@ -8,15 +8,6 @@ use smallvec::SmallVec;
 use crate::encode::Fault;
 use crate::settings::CostSettings;
 
-/// How the cost of a request is determined.
-#[derive(Clone, Debug)]
-pub(crate) enum Cost {
-    Fixed(u64),
-    Header { name: HeaderName, min: u64, max: u64 },
-    BodyBytes { min: u64 },
-    Reported { name: HeaderName, max: u64 },
-}
-
 /// A charge to one descriptor that is due when the cost is known.
 #[derive(Clone, Debug)]
 pub(crate) struct DeferredCharge {
@@ -36,26 +27,13 @@ enum DeferredCost {
     Response { name: HeaderName, max: u64 },
 }
 
-impl Cost {
-    pub(super) fn of(settings: &CostSettings) -> Self {
-        match settings {
-            CostSettings::Fixed(cost) => Cost::Fixed(*cost),
-            CostSettings::Header { name, min, max } => {
-                Cost::Header { name: name.clone(), min: *min, max: *max }
-            }
-            CostSettings::BodyBytes { min } => Cost::BodyBytes { min: *min },
-            CostSettings::Reported { name, max } => {
-                Cost::Reported { name: name.clone(), max: *max }
-            }
-        }
-    }
-
+impl CostSettings {
     /// The units charged before the request is forwarded: one if the cost is not known yet, so that a limit without
     /// units left refuses.
     pub(super) fn upfront(&self, head: &Parts, body_bytes: Option<u64>) -> Result<u64, Fault> {
         Ok(match self {
-            Cost::Fixed(cost) => *cost,
-            Cost::Header { name, min, max } => {
+            CostSettings::Fixed(cost) => *cost,
+            CostSettings::Header { name, min, max } => {
                 let mut values = head.headers.get_all(name).iter();
                 let first = values.next();
                 // A list is several values, in one line or in several.
@@ -65,8 +43,8 @@ impl Cost {
                 }
                 number(first).map_or(1, |cost| cost.min(*max)).max(*min)
             }
-            Cost::BodyBytes { min } => body_bytes.unwrap_or(1).max(*min),
-            Cost::Reported { .. } => 1,
+            CostSettings::BodyBytes { min } => body_bytes.unwrap_or(1).max(*min),
+            CostSettings::Reported { .. } => 1,
         })
     }
 
@@ -78,11 +56,13 @@ impl Cost {
         charged: u64,
     ) -> Option<DeferredCharge> {
         let source = match self {
-            Cost::BodyBytes { .. } if body_bytes.is_none() => DeferredCost::Body,
-            Cost::Reported { name, max } => {
+            CostSettings::BodyBytes { .. } if body_bytes.is_none() => DeferredCost::Body,
+            CostSettings::Reported { name, max } => {
                 DeferredCost::Response { name: name.clone(), max: *max }
             }
-            Cost::Fixed(_) | Cost::Header { .. } | Cost::BodyBytes { .. } => return None,
+            CostSettings::Fixed(_)
+            | CostSettings::Header { .. }
+            | CostSettings::BodyBytes { .. } => return None,
         };
         Some(DeferredCharge { descriptor, charged, source })
     }
