@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_document::parse_duration;
-use tidegate_engine::{Algorithm, CalendarUnit, Nanos, Retry, RuleLimit, Window};
+use tidegate_engine::{Algorithm, Nanos, Retry, RuleLimit, Window};
 use tidegate_rules::Unit;
 
 const MILLI: u64 = 1_000_000;
@@ -98,13 +98,8 @@ fn per(limit: &RuleLimit) -> String {
     if let Algorithm::FixedWindow(window) = limit.limit.algorithm()
         && let Window::Calendar(unit, zone) = window.window()
     {
-        let unit = match unit {
-            CalendarUnit::Day => "day",
-            CalendarUnit::Week => "week",
-            CalendarUnit::Month => "month",
-            CalendarUnit::Year => "year",
-        };
-        return format!("calendar {unit} in {}", zone.iana_name().unwrap_or("UTC"));
+        let zone = zone.iana_name().unwrap_or("UTC");
+        return format!("calendar {} in {zone}", unit.as_str());
     }
     match limit.unit {
         Some(Unit::Month) => "month of 30 days".to_owned(),

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tidegate_engine::Timestamp;
 use tidegate_gateway::{Gateway, GatewayDocument, GatewayPage};
-use tidegate_rules::{Problem, Report, Source};
+use tidegate_http_api::LoadFailure;
+use tidegate_rules::Source;
 use tidegate_sources::{DocumentSource, NamedFiles, TextSource, Watch, WatchHandle, WatchStatus};
 
 use super::store::ServiceStore;
-use super::watch::{self, FIRST_LOAD_MAX, report_of, timestamp};
+use super::watch::{self, FIRST_LOAD_MAX};
 use super::{gateway, system_failure};
 use crate::config::Config;
 use crate::exit::Failure;
@@ -114,39 +115,17 @@ struct DocumentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_at_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_failure: Option<FailureStatus>,
-}
-
-#[derive(Debug, Serialize)]
-struct FailureStatus {
-    at_ms: u64,
-    message: String,
-    problems: Vec<Problem>,
-    omitted: usize,
+    last_failure: Option<LoadFailure>,
 }
 
 impl DocumentStatus {
     fn of(file: &str, status: &WatchStatus) -> Self {
-        let failure = status.current_failure().map(|failure| {
-            let report = report_of(&failure.error);
-            FailureStatus {
-                at_ms: millis(timestamp(failure.at)),
-                message: failure.error.to_string(),
-                problems: report.map(Report::problems).unwrap_or_default().to_vec(),
-                omitted: report.map(Report::omitted).unwrap_or_default(),
-            }
-        });
         DocumentStatus {
             file: file.to_owned(),
             loads: status.published,
             load_failures: status.failed,
-            loaded_at_ms: watch::delivery(status).last_load.map(millis),
-            last_failure: failure,
+            loaded_at_ms: watch::delivery(status).last_load.map(Timestamp::as_millis),
+            last_failure: watch::load_failure(status),
         }
     }
-}
-
-/// Milliseconds since the Unix epoch.
-const fn millis(at: Timestamp) -> u64 {
-    at.as_nanos() / 1_000_000
 }

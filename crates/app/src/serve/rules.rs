@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use tidegate_http_api::{RulesFailure, RulesStatus, RulesView};
+use tidegate_http_api::{RulesStatus, RulesView};
 use tidegate_rules::Snapshot;
 use tidegate_sources::{FileSource, ReloadError, ReloadFailure, Watch, WatchHandle};
 
 use super::engine::EngineParts;
 use super::store::ServiceStore;
 use super::system_failure;
-use super::watch::{self, FIRST_LOAD_MAX, report_of, timestamp};
+use super::watch::{self, FIRST_LOAD_MAX, timestamp};
 use crate::config::{Config, RulesFrom};
 use crate::exit::{Complaint, Failure};
 use crate::rules::load::runtime_source;
@@ -79,15 +79,10 @@ pub(super) fn view(handle: WatchHandle) -> RulesView {
     Arc::new(move || {
         let status = handle.status();
         let active = status.active.as_deref();
-        let failure = status.current_failure().map(|failure| RulesFailure {
-            at: timestamp(failure.at),
-            message: failure.error.to_string(),
-            report: report_of(&failure.error).cloned(),
-        });
         RulesStatus {
             loaded_at: active.map(|active| timestamp(active.loaded_at)),
             sources: active.map(|active| active.sources.as_slice().into()).unwrap_or_default(),
-            failure: failure.map(Arc::new),
+            failure: watch::load_failure(&status).map(Arc::new),
         }
     })
 }

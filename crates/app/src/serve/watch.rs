@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_admin::DeliveryReading;
 use tidegate_engine::Timestamp;
-use tidegate_rules::{Problem, Report};
+use tidegate_http_api::LoadFailure;
+use tidegate_rules::Problem;
 use tidegate_sources::{
     ActiveTexts, ChangeDetection, ReloadError, TextSource, Watch, WatchBuilder, WatchEvent,
     WatchSettings, WatchStatus,
@@ -76,12 +77,14 @@ pub(super) fn delivery(status: &WatchStatus) -> DeliveryReading {
     }
 }
 
-/// The problems of files that could be read but not used.
-pub(super) const fn report_of(error: &ReloadError) -> Option<&Report> {
-    match error {
+/// The last attempt to load, if it failed.
+pub(super) fn load_failure(status: &WatchStatus) -> Option<LoadFailure> {
+    let failure = status.current_failure()?;
+    let report = match &failure.error {
         ReloadError::Wrong(report) => Some(report),
         ReloadError::Load(_) | ReloadError::Defect(_) => None,
-    }
+    };
+    Some(LoadFailure::new(timestamp(failure.at), failure.error.to_string(), report))
 }
 
 pub(super) fn timestamp(at: SystemTime) -> Timestamp {

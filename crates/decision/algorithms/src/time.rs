@@ -29,6 +29,11 @@ impl Timestamp {
         self.0
     }
 
+    /// Whole milliseconds since the epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
     /// The instant `span` later, or [`Timestamp::MAX`].
     #[must_use]
     pub const fn after(self, span: Nanos) -> Self {

@@ -3,6 +3,7 @@
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Zoned};
+use tidegate_words::words;
 
 use crate::period::Period;
 use crate::time::{Nanos, Timestamp};
@@ -20,17 +21,18 @@ pub enum Window {
     Calendar(CalendarUnit, TimeZone),
 }
 
-/// A unit of the calendar; its length varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CalendarUnit {
-    /// From one midnight to the next: 23, 24 or 25 hours.
-    Day,
-    /// From Monday to Monday.
-    Week,
-    /// From the first to the first.
-    Month,
-    /// From the first of January to the next.
-    Year,
+words! {
+    /// A unit of the calendar; its length varies.
+    pub enum CalendarUnit {
+        /// From one midnight to the next: 23, 24 or 25 hours.
+        Day = "day",
+        /// From Monday to Monday.
+        Week = "week",
+        /// From the first to the first.
+        Month = "month",
+        /// From the first of January to the next.
+        Year = "year",
+    }
 }
 
 impl CalendarUnit {

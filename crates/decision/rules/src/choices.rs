@@ -95,14 +95,8 @@ impl Unit {
     }
 
     /// The calendar's unit of the same name, if it has one.
-    pub const fn calendar(self) -> Option<CalendarUnit> {
-        match self {
-            Unit::Day => Some(CalendarUnit::Day),
-            Unit::Week => Some(CalendarUnit::Week),
-            Unit::Month => Some(CalendarUnit::Month),
-            Unit::Year => Some(CalendarUnit::Year),
-            Unit::Second | Unit::Minute | Unit::Hour => None,
-        }
+    pub fn calendar(self) -> Option<CalendarUnit> {
+        CalendarUnit::from_word(self.as_str())
     }
 }
 

@@ -16,7 +16,7 @@ use super::state::GatewayState;
 use super::tally::Tally;
 use super::upstream::UpstreamGroup;
 
-/// A compiled document together with the gateway's state: everything that a request needs.
+/// A compiled document with the gateway's state: everything that a request needs.
 pub(super) struct ActiveDocument<S, C> {
     pub(super) state: Arc<GatewayState<S, C>>,
     pub(super) settings: GatewaySettings,
@@ -32,72 +32,40 @@ pub(super) struct ActiveDocument<S, C> {
     pub(super) tallies: Box<[Arc<Tally>]>,
 }
 
-/// A compiled document, without the gateway's state.
-pub(super) struct CompiledDocument {
-    settings: GatewaySettings,
-    routes: Box<[Arc<Route>]>,
-    upstreams: Box<[Arc<UpstreamGroup>]>,
-    provenance: Provenance,
-    categories: Categories,
-    identities: IdentitySources,
-    answers: RouteAnswers,
-}
-
-impl CompiledDocument {
+impl<S, C> ActiveDocument<S, C> {
     /// Compiles settings, reusing the unchanged parts of the previous document. Reads files, so it blocks.
-    pub(super) fn compile<S, C>(
+    pub(super) fn compile(
         settings: GatewaySettings,
-        previous: Option<&ActiveDocument<S, C>>,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+        state: Arc<GatewayState<S, C>>,
+        previous: Option<&Self>,
+        mut problems: Problems,
+    ) -> Result<Self, GatewayError> {
         let groups = previous.map(|previous| &*previous.upstreams).unwrap_or_default();
-        let upstreams = compile_upstreams(&settings, groups, problems);
-        let routes = compile_routes(&settings, &upstreams, problems);
+        let upstreams = compile_upstreams(&settings, groups, &mut problems);
+        let routes = compile_routes(&settings, &upstreams, &mut problems);
         let provenance = problems.take("provenance.via", Provenance::of(&settings.provenance));
-        let identities = compile_identities(&settings, previous, problems);
-        let categories = Categories::compile(&settings.categories, &settings.routes, problems);
+        let identities = compile_identities(&settings, previous, &mut problems);
+        let categories = Categories::compile(&settings.categories, &settings.routes, &mut problems);
         let answers = problems.take("answers", RouteAnswers::of(&Default::default()));
-        Some(CompiledDocument {
-            routes,
-            upstreams: upstreams.into(),
-            provenance: provenance?,
+        problems.finish()?;
+        let missing = || GatewayError { problems: Vec::new() };
+        Ok(ActiveDocument {
+            state,
+            tallies: tallies(&routes, previous),
+            hops: TrustedHops::new(settings.trusted_hops.clone(), settings.address_from),
+            provenance: provenance.ok_or_else(missing)?,
             categories,
             identities,
-            answers: answers?,
+            answers: answers.ok_or_else(missing)?,
+            upstreams: upstreams.into(),
+            routes,
             settings,
         })
     }
 
-    /// Combines the document with the gateway's state.
-    pub(super) fn activate<S, C>(
-        self,
-        state: Arc<GatewayState<S, C>>,
-        previous: Option<&ActiveDocument<S, C>>,
-    ) -> ActiveDocument<S, C> {
-        let CompiledDocument { settings, routes, .. } = self;
-        ActiveDocument {
-            state,
-            tallies: tallies(&routes, previous),
-            hops: TrustedHops::new(settings.trusted_hops.clone(), settings.address_from),
-            provenance: self.provenance,
-            categories: self.categories,
-            identities: self.identities,
-            answers: self.answers,
-            upstreams: self.upstreams,
-            routes,
-            settings,
-        }
-    }
-}
-
-impl<S, C> ActiveDocument<S, C> {
     /// Compiles another document for the same gateway. Reads files, so it blocks.
     pub(super) fn with(&self, settings: GatewaySettings) -> Result<Self, GatewayError> {
-        let mut problems = Problems::default();
-        let compiled = CompiledDocument::compile(settings, Some(self), &mut problems);
-        problems.finish()?;
-        let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
-        Ok(compiled.activate(Arc::clone(&self.state), Some(self)))
+        Self::compile(settings, Arc::clone(&self.state), Some(self), Problems::default())
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::access_log::AccessLog;
-use super::active_document::CompiledDocument;
+use super::active_document::ActiveDocument;
 use super::body::{BoxError, RequestBody};
 use super::describe::IdentitySources;
 use super::encode::Answer;
@@ -68,19 +68,14 @@ impl<S, C: Clock> Gateway<S, C> {
         parts: GatewayParts,
     ) -> Result<Self, GatewayError> {
         let mut problems = Problems::default();
-        let (log, samples) = (settings.access_log, settings.sample_refusals);
-        let queue_settings = settings.queue;
-        let compiled = CompiledDocument::compile::<S, C>(settings, None, &mut problems);
-        let log = match (log, parts.access_log) {
+        let log = match (settings.access_log, parts.access_log) {
             (Some(log), Some(out)) => problems.take("access_log", AccessLog::start(&log, out)),
             _ => None,
         };
-        problems.finish()?;
-        let compiled = compiled.ok_or(GatewayError { problems: Vec::new() })?;
         let (queue, memory_queue): (Arc<dyn RequestQueue>, _) = match parts.queue {
             Some(queue) => (queue, None),
             None => {
-                let queue = Arc::new(MemoryQueue::new(queue_settings));
+                let queue = Arc::new(MemoryQueue::new(settings.queue));
                 (Arc::clone(&queue) as _, Some(queue))
             }
         };
@@ -91,12 +86,13 @@ impl<S, C: Clock> Gateway<S, C> {
             memory_queue,
             protection: parts.protection,
             log,
-            samples: samples.map(RefusalSamples::new),
+            samples: settings.sample_refusals.map(RefusalSamples::new),
             meter: parts.meter.unwrap_or_else(|| Arc::new(Meter::new("gateway"))),
             counters: Counters::default(),
             hold_time: HoldTime::default(),
         };
-        let current = CurrentDocument::new(compiled.activate(Arc::new(state), None));
+        let document = ActiveDocument::compile(settings, Arc::new(state), None, problems)?;
+        let current = CurrentDocument::new(document);
         Ok(Gateway { current: Arc::new(current), hop: Arc::new(Hop::of(&Peer::default())) })
     }
 

@@ -53,6 +53,6 @@ mod service;
 mod settings;
 
 pub use health::Health;
-pub use rules_view::{RulesFailure, RulesStatus, RulesView};
+pub use rules_view::{LoadFailure, RulesStatus, RulesView};
 pub use service::{HttpApi, HttpApiFuture, HttpApiParts, JsonHandler};
 pub use settings::HttpApiSettings;

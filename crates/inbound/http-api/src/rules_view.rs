@@ -22,18 +22,28 @@ pub struct RulesStatus {
     /// Their texts.
     pub sources: Arc<[Source]>,
     /// The last attempt to load, if it failed: the rules in place are older.
-    pub failure: Option<Arc<RulesFailure>>,
+    pub failure: Option<Arc<LoadFailure>>,
 }
 
-/// Rules that could not be loaded.
-#[derive(Clone, Debug)]
-pub struct RulesFailure {
-    /// When loading failed.
-    pub at: Timestamp,
-    /// The error, as one sentence.
-    pub message: String,
-    /// The problems of the texts, if they could be read.
-    pub report: Option<Report>,
+/// An attempt to load rules, or another document, that failed.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadFailure {
+    at_ms: u64,
+    message: String,
+    problems: Vec<Problem>,
+    omitted: usize,
+}
+
+impl LoadFailure {
+    /// When loading failed, why, and the problems of the texts if they could be read.
+    pub fn new(at: Timestamp, message: impl Into<String>, report: Option<&Report>) -> Self {
+        LoadFailure {
+            at_ms: at.as_millis(),
+            message: message.into(),
+            problems: report.map(Report::problems).unwrap_or_default().to_vec(),
+            omitted: report.map(Report::omitted).unwrap_or_default(),
+        }
+    }
 }
 
 /// The rules in place, as JSON.
@@ -41,18 +51,13 @@ pub(super) fn write(snapshot: &Snapshot, status: &RulesStatus) -> Vec<u8> {
     let sources = status.sources.iter();
     let body = RulesBody {
         version: Version(snapshot.version()),
-        loaded_at_ms: status.loaded_at.map(millis),
+        loaded_at_ms: status.loaded_at.map(Timestamp::as_millis),
         domains: snapshot.domains().map(Domain::name).collect(),
         rules: snapshot.rules().len(),
         limits: snapshot.limits().len(),
         sources: sources.map(|Source { name, text }| SourceBody { name, text }).collect(),
         warnings: snapshot.warnings(),
-        last_failure: status.failure.as_deref().map(|failure| FailureBody {
-            at_ms: millis(failure.at),
-            message: &failure.message,
-            problems: failure.report.as_ref().map(Report::problems).unwrap_or_default(),
-            omitted: failure.report.as_ref().map(Report::omitted).unwrap_or_default(),
-        }),
+        last_failure: status.failure.as_deref(),
     };
     to_json(&body)
 }
@@ -68,24 +73,11 @@ struct RulesBody<'s> {
     sources: Vec<SourceBody<'s>>,
     warnings: &'s [Problem],
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_failure: Option<FailureBody<'s>>,
+    last_failure: Option<&'s LoadFailure>,
 }
 
 #[derive(Serialize)]
 struct SourceBody<'s> {
     name: &'s str,
     text: &'s str,
-}
-
-#[derive(Serialize)]
-struct FailureBody<'s> {
-    at_ms: u64,
-    message: &'s str,
-    problems: &'s [Problem],
-    omitted: usize,
-}
-
-/// Milliseconds since the Unix epoch.
-const fn millis(at: Timestamp) -> u64 {
-    at.as_nanos() / 1_000_000
 }

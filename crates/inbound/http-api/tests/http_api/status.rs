@@ -7,7 +7,7 @@ use http::{Method, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tidegate_engine::{Options, Source, compile};
-use tidegate_http_api::{HttpApiParts, HttpApiSettings, RulesFailure, RulesStatus};
+use tidegate_http_api::{HttpApiParts, HttpApiSettings, LoadFailure, RulesStatus};
 
 use crate::bench::{Bench, RULES, START, engine, parts, request, settings};
 use crate::document::DOCUMENT;
@@ -64,11 +64,7 @@ async fn the_rules_in_place_are_shown_with_their_text() {
 pub(crate) fn failed_parts() -> HttpApiParts {
     let text = "domain: api\ndescriptors:\n- kye: a\n- {key: b, value: c}\n- {key: b, value: c}\n";
     let report = compile(&[Source::new("new.yaml", text)], &Options::default()).unwrap_err();
-    let failure = RulesFailure {
-        at: START,
-        message: "the new rules have problems".to_owned(),
-        report: Some(report),
-    };
+    let failure = LoadFailure::new(START, "the new rules have problems", Some(&report));
     let status = RulesStatus {
         loaded_at: Some(START),
         failure: Some(Arc::new(failure)),
