@@ -1,5 +1,5 @@
 //! Writes the diagnostics of the broken configurations and the documents that
-//! are made from the declaration anew, for review.
+//! are generated from the declaration, for review.
 
 #[path = "../tests/support/config_cases.rs"]
 mod config_cases;

@@ -130,7 +130,7 @@ fn a_leaky_bucket_says_how_long_a_request_waits_for_its_turn() {
 }
 
 #[test]
-fn a_rule_in_shadow_reports_and_refuses_nobody() {
+fn a_rule_in_shadow_reports_and_refuses_no_request() {
     let answer = last(&["search=cats x2"]);
     assert_eq!(outcomes(&answer), [true, true]);
     assert!(answer.ends_with("1s  in shadow: would refuse"), "{answer}");

@@ -101,6 +101,6 @@ mod tests {
     fn without_a_service_manager_nothing_is_sent() {
         let manager = ServiceManager::at(None, Some(Duration::from_secs(10)));
         assert_eq!(manager.beat, None);
-        manager.ready("nobody listens");
+        manager.ready("no listener");
     }
 }

@@ -18,9 +18,9 @@ pub(crate) struct Setup {
     pub(crate) tls: Option<Tls>,
     /// The route's `rate_limits`.
     pub(crate) rate_limits: Value,
-    /// Fields of the rate limit filter, beside those that it always needs.
+    /// Optional fields of the rate limit filter.
     pub(crate) filter: Value,
-    /// The same, told to the filter itself, which knows more of their fields.
+    /// The same in the configuration of the filter, where Envoy supports more of their fields.
     pub(crate) filter_rate_limits: Value,
     /// Filters before the rate limit filter.
     pub(crate) filters_before: Vec<Value>,

@@ -1,8 +1,7 @@
 //! Requests that cost more or less than one hit, and limits that they bring along.
 //!
-//! Envoy heeds the hits of a single descriptor, and charging at the end, only
-//! where they are told to its filter; in `rate_limits` of the route itself it
-//! accepts them and does nothing.
+//! Envoy applies the hits of a single descriptor, and charging at the end, only in the configuration of
+//! its filter; in `rate_limits` of the route it accepts and ignores them.
 
 use serde_json::json;
 
@@ -100,7 +99,7 @@ fn a_request_can_be_charged_when_its_answer_is_sent() {
     });
     let costing = |cost: &str| envoy.get_as("ada").with("x-cost", cost).send();
     assert_eq!(costing("10").field("x-ratelimit-remaining"), Some("10"));
-    // Nobody waits for that charge, so it may come after the answer.
+    // Envoy does not wait for that charge, so it may come after the answer.
     crate::eventually("the charge", || {
         let looked = costing("0");
         (looked.field("x-ratelimit-remaining") == Some("0")).then_some(())

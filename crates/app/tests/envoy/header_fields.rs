@@ -1,5 +1,4 @@
-//! The fields that tell clients of their limits: those that Envoy makes from
-//! our answers, and those that we ask it to add.
+//! Header fields with the limits of a client: Envoy makes some from our answers and adds others as we ask it to.
 //!
 //! The filter's setting `enable_x_ratelimit_headers` has two values in Envoy
 //! 1.40, `OFF` and `DRAFT_VERSION_03`; there is no other draft to choose. Both

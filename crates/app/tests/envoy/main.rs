@@ -35,8 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to leave a process alone between two looks at it.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks again and again until there is an answer. For what nobody tells of by
-/// itself; where something is logged, wait for the line instead.
+/// Polls until there is an answer. For conditions without a log line; with one, wait for the line instead.
 #[track_caller]
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let looks = PATIENCE.as_millis() / PAUSE.as_millis();

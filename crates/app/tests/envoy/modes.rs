@@ -7,7 +7,7 @@ use crate::proxy::Proxy;
 use crate::tidegate::Launch;
 
 #[test]
-fn a_rule_in_shadow_mode_counts_and_refuses_nobody() {
+fn a_rule_in_shadow_mode_counts_and_refuses_no_request() {
     let rules = "
 domain: shop
 descriptors:
@@ -27,7 +27,7 @@ descriptors:
 }
 
 #[test]
-fn in_global_shadow_mode_nobody_is_refused() {
+fn in_global_shadow_mode_no_request_is_refused() {
     let tidegate = Launch::with(TWO_EACH).set("limiter.shadow", "true").start();
     let envoy = Proxy::asking_with(&tidegate, |setup| {
         setup.filter = json!({"enable_x_ratelimit_headers": "DRAFT_VERSION_03"});

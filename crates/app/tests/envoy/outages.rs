@@ -15,8 +15,8 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 0}
 ";
 
-/// On a loopback address that nobody else uses, so that the port is still free
-/// when Tidegate comes back to it.
+/// On a loopback address that no other program uses, so that the port is still free when Tidegate
+/// starts again.
 fn apart(launch: Launch) -> Tidegate {
     launch.listening("127.7.7.7:0").start()
 }

@@ -112,7 +112,7 @@ impl Tidegate {
         self.launch.directory()
     }
 
-    /// Puts other rules in place of those that it was started with, in one step.
+    /// Replaces the rules atomically.
     pub(crate) fn change_rules(&self, rules: &str) {
         let new = self.directory().join("new");
         fs::write(&new, rules).unwrap();

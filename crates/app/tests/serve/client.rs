@@ -40,7 +40,7 @@ pub(crate) struct Client {
 
 /// A whole answer.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
@@ -48,7 +48,7 @@ pub(crate) struct Told {
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-impl Told {
+impl HttpAnswer {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
@@ -88,11 +88,11 @@ impl Client {
         Some((Client { runtime, sender }, spoken))
     }
 
-    pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Told {
+    pub(crate) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> HttpAnswer {
         self.try_send(Method::GET, path, headers, "").expect("answered")
     }
 
-    pub(crate) fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &str) -> Told {
+    pub(crate) fn post(&mut self, path: &str, headers: &[(&str, &str)], body: &str) -> HttpAnswer {
         self.try_send(Method::POST, path, headers, body).expect("answered")
     }
 
@@ -103,7 +103,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> Option<Told> {
+    ) -> Option<HttpAnswer> {
         let mut request = Request::builder().method(method);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -129,7 +129,7 @@ impl Client {
             let (head, body) = answer.ok()?.into_parts();
             let whole = body.collect().await.ok()?;
             let trailers = whole.trailers().cloned();
-            Some(Told {
+            Some(HttpAnswer {
                 status: head.status.as_u16(),
                 version: head.version,
                 headers: head.headers,

@@ -82,7 +82,8 @@ fn variables_without_an_effect_are_named_at_the_start() {
 #[test]
 fn a_bad_variable_stops_the_start_and_is_named() {
     let folder = Folder::with_rules(RULES);
-    let (status, told) = Start::new(&folder).args(["--compat"]).env("GRPC_PORT", "many").failing();
+    let (status, output) =
+        Start::new(&folder).args(["--compat"]).env("GRPC_PORT", "many").failing();
     assert_eq!(status.code(), Some(1));
-    assert!(told.contains("GRPC_PORT"), "{told}");
+    assert!(output.contains("GRPC_PORT"), "{output}");
 }

@@ -4,7 +4,7 @@ use http::{Method, Version};
 use serde_json::Value;
 
 use crate::certificates::{Authority, write};
-use crate::client::{Client, Spoken, Told};
+use crate::client::{Client, HttpAnswer, Spoken};
 use crate::gateway::{folder, start};
 use crate::process::{Folder, Start};
 use crate::upstream::Upstream;
@@ -26,8 +26,8 @@ fn encrypted(folder: &Folder) -> Start<'_> {
     start(folder).args(files).args(patient)
 }
 
-fn json(told: &Told) -> Value {
-    serde_json::from_str(&told.body).unwrap_or_else(|error| panic!("{error}: {told:?}"))
+fn json(answer: &HttpAnswer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn a_client_speaks_what_it_and_the_gateway_agree_on() {
         assert_eq!(agreed, spoken, "{offered:?}");
         // Twice, so that the connection is seen to live on.
         for _ in 0..2 {
-            let told = client.get("/x", &[]);
-            assert_eq!((told.status, told.version, told.body.as_str()), (200, version, "/x"));
+            let answer = client.get("/x", &[]);
+            assert_eq!((answer.status, answer.version, answer.body.as_str()), (200, version, "/x"));
             assert!(upstream.next().contains("x-forwarded-proto: https"));
         }
     }
@@ -61,8 +61,8 @@ fn http2_needs_no_encryption_where_the_client_knows_that_it_is_spoken() {
     let folder = folder(&upstream);
     let mut serving = start(&folder).serving();
     let mut client = Client::plain(&serving.address("gateway"), Spoken::Two);
-    let told = client.get("/x", &[]);
-    assert_eq!((told.status, told.version), (200, Version::HTTP_2));
+    let answer = client.get("/x", &[]);
+    assert_eq!((answer.status, answer.version), (200, Version::HTTP_2));
     let seen = upstream.next();
     assert!(
         seen.contains("via: 2.0 tidegate") && seen.contains("x-forwarded-proto: http\n"),
@@ -82,15 +82,15 @@ fn a_refusal_has_its_fields_in_both_versions() {
         let client = Client::encrypted(&address, &authority, None, offered);
         let (mut client, _) = client.expect("it is trusted");
         for left in ["1", "0"] {
-            let told = client.get("/x", &[("x-user", user)]);
-            assert_eq!((told.status, told.header("x-ratelimit-remaining")), (200, left));
+            let answer = client.get("/x", &[("x-user", user)]);
+            assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, left));
         }
-        let told = client.get("/x", &[("x-user", user)]);
-        assert_eq!((told.status, &json(&told)["code"]), (429, &Value::from("rate_limited")));
-        assert_eq!(told.header("content-type"), "application/problem+json");
-        assert!(told.header("retry-after").parse::<u64>().expect("seconds") > 0);
-        assert_eq!(told.header("x-ratelimit-limit"), "2");
-        assert_eq!(told.header("ratelimit-policy"), "\"calls\";q=2;w=31536000");
+        let answer = client.get("/x", &[("x-user", user)]);
+        assert_eq!((answer.status, &json(&answer)["code"]), (429, &Value::from("rate_limited")));
+        assert_eq!(answer.header("content-type"), "application/problem+json");
+        assert!(answer.header("retry-after").parse::<u64>().expect("seconds") > 0);
+        assert_eq!(answer.header("x-ratelimit-limit"), "2");
+        assert_eq!(answer.header("ratelimit-policy"), "\"calls\";q=2;w=31536000");
         // The connection goes on after a refusal.
         assert_eq!(client.get("/x", &[]).status, 200);
     }
@@ -109,12 +109,12 @@ fn a_call_of_grpc_is_refused_with_a_status_that_its_library_reads() {
         let seen = upstream.next();
         assert!(seen.contains("te: trailers"), "{seen}");
     }
-    let told = client.post("/shop.Carts/Add", &call, "");
-    assert_eq!((told.status, told.header("grpc-status")), (200, "8"));
-    assert_eq!(told.header("content-type"), "application/grpc");
-    assert!(told.header("grpc-retry-pushback-ms").parse::<u64>().expect("a time") > 0);
-    assert!(!told.header("grpc-status-details-bin").is_empty());
-    assert_eq!((told.body.as_str(), told.trailers), ("", None), "trailers only");
+    let answer = client.post("/shop.Carts/Add", &call, "");
+    assert_eq!((answer.status, answer.header("grpc-status")), (200, "8"));
+    assert_eq!(answer.header("content-type"), "application/grpc");
+    assert!(answer.header("grpc-retry-pushback-ms").parse::<u64>().expect("a time") > 0);
+    assert!(!answer.header("grpc-status-details-bin").is_empty());
+    assert_eq!((answer.body.as_str(), answer.trailers), ("", None), "trailers only");
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn trailers_of_an_upstream_reach_a_client_of_http2() {
     let mut serving = encrypted(&folder).serving();
     let client = Client::encrypted(&serving.address("gateway"), &authority, None, &["h2"]);
     let (mut client, _) = client.expect("it is trusted");
-    let told = client.get("/trailers", &[("te", "trailers")]);
-    assert_eq!((told.status, told.body.as_str()), (200, "/trailers"));
-    let trailers = told.trailers.expect("trailers");
+    let answer = client.get("/trailers", &[("te", "trailers")]);
+    assert_eq!((answer.status, answer.body.as_str()), (200, "/trailers"));
+    let trailers = answer.trailers.expect("trailers");
     assert_eq!(trailers.get("x-sum").map(|sum| sum.as_bytes()), Some(&b"42"[..]));
 }
 
@@ -146,9 +146,9 @@ fn only_clients_with_a_certificate_are_served_where_one_is_asked_for() {
         for offered in [["h2"], ["http/1.1"]] {
             // A client may learn only with its first request that it is refused.
             let client = Client::encrypted(&address, &authority, shown, &offered);
-            let told =
+            let answer =
                 client.and_then(|(mut client, _)| client.try_send(Method::GET, "/x", &[], ""));
-            assert_eq!(told.map(|told| told.status), served.then_some(200), "{offered:?}");
+            assert_eq!(answer.map(|answer| answer.status), served.then_some(200), "{offered:?}");
         }
     }
 }

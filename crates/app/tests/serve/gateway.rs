@@ -349,17 +349,17 @@ fn a_proxy_header_names_the_client_and_the_access_log_has_it() {
 fn it_is_ready_only_with_upstreams_if_it_needs_them() {
     let folder = Folder::with_rules(RULES);
     let upstream = Upstream::start();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = nobody.local_addr().expect("an address");
-    drop(nobody);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("an address");
+    drop(closed);
     let health = "health: {interval: 50ms, unhealthy_after: 1}";
     let more = format!("- {{name: gone, hosts: ['http://{address}'], {health}}}");
     folder.write("gateway.yaml", &upstream.document(&more));
     let mut serving = start(&folder).args(["--set", "health.needs_upstreams=true"]).serving();
     serving.until(|serving| {
         let ready = serving.get("http", "/readyz");
-        let told = ready.body.contains("no server of `gone` is healthy");
-        (ready.status == 503 && told).then_some(())
+        let is_named = ready.body.contains("no server of `gone` is healthy");
+        (ready.status == 503 && is_named).then_some(())
     });
 }
 

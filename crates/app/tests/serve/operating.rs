@@ -101,9 +101,9 @@ fn with_a_token_changes_ask_for_it() {
 #[test]
 fn beyond_this_machine_switches_need_a_token() {
     let folder = Folder::with_rules(RULES);
-    let (status, told) = Start::new(&folder).args(["--set", "debug.listen=0.0.0.0:0"]).failing();
+    let (status, output) = Start::new(&folder).args(["--set", "debug.listen=0.0.0.0:0"]).failing();
     assert_eq!(status.code(), Some(1));
-    assert!(told.contains("token"), "{told}");
+    assert!(output.contains("token"), "{output}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn a_document_that_is_in_use_already_is_not_put_in_place_again_until_it_changes(
     let watch = watch.start_document(put).unwrap();
     let first = watch.handle().wait_until(PATIENCE, |status| status.looks > 0).unwrap();
     assert_eq!((first.published, first.active.as_ref().unwrap().sources.len()), (1, 2));
-    assert!(in_place.lock().unwrap().is_empty(), "nobody was asked to put it in place");
+    assert!(in_place.lock().unwrap().is_empty(), "the document was not put in place");
     write(&keys, "second one");
     watch.handle().wait_until(PATIENCE, |status| status.published > 1).unwrap();
     assert_eq!(in_place.lock().unwrap().first().map(String::as_str), Some("one"));

@@ -122,20 +122,21 @@ impl Observer for CountingObserver {
 #[test]
 fn an_observer_is_told_when_a_request_that_was_admitted_is_turned_away() {
     let counting = Arc::new(CountingObserver::default());
-    let engine = Arc::into_inner(engine()).expect("nobody else has it");
+    let engine = Arc::into_inner(engine()).expect("there is one reference");
     let engine = Arc::new(engine.with_observer(Arc::clone(&counting) as Arc<dyn Observer>));
     drop(check(&engine));
     let mut verdict = check(&engine);
     let retry = Duration::from_millis(120).into();
     request(|request| engine.turn_away(request, &mut verdict, retry));
     assert_eq!(verdict.retry(), Retry::After(retry));
-    let told = [&counting.admitted, &counting.turned_away].map(|told| told.load(Ordering::Relaxed));
-    assert_eq!(told, [2, 1]);
+    let counts =
+        [&counting.admitted, &counting.turned_away].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, [2, 1]);
 }
 
 #[test]
 fn hits_of_a_request_that_is_turned_away_count_as_over_the_limit_that_delayed_it() {
-    let engine = Arc::into_inner(engine()).expect("nobody else has it");
+    let engine = Arc::into_inner(engine()).expect("there is one reference");
     let engine = Arc::new(engine.with_tallies(NearLimit::default()));
     drop(check(&engine));
     let mut verdict = check(&engine);

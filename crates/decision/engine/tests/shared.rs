@@ -43,7 +43,7 @@ impl RecordingStore {
     fn note(&self, when: usize, batch: &Batch<'_>) {
         let checks = batch.checks.iter().filter(|check| check.holder.0 != 0);
         let noted = checks.map(|check| (check.holder.0, check.tenure.lease()));
-        self.slots.lock().expect("nobody panics")[when].extend(noted);
+        self.slots.lock().expect("no thread panics")[when].extend(noted);
     }
 }
 
@@ -53,7 +53,7 @@ impl CounterStore for RecordingStore {
         for (at, check) in batch.checks.iter().enumerate() {
             let name = batch.names.get(at).cloned();
             let noted = (check.key.fingerprint, check.holder.0, name);
-            self.asked.lock().expect("nobody panics").push(noted);
+            self.asked.lock().expect("no thread panics").push(noted);
         }
         self.note(0, batch);
         store.apply(batch, answers).await
@@ -90,7 +90,7 @@ async fn asked(
     entries: &[Entry<'_>],
 ) -> Vec<(Fingerprint, u64, Option<String>)> {
     engine.check(&Request::new("api", &[Descriptor::new(entries)])).await;
-    std::mem::take(&mut store.asked.lock().expect("nobody panics"))
+    std::mem::take(&mut store.asked.lock().expect("no thread panics"))
 }
 
 #[tokio::test]
@@ -143,32 +143,34 @@ async fn holders_of_different_engines_do_not_meet() {
 }
 
 /// The calls that the store receives for one request for a slot.
-async fn told(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
+async fn slots_in(ask: impl AsyncFn(Arc<TestEngine>, &Request<'_>)) -> Slots {
     let store = RecordingStore::default();
     let slot = [Entry { key: "slots", value: "a" }];
     let user = [Entry { key: "user", value: "ada" }];
     let engine = Arc::new(engine(&store).with_seed(1));
     ask(engine, &Request::new("api", &[Descriptor::new(&slot), Descriptor::new(&user)])).await;
-    let slots = store.slots.lock().expect("nobody panics");
+    let slots = store.slots.lock().expect("no thread panics");
     slots.clone()
 }
 
 #[tokio::test]
 async fn slots_of_a_permit_are_taken_and_held_on_the_lease_of_the_store() {
-    let told = told(async |engine, request| drop(engine.admit(request, Tenure::Held).await)).await;
+    let slots =
+        slots_in(async |engine, request| drop(engine.admit(request, Tenure::Held).await)).await;
     let lease = Some(Period::SECOND);
-    assert_eq!(told, [vec![(1, lease)], vec![(1, lease)], vec![(1, None)]]);
+    assert_eq!(slots, [vec![(1, lease)], vec![(1, lease)], vec![(1, None)]]);
 }
 
 #[tokio::test]
 async fn slots_that_are_lent_to_somebody_outside_have_no_lease_and_are_not_kept_alive() {
-    let told =
-        told(async |engine, request| drop(engine.admit(request, Tenure::TimeToLive).await)).await;
-    assert_eq!(told, [vec![(1, None)], vec![], vec![(1, None)]]);
+    let slots =
+        slots_in(async |engine, request| drop(engine.admit(request, Tenure::TimeToLive).await))
+            .await;
+    assert_eq!(slots, [vec![(1, None)], vec![], vec![(1, None)]]);
 }
 
 #[tokio::test]
 async fn slots_of_a_check_without_a_permit_have_no_lease() {
-    let told = told(async |engine, request| drop(engine.check(request).await)).await;
-    assert_eq!(told, [vec![(1, None)], vec![], vec![]]);
+    let slots = slots_in(async |engine, request| drop(engine.check(request).await)).await;
+    assert_eq!(slots, [vec![(1, None)], vec![], vec![]]);
 }

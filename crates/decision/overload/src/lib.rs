@@ -18,7 +18,7 @@
 //! | `gate` | the fast loop: [`GateState`] for simulators, [`Gate`] for tasks |
 //! | `adaptive_limit` | a search for the gate's limit: [`AdaptiveLimit`] |
 //! | `fleet` | a share of the fleet for critical requests: [`FleetShedder`], [`Board`] |
-//! | `mode`, `decisions`, `refusal` | off, shadow or enforced; what was said; what clients are told |
+//! | `mode`, `decisions`, `refusal` | off, shadow or enforced; the decisions; the answers to refused clients |
 //! | `histogram` | times in buckets: [`Histogram`] |
 //! | `protection` | all limiters in order: [`Protection`], [`Entry`], [`Pass`] |
 //! | `run` | the tasks that call the loops on tokio |

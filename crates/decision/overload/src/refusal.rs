@@ -68,15 +68,15 @@ mod tests {
             let admitted = if deep { 0.4 } else { 0.6 };
             for (category, seconds) in Category::ALL.into_iter().zip([5u64, 3, 2, 1]) {
                 let middle = Nanos::from_secs(seconds * if deep { 2 } else { 1 }).get();
-                let told = retry_after(cause, category, admitted, random).get();
-                prop_assert!((middle / 2..=middle / 2 * 3).contains(&told));
+                let wait = retry_after(cause, category, admitted, random).get();
+                prop_assert!((middle / 2..=middle / 2 * 3).contains(&wait));
             }
         }
 
         #[test]
         fn the_fleet_asks_for_one_to_five_seconds(random: u64, admitted in 0.0..1.0f64) {
-            let told = retry_after(Cause::ShedFleet, Category::Get, admitted, random);
-            prop_assert!((Nanos::from_secs(1)..=Nanos::from_secs(5)).contains(&told));
+            let wait = retry_after(Cause::ShedFleet, Category::Get, admitted, random);
+            prop_assert!((Nanos::from_secs(1)..=Nanos::from_secs(5)).contains(&wait));
         }
     }
 }

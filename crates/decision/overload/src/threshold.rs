@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_nobody_when_everything_is_admitted() {
+    fn refuses_nothing_when_everything_is_admitted() {
         let threshold = Threshold::admitting(1.0, &even(), 384, 7);
         assert_eq!((threshold.level(), threshold.boundary()), (0, 0.0));
         assert!(!threshold.refuses(at(0), 1));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_nobody_when_nobody_comes() {
+    fn refuses_nothing_when_no_request_comes() {
         let threshold = Threshold::admitting(0.0, &[0.0; LEVELS], 384, 0);
         assert_eq!(threshold.level(), 0);
     }

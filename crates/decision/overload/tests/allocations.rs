@@ -11,7 +11,7 @@ use tidegate_overload::{
 
 type TestClock = Arc<ManualClock>;
 
-/// Asks, where nobody has to wait.
+/// Asks a gate that has free slots.
 fn ask(protection: &Protection<TestClock>, category: Category) -> Option<Pass<TestClock>> {
     let arrival = Arrival::Counted { category, caller: Caller::named("ada"), deadline: None };
     let Ok(screened) = protection.screen(arrival) else { return None };

@@ -37,7 +37,7 @@
 //!     refunds: false,
 //! };
 //! let user = RequestDescription::new().descriptor([("user", "7")]);
-//! let patience = Patience { waiter: Waiter::Nobody, wait_max: || Duration::ZERO, since: None };
+//! let patience = Patience { waiter: Waiter::None, wait_max: || Duration::ZERO, since: None };
 //! assert!(matches!(pipeline.decide_now(&user, patience), Some(Admission::Pass(_))));
 //! assert!(matches!(pipeline.decide_now(&user, patience), Some(Admission::Refused(_))));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -115,7 +115,7 @@ impl<W: Fn() -> Duration> Patience<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiter {
     /// No one: it passes before its turn, and is refused instead of waiting in line.
-    Nobody,
+    None,
     /// Its client. The door has no queue, so `when_over: queue` refuses.
     Client,
     /// Its client, unless the request is queued.
@@ -159,7 +159,7 @@ impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
         patience: Patience<impl Fn() -> Duration + Copy>,
     ) -> Option<Admission> {
         // A request that came later must not take what others wait for.
-        if patience.waiter != Waiter::Nobody
+        if patience.waiter != Waiter::None
             && let Some((line, mode)) = self.room.lines.ahead_of(description)
         {
             let wait = LineWait { line, mode, refused: None };
@@ -246,7 +246,7 @@ impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
             HeadersOn::Refusal => Fields::default(),
         };
         let is_undecided = verdict.undecided().is_some();
-        if verdict.delay() == Nanos::ZERO || patience.waiter == Waiter::Nobody {
+        if verdict.delay() == Nanos::ZERO || patience.waiter == Waiter::None {
             let refund = match self.refunds {
                 true => Refund::of(&verdict, description, self.limits),
                 false => Refund::NOTHING,
@@ -287,7 +287,7 @@ impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
         let notice = Notice::of(verdict);
         let refusal = self.refusal(&notice);
         let mode = WaitMode::of(&notice).filter(|mode| match waiter {
-            Waiter::Nobody => false,
+            Waiter::None => false,
             Waiter::Client => *mode == WaitMode::Delay,
             Waiter::ClientOrQueue | Waiter::Queue => true,
         });
@@ -309,7 +309,7 @@ impl<S: CounterStore, C: Clock> Pipeline<'_, S, C> {
     ) -> Result<PendingTurn, NoTurn> {
         let mode = match patience.waiter {
             Waiter::Queue => WaitMode::Queue,
-            Waiter::Nobody | Waiter::Client | Waiter::ClientOrQueue => WaitMode::Delay,
+            Waiter::None | Waiter::Client | Waiter::ClientOrQueue => WaitMode::Delay,
         };
         let bounds =
             TurnBounds::new(mode, patience.remaining(), self.delay, self.room.lines.waiting());

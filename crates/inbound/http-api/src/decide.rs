@@ -71,7 +71,7 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
         let entries = contain(LimiterStage::Describe, || request.entries())?;
         let descriptors = request.engine_descriptors(&entries);
         let engine_request = request.engine_request(&descriptors);
-        let decision = contain_future(LimiterStage::Decide, async {
+        let (verdict, permit, now) = contain_future(LimiterStage::Decide, async {
             let (verdict, held) = match verb {
                 Verb::Check => {
                     let (verdict, permit) =
@@ -88,8 +88,8 @@ impl<S: CounterStore, C: Clock> ApiState<S, C> {
                 self.permits.issue(held, time_to_live, now)
             });
             (verdict, permit, now)
-        });
-        let (verdict, permit, now) = decision.await?;
+        })
+        .await?;
         let start = out.len();
         let rendered = contain(LimiterStage::Render, || {
             let notice = Notice::of(&verdict);

@@ -194,7 +194,7 @@ async fn read_proxy_header(
     None
 }
 
-/// Waits for a step of the handshake. `None` when the connection is told to close.
+/// Waits for a step of the handshake. `None` when the connection has to close.
 async fn unless_closing<T>(step: impl Future<Output = T>, state: &ConnectionState) -> Option<T> {
     let mut step = pin!(step);
     poll_fn(|cx| {

@@ -389,8 +389,8 @@ impl TimeoutWatch {
         self.timeouts.quiet_since
     }
 
-    /// Orders a connection to finish when the server stops. One over HTTP/1.1 that was used a moment ago is told with
-    /// its next response, because its client may be sending a request already. Returns whether it is.
+    /// Orders a connection to finish when the server stops. One over HTTP/1.1 that was used a moment ago
+    /// closes with its next response, because its client may be sending a request already. Returns whether it does.
     pub(super) fn finish_or_announce(&self, recent: Duration, now: Instant) -> bool {
         let sample = self.state.sample();
         let idle = now.saturating_duration_since(self.timeouts.idle_since);

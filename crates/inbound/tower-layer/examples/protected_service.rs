@@ -64,7 +64,7 @@ impl Work {
         match self {
             Work::Lasts(time) => sleep(time).await,
             // A closed semaphore lets everybody go.
-            Work::Until(told) => drop(told.acquire().await),
+            Work::Until(end) => drop(end.acquire().await),
         }
         "done\n"
     }
@@ -104,8 +104,8 @@ fn arriving(request: &Parts) -> Option<ArrivingRequest> {
 pub(crate) async fn demo() -> Result<Vec<String>, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let told = Arc::new(Semaphore::new(0));
-    let (service, protection) = service(Work::Until(Arc::clone(&told)));
+    let end = Arc::new(Semaphore::new(0));
+    let (service, protection) = service(Work::Until(Arc::clone(&end)));
     let server = tokio::spawn(async { axum::serve(listener, service).await });
     let payments: Vec<_> =
         (0..WORKERS).map(|_| tokio::spawn(ask(address, "POST", "/pay"))).collect();
@@ -116,7 +116,7 @@ pub(crate) async fn demo() -> Result<Vec<String>, Box<dyn Error>> {
     for (method, path) in [("GET", "/items"), ("HEAD", "/items"), ("GET", "/health")] {
         answers.push(ask(address, method, path).await?);
     }
-    told.close();
+    end.close();
     for payment in payments {
         answers.push(payment.await??);
     }

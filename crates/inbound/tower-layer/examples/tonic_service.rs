@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     serve(listener, pending()).await
 }
 
-/// Serves the health check behind the layer until told to stop.
+/// Serves the health check behind the layer until it is stopped.
 async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
@@ -56,7 +56,7 @@ fn user(request: &Parts) -> Option<String> {
     Some(user.unwrap_or("anonymous").to_owned())
 }
 
-/// Serves on a free port and calls a few times: what each call was told.
+/// Serves on a free port and calls a few times; returns the answer of each call.
 pub(crate) async fn demo() -> Result<Vec<String>, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -67,7 +67,7 @@ pub(crate) async fn demo() -> Result<Vec<String>, Box<dyn Error>> {
         for user in ["ada", "ada", "ada", "ada", "bob"] {
             let mut request = Request::new(HealthCheckRequest::default());
             request.metadata_mut().insert("x-user", MetadataValue::from_static(user));
-            let told = match client.check(request).await {
+            let answer = match client.check(request).await {
                 Ok(answer) => {
                     let left = answer.metadata().get("x-ratelimit-remaining");
                     format!(
@@ -77,7 +77,7 @@ pub(crate) async fn demo() -> Result<Vec<String>, Box<dyn Error>> {
                 }
                 Err(refusal) => shown(&refusal),
             };
-            answers.push(format!("{user}: {told}"));
+            answers.push(format!("{user}: {answer}"));
         }
         Ok::<_, Box<dyn Error>>(answers)
     };

@@ -66,7 +66,7 @@ impl<T: CounterStore, C: Clock> Settings<T, C> {
     }
 
     fn patience(&self, since: Option<Instant>) -> Patience<impl Fn() -> Duration + Copy + '_> {
-        let waiter = if self.wait_for_turn { Waiter::Client } else { Waiter::Nobody };
+        let waiter = if self.wait_for_turn { Waiter::Client } else { Waiter::None };
         Patience { waiter, wait_max: || self.delay.wait_max, since }
     }
 }

@@ -131,7 +131,7 @@ impl<T, C> RateLimitLayer<T, C> {
     }
 
     /// The same layer with another response for refused requests. `Retry-After` and the rate limit fields are added
-    /// to it, except those that it has already.
+    /// to it, except the ones that it has already.
     #[must_use]
     pub fn answer_refusals_with(
         mut self,

@@ -211,7 +211,7 @@ async fn one_that_would_pass_but_finds_the_line_full_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_stands_in_line_when_told_not_to_wait() {
+async fn no_request_stands_in_line_when_waiting_is_off() {
     let mut bench = Bench::new(TEN_A_SECOND);
     bench.layer = bench.layer.wait_for_turn(false);
     assert_eq!(bench.send().await.status, 200);
@@ -234,7 +234,7 @@ async fn a_turn_that_is_too_far_off_is_refused_and_charges_nothing() {
         assert!(refused.field("ratelimit").unwrap().starts_with("\"drip\""), "{refused:?}");
         assert_eq!(bench.left(1).await, 94);
     }
-    // What it was told is true: a second later its turn is near enough.
+    // The answer is true: a second later its turn is near enough.
     sleep(Duration::from_secs(1)).await;
     assert_eq!(bench.send().await.status, 200);
     assert_eq!(bench.called(), [0, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000]);
@@ -265,8 +265,8 @@ async fn an_observer_is_told_of_those_who_may_not_wait() {
     let delay = DelaySettings { wait_max: ms(50), ..DelaySettings::default() };
     let layer = RateLimitLayer::new(engine, "api", by_user).delay(delay);
     let service = layer.layer(hello());
-    let told = [send(&service, get("/")).await.status, send(&service, get("/")).await.status];
-    assert_eq!(told, [200, 429]);
+    let statuses = [send(&service, get("/")).await.status, send(&service, get("/")).await.status];
+    assert_eq!(statuses, [200, 429]);
     assert_eq!(turned_away.0.load(Ordering::Relaxed), 1);
 }
 
@@ -284,7 +284,7 @@ async fn the_outflow_keeps_its_pace_while_twice_as_many_come_and_few_may_wait() 
     assert_eq!(served, called.len());
     let gaps: Vec<u128> = called.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| *gap == 100), "{called:?}");
-    // Thirty seconds, and those that wait at the end.
+    // Thirty seconds, and the requests that wait at the end.
     assert!((300..=304).contains(&served), "{served}");
 }
 
@@ -299,7 +299,7 @@ async fn who_goes_before_its_turn_gets_its_charge_back_and_leaves_its_turn_to_an
     sent.remove(1).abort();
     bench.settle().await;
     assert_eq!(bench.left(1).await, 97);
-    // The next one leaves in its place, and nobody else is later or earlier for it.
+    // The next request takes its turn, and no other leaves later or earlier.
     assert_eq!(bench.send().await.status, 200);
     assert_eq!(bench.began.elapsed(), ms(100));
     for answer in all(sent).await {

@@ -282,7 +282,7 @@ proptest! {
 
 #[test]
 fn limits_that_change_under_the_same_name_are_told_as_they_are_now() {
-    let told = |limit: &str| {
+    let policy = |limit: &str| {
         let lines = fields(HeaderSet::default(), &check(&user_limits(limit), 1));
         lines.into_iter().find(|line| line.starts_with("ratelimit-policy")).unwrap()
     };
@@ -301,8 +301,8 @@ fn limits_that_change_under_the_same_name_are_told_as_they_are_now() {
             "\"user\";q=3;w=3600, \"user#2\";q=4;w=86400",
         ),
     ];
-    // Twice, so that each is also told when others were told last.
+    // Twice, so that each policy also follows another one.
     for (limit, expected) in limits.iter().chain(&limits) {
-        assert_eq!(told(limit), format!("ratelimit-policy: {expected}"));
+        assert_eq!(policy(limit), format!("ratelimit-policy: {expected}"));
     }
 }

@@ -198,7 +198,7 @@ async fn a_leaky_bucket_lets_requests_through_at_a_constant_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_turn_when_told_not_to() {
+async fn no_request_waits_for_a_turn_when_waiting_is_off() {
     let layer = layer(&user_limits(TEN_A_SECOND)).wait_for_turn(false);
     let service = layer.layer(timed(Instant::now()));
     for _ in 0..4 {
@@ -251,7 +251,7 @@ async fn a_cost_counts_as_that_many_requests() {
 }
 
 #[tokio::test]
-async fn a_limit_in_shadow_refuses_nobody_and_shows_nothing() {
+async fn a_limit_in_shadow_refuses_no_request_and_shows_nothing() {
     let engine = user_limits("{unit: day, requests_per_unit: 0, mode: shadow}");
     let answer = send(&layer(&engine).layer(hello()), get("/")).await;
     assert_eq!((answer.status, answer.fields().len()), (200, 0));

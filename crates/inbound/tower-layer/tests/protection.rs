@@ -1,4 +1,4 @@
-//! Services behind the layer of overload protection: who is refused, what they are told, and
+//! Services behind the layer of overload protection: which requests are refused, with which answer, and
 //! what comes back when.
 
 mod support;
@@ -84,15 +84,15 @@ async fn a_full_service_answers_503_with_the_contract_of_every_door() {
     let guard = guard(Mode::ENFORCE);
     let service = protect(&guard).layer(hello());
     let _inside = fill(&guard, 4).await;
-    let told = send(&service, get("/")).await;
-    assert_eq!(told.status, 503);
-    assert_eq!(told.field("content-type"), Some("application/problem+json"));
-    assert_eq!(told.field("cache-control"), Some("no-store"));
-    assert_eq!(told.field("x-tidegate-shed"), Some("get"));
-    let seconds: u64 = told.field("retry-after").unwrap().parse().unwrap();
+    let answer = send(&service, get("/")).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.field("content-type"), Some("application/problem+json"));
+    assert_eq!(answer.field("cache-control"), Some("no-store"));
+    assert_eq!(answer.field("x-tidegate-shed"), Some("get"));
+    let seconds: u64 = answer.field("retry-after").unwrap().parse().unwrap();
     assert!((1..=5).contains(&seconds), "{seconds}");
-    assert!(told.field("ratelimit").is_none() && told.field("x-tidegate-saturated").is_none());
-    let problem = problem(&told);
+    assert!(answer.field("ratelimit").is_none() && answer.field("x-tidegate-saturated").is_none());
+    let problem = problem(&answer);
     assert_eq!(
         (problem["code"].as_str(), &problem["status"]),
         (Some("queue_timeout"), &503.into())
@@ -108,14 +108,14 @@ async fn a_call_that_is_shed_gets_a_status_with_pushback() {
     let service = protect(&guard).layer(hello());
     let _inside = fill(&guard, 4).await;
     let call = Request::post("/").header("content-type", "application/grpc+proto");
-    let told = send(&service, call.body(()).unwrap()).await;
-    assert_eq!((told.status, told.field("grpc-status")), (200, Some("14")));
-    assert_eq!(told.field("content-type"), Some("application/grpc+proto"));
-    assert_eq!(told.field("x-tidegate-shed"), Some("post"));
-    let pushback: u64 = told.field("grpc-retry-pushback-ms").unwrap().parse().unwrap();
+    let answer = send(&service, call.body(()).unwrap()).await;
+    assert_eq!((answer.status, answer.field("grpc-status")), (200, Some("14")));
+    assert_eq!(answer.field("content-type"), Some("application/grpc+proto"));
+    assert_eq!(answer.field("x-tidegate-shed"), Some("post"));
+    let pushback: u64 = answer.field("grpc-retry-pushback-ms").unwrap().parse().unwrap();
     assert!((1_000..=3_000).contains(&pushback), "{pushback}");
-    assert!(told.field("grpc-status-details-bin").is_some() && told.body.is_empty());
-    assert!(told.field("retry-after").is_none());
+    assert!(answer.field("grpc-status-details-bin").is_some() && answer.body.is_empty());
+    assert!(answer.field("retry-after").is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,8 +134,11 @@ async fn a_dark_layer_changes_no_answer_and_counts_what_it_would_refuse() {
     let _inside = fill(&guard, 10).await;
     let plain = send(&hello(), get("/")).await;
     for _ in 0..20 {
-        let told = send(&service, get("/")).await;
-        assert_eq!((told.status, told.fields(), &told.body), (200, plain.fields(), &plain.body));
+        let answer = send(&service, get("/")).await;
+        assert_eq!(
+            (answer.status, answer.fields(), &answer.body),
+            (200, plain.fields(), &plain.body)
+        );
     }
     let would = guard
         .decisions()
@@ -164,7 +167,7 @@ async fn a_place_is_held_until_the_body_has_ended() {
     let Ok(answer) = service.oneshot(get("/pay")).await;
     assert_eq!(in_flight(&guard), 1);
     drop(answer);
-    assert_eq!((in_flight(&guard), succeeded(&guard)), (0, 1), "nobody wanted it");
+    assert_eq!((in_flight(&guard), succeeded(&guard)), (0, 1), "its caller had gone");
 }
 
 /// A service that answers with this status, or fails.
@@ -224,12 +227,12 @@ async fn screened_before_its_limits_a_request_that_is_shed_spends_nothing() {
     let service = protect.screening().layer(layer(&engine).layer(protect.layer(hello())));
     let late = || Request::get("/").header("grpc-timeout", "0n").body(()).unwrap();
     for _ in 0..5 {
-        let told = send(&service, late()).await;
-        assert_eq!((told.status, problem(&told)["code"].as_str()), (503, Some("deadline")));
+        let answer = send(&service, late()).await;
+        assert_eq!((answer.status, problem(&answer)["code"].as_str()), (503, Some("deadline")));
     }
     for left in ["2", "1", "0"] {
-        let told = send(&service, get("/")).await;
-        assert_eq!((told.status, told.field("x-ratelimit-remaining")), (200, Some(left)));
+        let answer = send(&service, get("/")).await;
+        assert_eq!((answer.status, answer.field("x-ratelimit-remaining")), (200, Some(left)));
     }
     let over = send(&service, get("/")).await;
     assert_eq!((over.status, in_flight(&guard)), (429, 0));
@@ -295,8 +298,8 @@ async fn a_service_can_say_by_itself_that_it_did_not_serve() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_ones_own_keeps_its_words_and_gets_the_fields() {
     let guard = guard(Mode::ENFORCE);
-    let told = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&told);
+    let is_get = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_get);
     let protect = protect(&guard).answer_refusals_with(move |request, refusal| {
         seen.store(refusal.category == Category::Get, Ordering::Relaxed);
         let mut answer = Response::new(Bytes::from(format!("not now: {}", request.uri.path())));
@@ -309,7 +312,7 @@ async fn an_answer_of_ones_own_keeps_its_words_and_gets_the_fields() {
     assert_eq!((answer.status, answer.body.as_str()), (429, "not now: /items"));
     assert_eq!(answer.field("retry-after"), Some("7"));
     assert_eq!(answer.field("x-tidegate-shed"), Some("get"));
-    assert!(told.load(Ordering::Relaxed));
+    assert!(is_get.load(Ordering::Relaxed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,8 +325,8 @@ async fn a_saturated_fleet_is_told() {
         std::iter::from_fn(|| guard.fleet().try_enter(now, Category::Post)).collect();
     assert_eq!(credits.len(), 8, "a fifth is kept for critical requests");
     let service = protect(&guard).layer(hello());
-    let told = send(&service, get("/")).await;
-    assert_eq!((told.status, problem(&told)["code"].as_str()), (503, Some("shed_fleet")));
-    assert_eq!(told.field("x-tidegate-saturated"), Some("fleet"));
+    let answer = send(&service, get("/")).await;
+    assert_eq!((answer.status, problem(&answer)["code"].as_str()), (503, Some("shed_fleet")));
+    assert_eq!(answer.field("x-tidegate-saturated"), Some("fleet"));
     assert_eq!(send(&service, get("/pay")).await.status, 200);
 }

@@ -186,7 +186,7 @@ async fn an_own_answer_replaces_ours_and_keeps_its_fields() {
 
 /// A layer whose engine gives up on every request, and refuses it.
 fn undecided() -> RateLimitLayer<MemoryStore, ManualClock> {
-    let engine = Arc::into_inner(user_limits(TWO_A_MINUTE)).expect("nobody shares it yet");
+    let engine = Arc::into_inner(user_limits(TWO_A_MINUTE)).expect("there is one reference");
     let engine = Arc::new(engine.with_failure_mode(FailureMode::Refuse));
     RateLimitLayer::new(engine, "elsewhere", |request: &Parts| {
         let described = by_user(request).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parts that need a process of their own: the program runs itself again.
+//! Parts that run in a fresh process of the same program.
 
 use std::env;
 use std::process::{Command, Stdio};

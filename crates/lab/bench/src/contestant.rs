@@ -1,4 +1,4 @@
-//! Who is measured: our limiter and its peers, behind one small trait.
+//! The measured limiters, ours and its peers, behind one trait.
 //!
 //! Each reads its own clock for each decision and hands out its whole answer.
 //! Keys of peers are `String`s, as their interfaces ask for.
@@ -24,28 +24,27 @@ use tidegate_stores::Fingerprinter;
 use crate::keys::KeyBuffer;
 use crate::stopwatch::time_of_day;
 
-/// So large a burst is not used up by any run. With one token a minute it is
-/// 68 years' worth; our buckets hold no more than 73.
+/// A burst that no run uses up. At one token a minute it takes 68 years to refill; our buckets
+/// hold at most 73 years' worth.
 const BURST: u32 = 36_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Room for 10M keys and more.
 const BUDGET_BYTES: usize = 1024 * 1024 * 1024;
-/// So that tables grow at the same inserts in every run.
+/// The seed of hash functions: with a fixed one, tables grow at the same inserts in every run.
 const SEED: u64 = 7;
 
 /// A limiter for many keys.
 pub(crate) trait Contestant: Sync {
-    /// Decides one request. All of the answer is made, though only a bit of it
-    /// is used: it is shown to the compiler's blind spot, by reference so that
-    /// large answers are not copied for it.
+    /// Decides one request. Implementations pass the whole answer to `black_box`, so that the
+    /// compiler cannot skip parts of it; by reference, so that large answers are not copied.
     fn admits(&self, key: &KeyBuffer) -> bool;
 
-    /// How many keys it holds, where it says so.
+    /// The number of keys it holds, if it has a method for that.
     fn keys(&self) -> Option<usize>;
 }
 
-/// Makes sure that no key was dropped: a smaller table would be measured than is meant.
+/// Verifies that no key was dropped; otherwise the measured table is smaller than its row says.
 ///
 /// # Errors
 /// When a contestant holds fewer keys than it was given, or more.
@@ -75,8 +74,8 @@ impl fmt::Display for ContestantName {
 }
 
 impl ContestantName {
-    /// The contestant with room for 10M keys, all of which it admits and keeps;
-    /// each run's is like that of the run before.
+    /// A contestant with room for 10M keys, all of which it admits and keeps. It is built in the
+    /// same way in every run.
     pub(crate) fn spacious(self) -> anyhow::Result<Box<dyn Contestant>> {
         let terms = Terms::Keep;
         Ok(match self {
@@ -90,19 +89,18 @@ impl ContestantName {
     }
 }
 
-/// What a contestant shall do with all requests of a run.
+/// The limit of all keys in a run.
 ///
-/// A bucket that is full again is idle, and we drop idle keys where the peers
-/// keep them. So one token must take longer to come back than keys are inserted.
+/// A bucket that is full again is idle, and our table evicts idle keys while the peers keep them.
+/// So one token must take longer to refill than the insertion of all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terms {
-    /// One a minute, and a burst that lasts.
+    /// One a minute, with a burst that no run uses up.
     Admit,
-    /// One a day, two at once, for keys that are asked for once: none becomes idle.
+    /// One a day, two at once, for keys that are used once: none becomes idle.
     Keep,
-    /// The same, for keys that are asked for often: all but the first two are
-    /// refused. Not one at once, because throttlecrab then forgets the key at
-    /// once and refuses nothing.
+    /// The same, for keys that are used often: all requests but the first two are refused. The
+    /// burst is not one, because throttlecrab then drops the key at once and refuses nothing.
     Refuse,
 }
 
@@ -121,7 +119,7 @@ impl Terms {
         }
     }
 
-    /// How often a new key must be asked for until it is in the state to be measured.
+    /// The requests that bring a new key into the state to measure.
     pub(crate) const fn first(self) -> u32 {
         match self {
             Terms::Admit | Terms::Keep => 1,
@@ -140,7 +138,7 @@ impl Terms {
 pub(crate) struct TidegateLimiter(KeyedLimiter);
 
 impl TidegateLimiter {
-    /// As anyone gets it who does not say otherwise.
+    /// With the default settings.
     pub(crate) fn new(terms: Terms) -> anyhow::Result<Self> {
         Ok(TidegateLimiter(KeyedLimiter::new(limit(terms))?))
     }
@@ -176,7 +174,7 @@ impl Contestant for TidegateLimiter {
     }
 }
 
-/// governor's limiter for many keys, as its users get it.
+/// governor's limiter for many keys, with its default settings.
 #[derive(Debug)]
 pub(crate) struct Governor<S = RandomState, M = NoOpMiddleware>(
     RateLimiter<String, DashMapStateStore<String, S>, DefaultClock, M>,
@@ -190,7 +188,7 @@ impl Governor {
         Self::with_hasher(terms, RandomState::new())
     }
 
-    /// One that also tells what is left, as we do.
+    /// With the middleware that also returns the remaining quota, as our limiter does.
     pub(crate) fn with_figures(self) -> Governor<RandomState, StateInformationMiddleware> {
         Governor(self.0.with_middleware())
     }
@@ -220,7 +218,7 @@ where
     }
 }
 
-/// throttlecrab's library. It wants to be borrowed mutably, so it is in a lock.
+/// throttlecrab's library, in a mutex because its methods take `&mut self`.
 pub(crate) struct Throttlecrab {
     limiter: Mutex<throttlecrab::RateLimiter<PeriodicStore>>,
     burst: i64,
@@ -256,7 +254,7 @@ impl Contestant for Throttlecrab {
     }
 }
 
-/// Decides nothing: what remains is the cost of making keys.
+/// Decides nothing, which leaves the cost of making keys.
 #[derive(Debug)]
 pub(crate) struct NoLimiter(pub(crate) Terms);
 
@@ -272,9 +270,8 @@ impl Contestant for NoLimiter {
     }
 }
 
-/// Decides nothing either, but takes the steps that no limiter of ours can do
-/// without: it reads the clock, and notes it in a word that a fingerprint of the
-/// key leads to, under that word's lock.
+/// Decides nothing either, but takes the steps that every limiter of ours needs: it reads the
+/// clock and stores the time in a word chosen by the key's fingerprint, under that word's lock.
 #[derive(Debug)]
 pub(crate) struct Least {
     terms: Terms,

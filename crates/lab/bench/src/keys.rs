@@ -1,8 +1,8 @@
-//! Keys, and the order in which they are asked for.
+//! Keys, and the order in which they are used.
 //!
 //! Everything is drawn ahead of time from a fixed seed and then read in order,
 //! so that making a key costs the same few nanoseconds for every contestant
-//! and every run asks the same questions.
+//! and every run uses the same keys.
 
 use std::fmt::Write;
 
@@ -107,7 +107,7 @@ impl Iterator for Draw {
     }
 }
 
-/// Keys in the order in which they are asked for, end to end in one text.
+/// Keys in the order of their use, end to end in one text.
 #[derive(Debug)]
 pub(crate) struct KeySequence(String);
 
@@ -121,7 +121,7 @@ impl KeySequence {
         KeySequence(text)
     }
 
-    /// The keys from a place on; from the end it goes on at the beginning.
+    /// The keys from an index on; after the last key follows the first.
     #[inline]
     pub(crate) fn from(&self, place: usize) -> impl Iterator<Item = &str> {
         records(&self.0, KEY_BYTES, place)

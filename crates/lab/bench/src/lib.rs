@@ -1,9 +1,9 @@
 //! Tidegate and its peers, measured side by side in one run.
 //!
-//! Contestants take turns, round by round, and what counts is the ratio within
-//! a round: a machine that is slow for a while is slow for all of them. The
-//! tables go to standard output as Markdown, progress to standard error. A goal
-//! that is missed is printed as such and is no error.
+//! Contestants take turns, round by round, and ratios are taken within a round: a
+//! machine that is slow for a while is slow for all of them. The tables go to
+//! standard output as Markdown, progress to standard error. A missed goal is
+//! printed as such and is no error.
 //!
 //! A library with two programs, because a program has one allocator: `tidegate-bench`
 //! counts allocations, `tidegate-bench-peer` serves peers on the allocator they
@@ -65,7 +65,7 @@ struct PeerArgs {
     options: peer::PeerOptions,
 }
 
-/// What the program runs itself again for: parts that need a fresh process.
+/// Commands that the program runs in a fresh process of itself.
 #[derive(Debug, Subcommand)]
 enum Part {
     /// Prints by how many bytes the process grows with so many keys.

@@ -1,9 +1,9 @@
-//! A generator of load: one thread that asks servers over real connections.
+//! A load generator: one thread that sends requests to servers over real connections.
 //!
 //! Requests are encoded by hand, because a client library would cost more than
-//! the servers that are measured: here a call costs a copy, a few table look-ups
-//! and its share of a system call. It knows just enough of each protocol to be
-//! a client in good standing, and stops at anything that it does not expect.
+//! the measured servers: here a call costs a copy, a few table look-ups and its
+//! share of a system call. It implements the part of each protocol that a client
+//! needs, and fails on anything that it does not expect.
 
 mod arrivals;
 mod call;
@@ -24,7 +24,7 @@ pub(crate) use generator::{Enough, Generator, Wait};
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
 
-/// Waits up to a minute are told apart, to three digits.
+/// The resolution of recorded latencies: three digits, up to a minute.
 const WAIT_NANOS_MAX: u64 = 60_000_000_000;
 const DIGITS: u8 = 3;
 
@@ -35,24 +35,24 @@ fn wait_histogram() -> anyhow::Result<Histogram<u64>> {
 /// One answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// When the question was asked, or should have been.
+    /// When the request was sent, or should have been.
     pub(crate) asked: Duration,
     pub(crate) admitted: bool,
 }
 
 /// The client's side of one connection, without the socket.
 pub(crate) trait Protocol {
-    /// Writes what comes before the first question.
+    /// Writes the bytes before the first request.
     fn open(&mut self, out: &mut Vec<u8>);
 
-    /// Whether another question may be asked now.
+    /// Whether another request may be sent now.
     fn has_room(&self) -> bool;
 
-    /// Writes a question. Only where there is room.
+    /// Writes a request. Call it only when there is room.
     fn ask(&mut self, question: &[u8], asked: Duration, out: &mut Vec<u8>);
 
-    /// Reads what has arrived and writes what the protocol wants said to it.
-    /// Returns how many bytes are done with; the rest will come again with more.
+    /// Reads the input and writes the replies that the protocol requires. Returns the number of
+    /// consumed bytes; the next call gets the rest again, followed by new input.
     ///
     /// # Errors
     /// When the server fails a call or breaks the protocol.
@@ -63,6 +63,6 @@ pub(crate) trait Protocol {
         replies: &mut Vec<Reply>,
     ) -> anyhow::Result<usize>;
 
-    /// How many questions have no answer yet.
+    /// The number of requests without an answer.
     fn in_flight(&self) -> usize;
 }

@@ -1,8 +1,8 @@
-//! Who runs on which processor, and how long.
+//! Processor affinity and CPU time of servers and generator.
 //!
-//! Servers have one processor to themselves and the generator another, so that
-//! neither waits for the other and a server's time is its own. Nothing here is
-//! measured by sampling: the kernel counts each thread's nanoseconds.
+//! Servers run on one processor and the generator on another, so that neither
+//! waits for the other. CPU times are the kernel's counts of nanoseconds for each
+//! thread, not samples.
 
 mod pins;
 mod usage;

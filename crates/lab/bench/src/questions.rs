@@ -1,8 +1,8 @@
-//! What servers are asked, encoded ahead of time.
+//! Requests to servers, encoded ahead of time.
 //!
-//! Each question is about one user, or about several in one request. All of a
-//! kind have the same length, so they lie end to end like keys do, and asking
-//! one costs the generator a copy.
+//! Each question is about one user, or about several in one request. All questions
+//! of a kind have the same length and lie end to end, so sending one costs the
+//! generator a copy.
 
 use anyhow::{Context, ensure};
 use prost::Message;
@@ -14,16 +14,16 @@ use crate::peer::messages::{
 };
 use crate::rule_text::{DOMAIN, USER};
 
-/// Where HTTP servers are asked.
+/// The path of requests to HTTP servers.
 pub(crate) const HTTP_PATH: &str = "/v1/check";
 
-/// Users of one request lie so far apart that none is in it twice.
+/// The distance between the users of one request, so that none is in it twice.
 const STRIDE: u64 = 997;
 
-/// The message that a question is put in.
+/// The message of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// Envoy's, with so many descriptors of one entry.
+    /// Envoy's, with this many descriptors of one entry.
     Rls { descriptors: u64 },
     /// Throttlecrab's own: a key and its limit.
     Throttlecrab,
@@ -31,12 +31,12 @@ pub(crate) enum Wire {
     Json,
     /// A whole request for a page.
     Page,
-    /// The same with what a proxy before ours would say: the category and the client's address.
+    /// The same with the headers of a proxy in front of ours: the category and the client's address.
     Call(Category),
 }
 
 impl Wire {
-    /// Where this is asked.
+    /// The path of this request.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Wire::Rls { .. } => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
@@ -46,7 +46,7 @@ impl Wire {
         }
     }
 
-    /// Whether an answer says yes.
+    /// Whether an answer admits the request.
     ///
     /// # Errors
     /// When it is no answer of this kind.
@@ -60,7 +60,7 @@ impl Wire {
         })
     }
 
-    /// A whole request with these fields beside the usual ones.
+    /// A whole request with these fields and the usual ones.
     fn head(self, fields: &str) -> String {
         format!(
             "GET {} HTTP/1.1\r\nhost: localhost\r\nuser-agent: tidegate-bench\r\n\
@@ -87,7 +87,7 @@ impl Wire {
             }
             Wire::Page => out.extend_from_slice(self.head("").as_bytes()),
             Wire::Call(category) => {
-                // Numbers of three digits, so that all are as long.
+                // Numbers of three digits, so that all have the same length.
                 let (high, low) = (100 + user / 100 % 100, 100 + user % 100);
                 let said = format!(
                     "x-tidegate-category: {}\r\nx-forwarded-for: 10.100.{high}.{low}\r\n",
@@ -117,25 +117,25 @@ fn prefixed(message: &impl Message, out: &mut Vec<u8>) {
     out.extend_from_slice(&message.encode_to_vec());
 }
 
-/// Questions in the order in which they are asked, over and over.
+/// Questions in the order of sending, repeated without end.
 #[derive(Clone, Debug)]
 pub(crate) struct Questions {
     wire: Wire,
     encoded: Vec<u8>,
     bytes: usize,
-    /// Places in `encoded`, where each question is once.
+    /// Indexes into `encoded`, which has each question once.
     order: Vec<usize>,
     next: usize,
 }
 
 impl Questions {
-    /// Of so many users in Zipf's proportions, drawn from a fixed seed.
+    /// Questions about this many users by a Zipf distribution, drawn from a fixed seed.
     pub(crate) fn zipf(wire: Wire, users: u64, drawn: usize) -> anyhow::Result<Self> {
         let order = Draw::zipf(users).take(drawn).map(usize::try_from).collect::<Result<_, _>>();
         Questions::new(wire, users, order.context("that many users have no room")?)
     }
 
-    /// Each user once, then from the beginning.
+    /// Questions about each user in turn.
     pub(crate) fn each(wire: Wire, users: u64) -> anyhow::Result<Self> {
         let last = usize::try_from(users).context("that many users have no room")?;
         Questions::new(wire, users, (0..last).collect())

@@ -19,18 +19,18 @@ use crate::stopwatch::{Stopwatch, on_processor};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
-    /// Of each thread in each round.
+    /// Operations of each thread in each round.
     pub(crate) operations: usize,
-    /// All of them work on the same contestant and start together.
+    /// Threads, which start at once and use the same contestant.
     pub(crate) threads: usize,
-    /// What must come out, lest something else is measured than is meant.
+    /// The expected outcome; another would be the cost of another path.
     pub(crate) terms: Terms,
 }
 
-/// The operations from a place on, so many: returns how many were admitted.
+/// Runs a number of operations from an index on; returns how many were admitted.
 type Work<'a> = Box<dyn Fn(usize, usize) -> usize + Sync + 'a>;
 
-/// Who takes part.
+/// A participant of a race.
 pub(crate) struct Entrant<'a> {
     name: String,
     work: Work<'a>,
@@ -44,12 +44,12 @@ impl<'a> Entrant<'a> {
         Entrant { name: name.into(), work: Box::new(work) }
     }
 
-    /// Does so many operations without being timed.
+    /// Runs this many operations without timing them.
     pub(crate) fn warm_up(&self, operations: usize) {
         (self.work)(0, operations);
     }
 
-    /// A contestant that is asked for the keys of a sequence.
+    /// A contestant that decides the keys of a sequence.
     pub(crate) fn keyed(
         name: impl Into<String>,
         contestant: &'a impl Contestant,
@@ -67,12 +67,12 @@ impl<'a> Entrant<'a> {
     }
 }
 
-/// What came out: nanoseconds per operation and thread, by entrant and round.
+/// Nanoseconds per operation and thread, by entrant and round.
 #[derive(Debug)]
 pub(crate) struct Race(Vec<Vec<f64>>);
 
 impl Race {
-    /// Runs a round that does not count, then those that do.
+    /// Runs a warm-up round, then the measured ones.
     ///
     /// # Errors
     /// When an entrant does not admit, or refuse, what it should.
@@ -94,7 +94,7 @@ impl Race {
         Spread::of(self.0.get(entrant).cloned().unwrap_or_default()).median
     }
 
-    /// How many times as long as `other` an entrant takes.
+    /// The time of an entrant divided by that of `other`.
     pub(crate) fn ratio(&self, entrant: usize, other: usize) -> Spread {
         let rounds = self.0.get(entrant).into_iter().flatten();
         let others = self.0.get(other).into_iter().flatten();
@@ -109,7 +109,7 @@ fn run_round(entrant: &Entrant<'_>, round: usize, plan: Plan) -> anyhow::Result<
         start.wait();
         let (stopwatch, begun) = (Stopwatch::start(), on_processor());
         let admitted = (entrant.work)(place, plan.operations);
-        // Two threads may have to wait for each other, and that counts.
+        // The time includes waits of the threads for each other.
         let alone = plan.threads == 1;
         let took = if alone { on_processor().saturating_sub(begun) } else { stopwatch.elapsed() };
         (took, admitted)

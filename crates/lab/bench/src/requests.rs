@@ -21,8 +21,8 @@ pub(crate) struct RequestValues<'a> {
 pub(crate) struct RequestSequence(String);
 
 impl RequestSequence {
-    /// A request of each of the first `length` users drawn; a user always
-    /// asks for the same rule.
+    /// A request of each of the first `length` users drawn; all requests of a user match the
+    /// same rule.
     pub(crate) fn new(users: Draw, length: usize, rule_of: impl Fn(u64) -> u64) -> Self {
         let mut text = String::with_capacity(length * REQUEST_BYTES);
         for user in users.take(length) {
@@ -34,7 +34,7 @@ impl RequestSequence {
         RequestSequence(text)
     }
 
-    /// The requests from a place on; from the end it goes on at the beginning.
+    /// The requests from an index on; after the last request follows the first.
     #[inline]
     pub(crate) fn from(&self, place: usize) -> impl Iterator<Item = RequestValues<'_>> {
         records(&self.0, REQUEST_BYTES, place).filter_map(|record| {

@@ -1,27 +1,27 @@
 //! Contenders taking turns, until enough rounds were quiet.
 //!
-//! A round visits each contender once. It is quiet if others hardly used the
-//! machine during any of its visits. Where that does not happen often enough
-//! the quietest rounds count, and the table says so.
+//! A round measures each contender once. It is quiet if other processes hardly used
+//! the machine during it. If there are too few quiet rounds, the quietest count and
+//! the table says so.
 
 use std::collections::BTreeMap;
 
 use crate::spread::Spread;
 
-/// Processors that others may keep busy in a quiet round.
+/// Processors that other processes may keep busy in a quiet round.
 const OTHERS_MAX: f64 = 0.15;
-/// Rounds that are tried for each that is wanted.
+/// Attempts for each wanted round.
 const TRIES: usize = 2;
 
-/// What came of visiting one contender.
+/// The measurement of one contender in a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measurement<F> {
     pub(crate) figures: F,
-    /// How many processors others kept busy meanwhile.
+    /// Processors that other processes kept busy meanwhile.
     pub(crate) others: f64,
 }
 
-/// One round: a visit to each.
+/// One round: a measurement of each contender.
 type Round<W, F> = BTreeMap<W, Measurement<F>>;
 
 /// The rounds that count.
@@ -32,11 +32,11 @@ pub(crate) struct Rounds<W, F> {
 }
 
 impl<W: Copy + Ord, F> Rounds<W, F> {
-    /// Makes a round that does not count, then as many as it takes to have
-    /// `wanted` quiet ones, but not forever. Contenders come with their names.
+    /// Runs a warm-up round, then as many as it takes to have `wanted` quiet ones, up to a maximum.
+    /// Contenders come with their names.
     ///
     /// # Errors
-    /// When a visit fails.
+    /// When a measurement fails.
     pub(crate) fn run<C>(
         contenders: impl IntoIterator<Item = (W, C)>,
         wanted: usize,
@@ -44,7 +44,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
     ) -> anyhow::Result<Self> {
         let mut contenders: Vec<(W, C)> = contenders.into_iter().collect();
         Rounds::collect(wanted, || {
-            // Another first each time: who comes after whom must not matter.
+            // Rotated, so that the order does not favour any contender.
             if !contenders.is_empty() {
                 contenders.rotate_left(1);
             }
@@ -70,12 +70,12 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
         Ok(Rounds { rounds, tried })
     }
 
-    /// Whether this one took part.
+    /// Whether this contender was measured.
     pub(crate) fn has(&self, who: W) -> bool {
         self.rounds.iter().any(|round| round.contains_key(&who))
     }
 
-    /// What its visits came to.
+    /// The figures of its measurements.
     pub(crate) fn figures(&self, who: W) -> impl Iterator<Item = &F> {
         self.rounds.iter().filter_map(move |round| Some(&round.get(&who)?.figures))
     }
@@ -85,7 +85,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
         Spread::of(self.figures(who).map(figure).collect()).median
     }
 
-    /// How many times another's figure one has, within each round.
+    /// The figure of one contender divided by that of another, within each round.
     pub(crate) fn ratio(&self, who: W, other: W, figure: fn(&F) -> f64) -> Spread {
         let ratios = self.rounds.iter().filter_map(|round| {
             let (one, other) = (round.get(&who)?, round.get(&other)?);
@@ -94,7 +94,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
         Spread::of(ratios.collect())
     }
 
-    /// How far the figures can be trusted, in words.
+    /// The reliability of the figures, in words.
     pub(crate) fn quality(&self) -> String {
         let others = self.rounds.iter().map(others_in).fold(0.0, f64::max);
         let (count, tried) = (self.rounds.len(), self.tried);
@@ -105,7 +105,7 @@ impl<W: Copy + Ord, F> Rounds<W, F> {
     }
 }
 
-/// The most that others used the machine during one of a round's visits.
+/// The highest usage of the machine by other processes during a round.
 fn others_in<W, F>(round: &Round<W, F>) -> f64 {
     round.values().map(|visit| visit.others).fold(0.0, f64::max)
 }
@@ -121,7 +121,7 @@ mod tests {
         Limitador,
     }
 
-    /// Rounds of two contenders, the machine being as busy as told.
+    /// Rounds of two contenders on a machine with this load.
     fn rounds(others: &[f64], wanted: usize) -> Rounds<TestContender, f64> {
         let mut at = 0;
         Rounds::collect(wanted, || {

@@ -20,7 +20,7 @@ const PATHS_PER_TENANT: u64 = 10;
 /// The limits of each rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limits {
-    /// One, as short as can be.
+    /// One, as short as possible.
     One,
     /// Two that never refuse in the time of a run.
     Two,
@@ -51,7 +51,7 @@ pub(crate) fn path_of(rule: u64) -> String {
     format!("/p{:06}", rule % PATHS_PER_TENANT)
 }
 
-/// A rule file with so many rules, each at the third level of the tree.
+/// A rule file with this many rules, each at the third level of the tree.
 pub(crate) fn rule_text(rules: u64, limits: Limits) -> String {
     let mut text = format!("domain: {DOMAIN}\ndescriptors:\n");
     for rule in 0..rules {
@@ -66,10 +66,10 @@ pub(crate) fn rule_text(rules: u64, limits: Limits) -> String {
     text
 }
 
-/// A rule file with a rule for each of so many users and one for all others.
+/// A rule file with a rule for each of this many users and one for all others.
 ///
-/// As envoyproxy/ratelimit would have it: one window of a day, which no run
-/// uses up and which outlasts every run.
+/// Each limit is a window of a day, as in rules of envoyproxy/ratelimit; no run uses it up or
+/// lasts longer.
 pub(crate) fn user_rules(users: u64) -> String {
     let limit = "    rate_limit: {unit: day, requests_per_unit: 4294967295}\n";
     let mut text = format!("domain: {DOMAIN}\ndescriptors:\n  - key: {USER}\n{limit}");
@@ -84,7 +84,7 @@ pub(crate) fn user_rules(users: u64) -> String {
 /// Compiles a rule file.
 ///
 /// # Errors
-/// When the text is not right, which would be a fault of this module.
+/// When the text is invalid, which would be a bug of this module.
 pub(crate) fn compiled(text: String) -> anyhow::Result<Snapshot> {
     let sources = [Source::new("bench.yaml", text)];
     compile(&sources, &Options::default()).map_err(|report| anyhow::anyhow!("{report}"))

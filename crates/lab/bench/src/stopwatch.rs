@@ -22,15 +22,15 @@ impl Stopwatch {
     }
 }
 
-/// How long the calling thread has been on a processor. Does not run while
-/// somebody else is, so a busy machine hardly shows.
+/// The CPU time of the calling thread. It excludes the time of other threads, so other load of the
+/// machine hardly changes it.
 pub(crate) fn on_processor() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// The time of day, for a peer that wants to be told.
+/// The time of day, for a peer that takes it as an argument.
 #[inline]
 #[expect(clippy::disallowed_methods, reason = "the peer's clock reading is part of its decision")]
 pub(crate) fn time_of_day() -> SystemTime {

@@ -60,12 +60,12 @@ impl fmt::Display for Table {
     }
 }
 
-/// Nanoseconds, with a decimal where it says something.
+/// Nanoseconds, with a decimal if they are few.
 pub(crate) fn ns(nanos: f64) -> String {
     if nanos < 100.0 { format!("{nanos:.1}") } else { format!("{nanos:.0}") }
 }
 
-/// A count as people write it.
+/// A count with separators of thousands.
 pub(crate) fn count(count: u64) -> String {
     match count {
         count if count >= 1_000_000 && count % 1_000_000 == 0 => format!("{}M", count / 1_000_000),

@@ -23,7 +23,7 @@ use crate::scale::Scale;
 use crate::stopwatch::Stopwatch;
 use crate::table::Table;
 
-/// What a table is about.
+/// The topic of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Topic {
     /// One decision, many keys.
@@ -38,7 +38,7 @@ pub(crate) enum Topic {
     Growth,
     /// Compiling and matching rules.
     Rules,
-    /// What the parts of a decision cost by themselves.
+    /// The cost of each part of a decision.
     Parts,
     /// The decision service over the network.
     Service,

@@ -52,7 +52,7 @@ fn the_gateway_answers_damaged_connections_and_forwards_only_what_it_wrote() {
 }
 
 #[test]
-fn ten_megabytes_of_nesting_harm_nobody() {
+fn ten_megabytes_of_nesting_do_no_harm() {
     let cases: [(TargetName, &[u8]); 8] = [
         (TargetName::Rules, b"["),
         (TargetName::Rules, b"? "),
@@ -71,7 +71,7 @@ fn ten_megabytes_of_nesting_harm_nobody() {
 }
 
 #[test]
-fn nesting_that_just_fits_the_doors_harms_nobody() {
+fn nesting_that_just_fits_the_doors_does_no_harm() {
     let cases: [(TargetName, &[u8], usize); 4] = [
         (TargetName::Json, b"[", 256 * 1024),
         (TargetName::Json, b"{\"descriptors\":[", 16 * 1024),

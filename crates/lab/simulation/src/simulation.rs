@@ -249,12 +249,12 @@ fn wait_and_retry(
     asked: &DrawnRequest,
     refused: &AnsweredCall,
 ) -> Result<(), BrokenPromise> {
-    let Some(told) = refused.testable_wait() else { return Ok(()) };
-    world.advance(told.saturating_sub(1));
+    let Some(wait) = refused.testable_wait() else { return Ok(()) };
+    world.advance(wait.saturating_sub(1));
     let early = world.peek(asked);
-    world.advance(told.min(1));
+    world.advance(wait.min(1));
     let in_time = world.ask(asked)?.seen;
-    let finding = HonestRetry { told }.check(&early, &in_time);
+    let finding = HonestRetry { wait }.check(&early, &in_time);
     world.checks.note("a retry is honest", finding)
 }
 

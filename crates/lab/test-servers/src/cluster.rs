@@ -65,7 +65,7 @@ impl Cluster {
     #[track_caller]
     fn hand_out_slots(&self) {
         for (index, node) in self.nodes().enumerate() {
-            // Otherwise nodes begin as equals and first have to agree on an order.
+            // Distinct epochs; with equal ones nodes would first have to resolve the collision.
             node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
         }
         for (index, master) in self.masters.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until every node that lives calls the cluster whole.
+    /// Waits until every live node reports `cluster_state:ok`.
     #[track_caller]
     pub fn wait_until_whole(&self) {
         eventually("that the cluster is whole", || {
@@ -124,7 +124,7 @@ impl Cluster {
         });
     }
 
-    /// Begins to move a slot: from now on its keys are asked for in two places.
+    /// Begins to migrate a slot: its keys are spread over two nodes.
     #[track_caller]
     pub fn begin_move(&self, slot: usize, from: usize, to: usize) {
         let (from, to) = (&self.masters[from], &self.masters[to]);
@@ -133,7 +133,7 @@ impl Cluster {
         from.tell(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]);
     }
 
-    /// Carries the keys of a slot over.
+    /// Migrates the keys of a slot.
     #[track_caller]
     pub fn carry_keys(&self, slot: usize, from: usize, to: usize) {
         let (from, to) = (&self.masters[from], &self.masters[to]);
@@ -150,11 +150,11 @@ impl Cluster {
         }
     }
 
-    /// Ends the move: the slot has its new place.
+    /// Ends the migration: the slot belongs to the new node.
     #[track_caller]
     pub fn end_move(&self, slot: usize, to: usize) {
         let (slot, owner) = (slot.to_string(), id(&self.masters[to]));
-        // The new place first, so that there is always one that answers.
+        // The new node first, so that one node always serves the slot.
         self.masters[to].tell(&["CLUSTER", "SETSLOT", &slot, "NODE", &owner]);
         for master in &self.masters {
             master.tell(&["CLUSTER", "SETSLOT", &slot, "NODE", &owner]);

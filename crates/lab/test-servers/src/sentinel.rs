@@ -4,10 +4,10 @@ use crate::eventually;
 use crate::resp::Reply;
 use crate::server::{Flavour, Server, Setup};
 
-/// What the sentinels call the master.
+/// The master's name at the sentinels.
 pub const MASTER: &str = "counters";
 
-/// A master with replicas, under the eyes of sentinels.
+/// A master with replicas, watched by sentinels.
 #[derive(Debug)]
 pub struct SentinelGroup {
     /// The master at the start, then its replicas.
@@ -45,7 +45,7 @@ impl SentinelGroup {
         each.join(",")
     }
 
-    /// Who is the master, as most sentinels see it: its place in `servers`.
+    /// The index in `servers` of the master that most sentinels name.
     pub fn master(&self) -> Option<usize> {
         let seen: Vec<String> = self.sentinels.iter().filter_map(master_of).collect();
         let port =
@@ -53,7 +53,7 @@ impl SentinelGroup {
         self.servers.iter().position(|server| server.port().to_string() == *port)
     }
 
-    /// Waits until most sentinels name another master than this one, which takes writes.
+    /// Waits until most sentinels name another master, and that one accepts writes.
     #[track_caller]
     pub fn wait_for_other_master(&self, than: usize) -> usize {
         eventually("that another server becomes master", || {
@@ -63,7 +63,7 @@ impl SentinelGroup {
         })
     }
 
-    /// Waits until each sentinel knows the others and every replica in step.
+    /// Waits until each sentinel knows the others, and sees every replica in sync.
     #[track_caller]
     fn wait_until_known(&self) {
         let replicas = (self.servers.len() - 1).to_string();

@@ -76,13 +76,13 @@ impl Setup {
         self
     }
 
-    /// Asks for this password from everyone who names no user.
+    /// Requires this password from connections without a user name.
     pub fn with_password(mut self, password: &str) -> Self {
         self.login = vec![password.to_owned()];
         self.with("requirepass", &[password])
     }
 
-    /// A user with these rights, beside the one that needs no password.
+    /// Adds a user with these rights; the default user stays.
     pub fn with_user(self, name: &str, password: &str, rights: &[&str]) -> Self {
         let password = format!(">{password}");
         let words: Vec<&str> = [name, "on", &password].iter().chain(rights).copied().collect();
@@ -105,7 +105,7 @@ impl Setup {
         self
     }
 
-    /// Is a node of a cluster, which knows nobody yet.
+    /// Is a node of a cluster, which knows no other node yet.
     pub fn being_cluster_node(mut self) -> Self {
         self.second_port = Some("cluster-port");
         self.with("cluster-enabled", &["yes"]).with("cluster-node-timeout", &["500"])
@@ -128,7 +128,7 @@ impl Setup {
         panic!("{:?} does not start", self.flavour);
     }
 
-    /// Starts it on these ports, unless somebody listens on one of them.
+    /// Starts it on these ports; `None` if one of them is in use.
     #[track_caller]
     pub fn try_start(&self, port: Port, second_port: Port) -> Option<Server> {
         let files = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ impl Server {
         self.port.number()
     }
 
-    /// Where it speaks TLS, or with other nodes of its cluster.
+    /// The port of TLS, or of the cluster bus.
     pub fn second_port(&self) -> u16 {
         self.second_port.number()
     }
@@ -238,25 +238,25 @@ impl Server {
         found.map(|value| value.trim().to_owned())
     }
 
-    /// Holds it where it is: it accepts connections and answers nothing.
+    /// Stops the process (`SIGSTOP`): the kernel accepts connections, but nothing answers.
     #[track_caller]
     pub fn freeze(&self) {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Continues the stopped process.
     #[track_caller]
     pub fn thaw(&self) {
         self.process.thaw();
     }
 
-    /// Ends it as a crash would.
+    /// Kills it, as a crash would.
     #[track_caller]
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts it again where it was, after [`Server::kill`], and waits until it answers.
+    /// Starts it again on the same ports after [`Server::kill`], and waits until it answers.
     #[track_caller]
     pub fn restart(&mut self) {
         self.process = self.setup.run(self.files.path(), self.port(), self.second_port());
@@ -282,14 +282,14 @@ impl Server {
                 return Some(false);
             }
             let is_ready = self.try_ask(&["PING"])? == Reply::Text("PONG".to_owned());
-            // Another may answer there, while ours finds its port taken and is about to end.
+            // Another server may answer on the port, while ours exits because the port is in use.
             let is_ours = self.info(&["INFO", "server"], "process_id")? == id;
             (is_ready && is_ours).then_some(true)
         })
     }
 }
 
-/// Where `tools/install-redis` puts it, or where the environment says it is.
+/// The path from the environment, or the default one.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test has no argument parser")]
 fn executable(flavour: Flavour) -> PathBuf {

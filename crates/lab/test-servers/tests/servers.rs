@@ -1,4 +1,4 @@
-//! The real servers that other tests rest on start, misbehave and end as asked.
+//! The servers of other tests start, fail and stop as configured.
 
 use tidegate_test_servers::authority::Authority;
 use tidegate_test_servers::cluster::Cluster;
@@ -37,7 +37,7 @@ fn a_killed_server_comes_back_on_its_port() {
 }
 
 #[test]
-fn a_port_is_nobody_elses_while_it_is_held() {
+fn a_port_is_not_given_out_twice_while_it_is_held() {
     let port = Port::claim();
     let number = port.number();
     assert!(Port::claim_this(number).is_none());

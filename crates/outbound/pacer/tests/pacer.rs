@@ -70,7 +70,7 @@ async fn beyond_the_queue_it_says_when_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_of_zero_lets_nobody_wait() {
+async fn a_queue_of_zero_lets_no_caller_wait() {
     let pacer = pacer(10, Period::SECOND, 0);
     assert_eq!(pacer.turn("a").await, Turn::Yours);
     assert_eq!(pacer.turn("a").await, Turn::Full { retry_after: ms(100) });
@@ -104,7 +104,7 @@ async fn nothing_leaves_where_nothing_flows_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_who_gives_up_leaves_a_gap_and_nobody_moves_up() {
+async fn one_who_gives_up_leaves_a_gap_and_no_caller_moves_up() {
     let pacer = pacer(10, Period::SECOND, 5);
     let start = Instant::now();
     assert_eq!(pacer.turn("a").await, Turn::Yours);
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_leaves_early_and_no_more_wait_than_may(
+    fn no_call_leaves_early_and_no_more_wait_than_may(
         amount in 1..3000_u64,
         queue in 0..20_u64,
         pauses in prop::collection::vec(0..4_u64, 1..60),

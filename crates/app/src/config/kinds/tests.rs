@@ -59,7 +59,7 @@ fn addresses_are_ports_and_sockets() {
 
 #[test]
 fn a_wrong_address_is_told_with_what_would_be_right() {
-    for (text, told) in [
+    for (text, part) in [
         ("8080", "has no address before its port; write `0.0.0.0:8080`"),
         (":8080", "has no address before its port; write `0.0.0.0:8080`"),
         ("/run/a.sock", "has no port; did you mean `unix:/run/a.sock`?"),
@@ -72,7 +72,7 @@ fn a_wrong_address_is_told_with_what_would_be_right() {
         ("unix:", "the socket has no path"),
     ] {
         let why = why::<Vec<Address>>(text);
-        assert!(why.contains(told), "{text}: {why}");
+        assert!(why.contains(part), "{text}: {why}");
     }
     let long = format!("unix:/{}", "a".repeat(103));
     assert!(why::<Vec<Address>>(&long).contains("the maximum is 103"));

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use super::Golden;
 use super::shape;
-use crate::client::{Client, Spoken, Told};
+use crate::client::{Client, HttpAnswer, Spoken};
 use crate::process::{Answer, Folder, Serving, Start, exchange};
 use crate::upstream::Upstream;
 
@@ -51,7 +51,12 @@ pub(crate) fn hold(serving: &mut Serving, upstream: &Upstream) -> JoinHandle<Ans
 }
 
 /// One call of the rate limit service, with one descriptor of one entry.
-pub(crate) fn should_rate_limit(client: &mut Client, domain: &str, key: &str, value: &str) -> Told {
+pub(crate) fn should_rate_limit(
+    client: &mut Client,
+    domain: &str,
+    key: &str,
+    value: &str,
+) -> HttpAnswer {
     let entry = field(1, key) + &field(2, value);
     let message = field(1, domain) + &field(2, &field(1, &entry));
     let length = char::from(u8::try_from(message.len()).expect("short"));
@@ -104,9 +109,9 @@ fn gateway() -> Golden {
 fn shed() -> Golden {
     let upstream = Upstream::start();
     let folder = Folder::with_rules(RULES);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let gone = nobody.local_addr().expect("an address");
-    drop(nobody);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let gone = closed.local_addr().expect("an address");
+    drop(closed);
     let document = format!(
         "routes:
 - {{name: gone, path: /gone, upstreams: gone}}
@@ -190,9 +195,9 @@ fn http_api() -> Golden {
 /// Without the shared store: local decisions, and requests that are not decided.
 fn undecided() -> Golden {
     let folder = Folder::with_rules(RULES);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("redis://{}", nobody.local_addr().expect("an address"));
-    drop(nobody);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", closed.local_addr().expect("an address"));
+    drop(closed);
     let mut serving = Start::new(&folder).args(["--redis", &url]).serving();
     let mut lines = Vec::new();
     for key in ["user", "payout"] {
@@ -208,18 +213,18 @@ fn rls() -> Golden {
     let mut serving = Start::new(&folder).serving();
     let mut client = Client::plain(&serving.address("grpc"), Spoken::Two);
     let mut lines = Vec::new();
-    let mut tell = |about: &str, told: &Told| {
+    let mut tell = |about: &str, answer: &HttpAnswer| {
         lines.push(format!("## {about}"));
-        lines.push(format!("status: {}", told.status));
+        lines.push(format!("status: {}", answer.status));
         let pairs = |headers: &http::HeaderMap| {
             let pair = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
                 (name.as_str().to_owned(), value.to_str().expect("text").to_owned())
             };
             headers.iter().map(pair).collect::<Vec<_>>()
         };
-        let headers = pairs(&told.headers);
+        let headers = pairs(&answer.headers);
         lines.extend(shape::fields(headers.iter().map(|(name, value)| (&**name, &**value))));
-        if let Some(trailers) = told.trailers.as_ref().map(pairs) {
+        if let Some(trailers) = answer.trailers.as_ref().map(pairs) {
             lines.push("trailers:".to_owned());
             lines.extend(shape::fields(trailers.iter().map(|(name, value)| (&**name, &**value))));
         }

@@ -105,8 +105,8 @@ fn changes_are_polled_for_where_no_events_can_be_had() {
     let (status, events) =
         finds_a_change_by_polling(|_| Err(notify::Error::generic("no inotify instance is left")));
     assert_eq!(status.polling.as_deref(), Some("no inotify instance is left"));
-    let told = events.iter().filter(|event| event.starts_with("Polling")).count();
-    assert_eq!(told, 1, "{events:?}");
+    let polling = events.iter().filter(|event| event.starts_with("Polling")).count();
+    assert_eq!(polling, 1, "{events:?}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_directory_that_is_watched_already_is_no_reason_to_look_at_it_again() {
     assert_eq!(moved, [true, false, false]);
     let everything = Signals { all_lost: true, ..Signals::default() };
     notice.mark_lost(&everything);
-    assert!(notice.follow(wanted).moved, "what was lost is watched anew");
+    assert!(notice.follow(wanted).moved, "a lost directory is watched again");
     assert!(notice.follow(WatchedPaths::new()).moved, "nothing is watched any more");
 }
 
@@ -240,7 +240,7 @@ fn a_report_that_panics_does_not_end_the_watch() {
 }
 
 #[test]
-fn nobody_waits_for_a_watch_that_has_ended() {
+fn waiting_for_a_watch_that_has_ended_returns_at_once() {
     let watch = of(&held("domain: a")).start(|_| {}).expect("a thread");
     let handle = watch.handle().clone();
     watch.stop();

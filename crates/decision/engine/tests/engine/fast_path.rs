@@ -95,7 +95,11 @@ fn decide_both_ways(charge: &str, mut draw: Draw) {
         } else {
             (short.check_now(&alone), long.check_now(&beside))
         };
-        assert_eq!(told(&verdict), told(&expected), "{charge}, step {step}, {key} {value}");
+        assert_eq!(
+            described(&verdict),
+            described(&expected),
+            "{charge}, step {step}, {key} {value}"
+        );
         refused += u64::from(!verdict.is_admitted());
         if draw.below(3) == 0 && !held.is_empty() {
             drop(held.swap_remove(draw.below(held.len())));
@@ -105,7 +109,7 @@ fn decide_both_ways(charge: &str, mut draw: Draw) {
 }
 
 /// A verdict without the rules that it matched.
-fn told(verdict: &Verdict) -> String {
+fn described(verdict: &Verdict) -> String {
     let rulings = verdict.rulings();
     format!("{:?} {:?} {:?}", verdict.outcome(), verdict.undecided(), rulings)
 }

@@ -89,13 +89,13 @@ descriptors:
     assert!(verdict.is_admitted());
     drop(lent);
     let left = || engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
-    assert_eq!(left(), 0, "a late release frees nobody else's slot");
+    assert_eq!(left(), 0, "a late release frees no other slot");
     drop(again);
     assert_eq!(left(), 1);
 }
 
 #[test]
-fn a_permit_from_before_a_reload_shortens_nobody_elses_time() {
+fn a_permit_from_before_a_reload_shortens_no_other_time() {
     let text = "
 domain: api
 descriptors:
@@ -113,7 +113,7 @@ descriptors:
     drop(old);
     clock.advance(Duration::from_secs(30));
     let left = engine.apply_now(Verb::Peek, &request).rulings()[0].decision.remaining;
-    assert_eq!(left, 1, "a slot that nobody holds has its minute");
+    assert_eq!(left, 1, "a slot without a holder has its minute");
 }
 
 #[test]

@@ -35,7 +35,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_wasted_and_nobody_is_worse_off_than_an_equal_share(
+        fn nothing_is_wasted_and_no_node_is_worse_off_than_an_equal_share(
             pool in 0u64..10_000,
             wanted in prop::collection::vec(0u64..2_000, 1..40),
         ) {

@@ -130,7 +130,7 @@ mod tests {
     const START: Timestamp = Timestamp::from_secs(100);
 
     #[test]
-    fn a_late_release_frees_nobody_elses_slot() {
+    fn a_late_release_frees_no_other_slot() {
         let mut slots = Slots::default();
         let late = slots.hold(START, SlotKind::Other).unwrap();
         assert_eq!(slots.take_back(START.after(Nanos::from_secs(11)), Nanos::from_secs(10)), 1);

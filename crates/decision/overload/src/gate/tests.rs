@@ -89,7 +89,7 @@ async fn a_client_that_goes_away_with_a_slot_it_was_just_given_gives_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_longer_than_a_burst_may_last() {
+async fn no_request_waits_for_longer_than_a_burst_may_last() {
     let gate = gate(2);
     let _slots = [inside(&gate, HIGH).await, inside(&gate, HIGH).await];
     let began = gate.now();
@@ -146,7 +146,7 @@ fn deadlines_are_hopeless_by_the_service_time_of_the_last_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_slot_comes_back_and_its_late_release_frees_nobody_elses() {
+async fn a_forgotten_slot_comes_back_and_its_late_release_frees_no_other() {
     let gate = gate(2);
     let late = [inside(&gate, HIGH).await, inside(&gate, HIGH).await];
     tokio::time::advance(Duration::from_secs(15 * 60 + 1)).await;

@@ -9,7 +9,7 @@ use crate::gate::Completion;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 
-/// A clock turned by hand that can be told to fail.
+/// A manual clock with a switch that makes it fail.
 #[derive(Clone, Debug)]
 struct TestClock {
     hand: Arc<ManualClock>,
@@ -217,7 +217,7 @@ async fn what_is_done_after_its_deadline_is_no_goodput() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_limiter_refuses_nobody_and_what_it_held_comes_back() {
+async fn a_killed_limiter_refuses_no_request_and_what_it_held_comes_back() {
     let bench = Bench::new(10);
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -273,7 +273,7 @@ async fn a_worker_shedder_that_comes_back_begins_with_everything_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dark_limiters_refuse_nobody_and_say_whom_they_would_have() {
+async fn dark_limiters_refuse_no_request_and_count_those_they_would_have() {
     let bench = Bench::in_modes(10, Mode::Shadow, Mode::Shadow, Mode::Shadow);
     let mut held = Vec::new();
     for _ in 0..40 {

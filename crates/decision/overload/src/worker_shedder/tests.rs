@@ -61,7 +61,7 @@ fn levels() -> impl Iterator<Item = Level> {
 }
 
 #[test]
-fn a_healthy_process_sheds_nobody() {
+fn a_healthy_process_sheds_no_request() {
     let mut bench = Bench::new();
     let view = bench.run(0.95, CallerMode::Enforce, 4 * 300);
     assert_eq!((view.admitted, view.shed_level), (1.0, 0));

@@ -67,14 +67,14 @@ async fn play(
     theirs.connected().await;
     let mut now = START;
     let mut ours = Board::new(settings, micros(now));
-    let mut told = Vec::new();
+    let mut grants = Vec::new();
     for (place, (passed, report)) in beats.iter().enumerate() {
         // The one on the server begins with its first beat.
         now = if place == 0 { now } else { now.saturating_add_signed(*passed) };
         theirs.set_clock(micros(now));
-        told.push((ours.beat(micros(now), report), theirs.beat(*report).await));
+        grants.push((ours.beat(micros(now), report), theirs.beat(*report).await));
     }
-    told
+    grants
 }
 
 fn micros(count: u64) -> Timestamp {
@@ -85,8 +85,8 @@ fn divides_as_in_process(server: &Server) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { failure_persistence: None, ..Config::with_cases(CASES) };
     let same = TestRunner::new(config).run(&(settings(), beats()), |(settings, beats)| {
-        let told = runtime.block_on(play(&server.url(), settings, &beats));
-        for (place, (ours, theirs)) in told.into_iter().enumerate() {
+        let grants = runtime.block_on(play(&server.url(), settings, &beats));
+        for (place, (ours, theirs)) in grants.into_iter().enumerate() {
             let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
             prop_assert_eq!(ours, theirs, "beat {}", place);
         }

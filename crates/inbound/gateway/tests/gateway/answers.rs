@@ -4,7 +4,7 @@ use http::Request;
 use tidegate_gateway::AnswerSettings;
 
 use crate::harness::{Harness, by_user, to};
-use crate::upstream::{Nobody, Upstream};
+use crate::upstream::{ClosedPort, Upstream};
 
 const NONE: &str = "- key: user\n  limits: [{name: \"<a> & \\\"b\\\"\", algorithm: token_bucket, \
                     unit: hour, requests_per_unit: 1, burst: 1}]";
@@ -110,8 +110,8 @@ fn details(bytes: &[u8]) -> (i32, String, i64) {
 
 #[tokio::test]
 async fn an_unreachable_upstream_is_reported_as_a_problem() {
-    let nobody = Nobody::new();
-    let harness = Harness::open(to(&[nobody.url()]));
+    let closed = ClosedPort::new();
+    let harness = Harness::open(to(&[closed.url()]));
     let reply = harness.get("/").await;
     assert_eq!(
         (reply.status.as_u16(), reply.json()["code"].as_str()),

@@ -10,7 +10,7 @@ use tidegate_gateway::{
 };
 
 use crate::harness::{Harness, Reply, by_user, to, until, within};
-use crate::upstream::{Nobody, Upstream};
+use crate::upstream::{ClosedPort, Upstream};
 
 const ONE_AN_HOUR: &str =
     "- key: user\n  limits: [{algorithm: token_bucket, unit: hour, requests_per_unit: 1}]";
@@ -74,7 +74,7 @@ async fn no_request_fails_while_settings_change_again_and_again() {
     until("the end of the last", || harness.gateway.read().in_flight == 0).await;
     assert_eq!(harness.count("served"), 2 * REQUESTS as u64);
     // Connections to removed hosts are closed.
-    harness.gateway.reload(to(&[Nobody::new().url()])).unwrap();
+    harness.gateway.reload(to(&[ClosedPort::new().url()])).unwrap();
     until("closed connections", || first.open() + second.open() == 0).await;
 }
 
@@ -95,15 +95,15 @@ async fn an_open_connection_uses_new_routes_and_trusted_hops() {
 
 #[tokio::test]
 async fn unchanged_hosts_keep_their_connections_and_their_health() {
-    let (nobody, upstream, more) =
-        (Nobody::new(), Upstream::start().await, Upstream::start().await);
+    let (closed, upstream, more) =
+        (ClosedPort::new(), Upstream::start().await, Upstream::start().await);
     let settings = |hosts: &[String]| {
         let mut settings = to(hosts);
         let long = Duration::from_secs(3_600);
         settings.upstreams[0].ejection = Ejection { failures: 1, base: long, max: long };
         settings
     };
-    let harness = Harness::open(settings(&[nobody.url(), upstream.url()]));
+    let harness = Harness::open(settings(&[closed.url(), upstream.url()]));
     for _ in 0..10 {
         served(&harness).await;
     }
@@ -113,10 +113,10 @@ async fn unchanged_hosts_keep_their_connections_and_their_health() {
     assert_eq!(before[1].1.opened, 1);
 
     // First another group is added, then another host to this one.
-    let beside = settings(&[nobody.url(), upstream.url()]);
+    let beside = settings(&[closed.url(), upstream.url()]);
     harness.gateway.reload(with_route(beside, "/other", &[more.url()])).unwrap();
     assert_eq!(hosts(&harness), before);
-    harness.gateway.reload(settings(&[more.url(), nobody.url(), upstream.url()])).unwrap();
+    harness.gateway.reload(settings(&[more.url(), closed.url(), upstream.url()])).unwrap();
     let after = hosts(&harness);
     assert_eq!((&after[1..], after[0].1.opened), (&before[..], 0));
     for _ in 0..20 {

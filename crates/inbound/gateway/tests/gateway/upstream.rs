@@ -272,16 +272,16 @@ impl RawUpstream {
 }
 
 /// A bound port without a listener: it refuses connections.
-pub(crate) struct Nobody {
+pub(crate) struct ClosedPort {
     _taken: TcpSocket,
     address: SocketAddr,
 }
 
-impl Nobody {
+impl ClosedPort {
     pub(crate) fn new() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        Nobody { address: socket.local_addr().unwrap(), _taken: socket }
+        ClosedPort { address: socket.local_addr().unwrap(), _taken: socket }
     }
 
     pub(crate) fn url(&self) -> String {

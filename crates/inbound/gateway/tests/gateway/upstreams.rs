@@ -6,7 +6,7 @@ use http::Request;
 use tidegate_gateway::{Ejection, HealthCheck, PoolSettings, Size, Timeouts, UpstreamProtocol};
 
 use crate::harness::{Harness, Reply, to, until};
-use crate::upstream::{Nobody, RawUpstream, Upstream};
+use crate::upstream::{ClosedPort, RawUpstream, Upstream};
 
 #[tokio::test]
 async fn requests_go_to_the_less_busy_of_two_hosts() {
@@ -28,8 +28,8 @@ async fn requests_go_to_the_less_busy_of_two_hosts() {
 
 #[tokio::test]
 async fn after_a_refused_connection_another_host_is_tried() {
-    let (nobody, upstream) = (Nobody::new(), Upstream::start().await);
-    let harness = Harness::open(to(&[nobody.url(), upstream.url()]));
+    let (closed, upstream) = (ClosedPort::new(), Upstream::start().await);
+    let harness = Harness::open(to(&[closed.url(), upstream.url()]));
     for _ in 0..20 {
         let reply = harness.one().await.send(Request::post("/echo"), "once").await;
         assert_eq!((reply.status.as_u16(), reply.body.as_str()), (200, "once"));
@@ -62,8 +62,8 @@ async fn a_connection_that_the_upstream_closed_is_replaced() {
 
 #[tokio::test]
 async fn a_host_with_consecutive_failures_is_ejected() {
-    let (nobody, upstream) = (Nobody::new(), Upstream::start().await);
-    let mut settings = to(&[nobody.url(), upstream.url()]);
+    let (closed, upstream) = (ClosedPort::new(), Upstream::start().await);
+    let mut settings = to(&[closed.url(), upstream.url()]);
     settings.upstreams[0].ejection = Ejection { failures: 1, ..Ejection::default() };
     let harness = Harness::open(settings);
     for _ in 0..10 {
@@ -76,7 +76,7 @@ async fn a_host_with_consecutive_failures_is_ejected() {
 
 #[tokio::test]
 async fn when_no_host_is_available_all_are_tried() {
-    let (first, second) = (Nobody::new(), Nobody::new());
+    let (first, second) = (ClosedPort::new(), ClosedPort::new());
     let mut settings = to(&[first.url(), second.url()]);
     settings.upstreams[0].ejection = Ejection { failures: 1, ..Ejection::default() };
     let harness = Harness::open(settings);

@@ -109,7 +109,7 @@ async fn a_batch_is_decided_in_order_and_answered_with_200() {
 }
 
 #[tokio::test]
-async fn one_bad_request_in_a_batch_charges_nobody() {
+async fn one_bad_request_in_a_batch_charges_no_limit() {
     let bench = Bench::new();
     let mut bad = asking("user", "ada");
     bad["cost"] = json!("two");

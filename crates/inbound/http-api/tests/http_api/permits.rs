@@ -128,7 +128,7 @@ impl CounterStore for Leasing {
 }
 
 #[tokio::test]
-async fn slots_of_callers_outside_have_their_time_to_live_and_nobody_renews_them() {
+async fn slots_of_callers_outside_have_their_time_to_live_and_are_not_renewed() {
     let counters = MemoryStore::new(Default::default()).unwrap();
     let store = Leasing { counters, leased: AtomicUsize::new(0) };
     let engine = Engine::new(store, ManualClock::at(START)).with_rules(rules(RULES));

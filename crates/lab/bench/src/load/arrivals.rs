@@ -1,4 +1,4 @@
-//! When requests arrive that do not wait for each other's answers.
+//! Arrival times of open-loop requests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many a second, from one time until another.
+    /// Arrivals at this rate per second, between two times.
     pub(super) fn new(per_second: f64, start: Duration, end: Duration) -> Self {
         let mean_gap_seconds = 1.0 / per_second.max(1.0);
         Arrivals { draw: Draw::uniform(SHARES), mean_gap_seconds, next: start, end }
@@ -30,13 +30,13 @@ impl Arrivals {
             return None;
         }
         let due = self.next;
-        // Never zero, whose logarithm has no end.
+        // Never zero, whose logarithm is infinite.
         let share = (self.draw.next().unwrap_or(0) + 1) as f64 / SHARES as f64;
         self.next += Duration::from_secs_f64(-share.ln() * self.mean_gap_seconds);
         Some(due)
     }
 
-    /// Whether nothing arrives any more.
+    /// Whether all requests have arrived.
     pub(super) fn is_over(&self) -> bool {
         self.next >= self.end
     }

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A call on its way.
+/// A call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingCall {
     pub(super) asked: Duration,
-    /// What the answer says, once there is one.
+    /// The answer, if it has arrived.
     pub(super) admitted: Option<bool>,
     ended: bool,
 }
@@ -34,7 +34,7 @@ impl PendingCalls {
         self.in_flight
     }
 
-    /// Notes a call and returns its stream, or nothing once all numbers are used.
+    /// Adds a call and returns its stream; `None` once all numbers are used.
     #[inline]
     pub(super) fn begin(&mut self, asked: Duration) -> Option<u32> {
         let place = u32::try_from(self.queue.len()).ok()?;
@@ -56,7 +56,7 @@ impl PendingCalls {
         (distance % 2 == 0 && !call.ended).then_some(call)
     }
 
-    /// Takes the call on a stream away.
+    /// Removes the call on a stream.
     #[inline]
     pub(super) fn end(&mut self, stream: u32) -> Option<PendingCall> {
         let call = self.on(stream)?;

@@ -1,4 +1,4 @@
-//! A connection: a socket that never blocks, and what its protocol has to say.
+//! A connection: a non-blocking socket and the state of its protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 
 use super::{Protocol, Reply};
 
-/// As much as is read at once: more than all answers on their way.
+/// The size of the read buffer: more than all answers in flight.
 const INPUT_BYTES: usize = 256 * 1024;
 
 /// One connection.
@@ -18,18 +18,18 @@ pub(super) struct Connection<P> {
     socket: TcpStream,
     protocol: P,
     input: Box<[u8]>,
-    /// So much of the input is filled.
+    /// Bytes of the input that are filled.
     filled: usize,
     output: Vec<u8>,
-    /// So much of the output is sent.
+    /// Bytes of the output that are sent.
     sent: usize,
 }
 
 impl<P: Protocol> Connection<P> {
-    /// Connects, waiting until it is done, and says what comes first.
+    /// Connects, waits until the connection is established, and sends the preface.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub(super) fn connect(
         address: SocketAddr,
         protocol: P,
@@ -41,7 +41,7 @@ impl<P: Protocol> Connection<P> {
         Connection::over(TcpStream::from_std(socket), protocol, INPUT_BYTES, registry, token)
     }
 
-    /// Begins to connect. Answers may have so many bytes at most.
+    /// Begins to connect, with a buffer for answers of at most this size.
     ///
     /// # Errors
     /// When the system has no sockets left.
@@ -80,13 +80,13 @@ impl<P: Protocol> Connection<P> {
         self.protocol.in_flight()
     }
 
-    /// Notes a question; it leaves with the next [`Connection::send`].
+    /// Adds a request to the output of the next [`Connection::send`].
     #[inline]
     pub(super) fn ask(&mut self, question: &[u8], asked: Duration) {
         self.protocol.ask(question, asked, &mut self.output);
     }
 
-    /// Sends what the socket takes now.
+    /// Sends as much as the socket takes without blocking.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -125,7 +125,7 @@ impl<P: Protocol> Connection<P> {
             let done = self.protocol.hear(input, &mut self.output, replies)?;
             self.input.copy_within(done..self.filled, 0);
             self.filled -= done;
-            // A short read has emptied the socket; asking again would cost a call.
+            // A short read has emptied the socket; another would cost a system call.
             if read < wanted {
                 return Ok(());
             }
@@ -134,7 +134,7 @@ impl<P: Protocol> Connection<P> {
 }
 
 fn is_for_later(error: &io::Error) -> bool {
-    // A socket that is not connected yet says so, and later that it can be written to.
+    // A socket that is still connecting returns an error; the event queue reports it once it can be written to.
     let kinds = [ErrorKind::WouldBlock, ErrorKind::Interrupted, ErrorKind::NotConnected];
     kinds.contains(&error.kind())
 }

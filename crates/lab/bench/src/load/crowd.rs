@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn patient_callers_are_all_served_by_a_server_that_refuses_nobody() {
+    fn patient_callers_are_all_served_by_a_server_that_refuses_no_request() {
         let address = peer::start(peer::PeerName::Upstream);
         let outcomes = crowd(address).run(run(PATIENT)).unwrap();
         for outcome in &outcomes {

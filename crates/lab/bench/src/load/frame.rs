@@ -1,6 +1,6 @@
 //! Frames of HTTP/2: nine bytes of head and a payload.
 
-/// What a frame is.
+/// Types of frames.
 pub(super) mod kind {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
@@ -11,7 +11,7 @@ pub(super) mod kind {
     pub(crate) const WINDOW_UPDATE: u8 = 8;
 }
 
-/// What a frame says besides.
+/// Flags of frames.
 pub(super) mod flag {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const ACK: u8 = 1;
@@ -20,13 +20,13 @@ pub(super) mod flag {
     pub(crate) const PADDED: u8 = 8;
 }
 
-/// Settings that matter to a client that asks little.
+/// Identifiers of settings.
 pub(super) mod setting {
     pub(crate) const ENABLE_PUSH: u16 = 2;
     pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
 }
 
-/// What every connection begins with.
+/// The preface of every connection.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEAD_BYTES: usize = 9;
@@ -57,7 +57,7 @@ impl<'a> Frame<'a> {
         self.flags & flag != 0
     }
 
-    /// Writes it out. A payload is never so long that its length has no room.
+    /// Writes a frame. Payloads are shorter than the 16 MiB that the length field can express.
     #[inline]
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let [_, length @ ..] = u32::try_from(self.payload.len()).unwrap_or(u32::MAX).to_be_bytes();

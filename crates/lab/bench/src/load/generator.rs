@@ -1,9 +1,9 @@
-//! Asking one server over several connections, in one of two ways.
+//! Sends requests to one server over several connections, in a closed or an open loop.
 //!
-//! Saturating keeps every connection full: what comes out is how much the server
-//! can do. Arriving asks at times of its own, whether or not earlier answers are
-//! there: what comes out is how long callers wait, counted from when they
-//! arrived, so that a server that stalls is charged for everybody who waited.
+//! The closed loop keeps every connection full and measures throughput. The open
+//! loop sends at the times of a Poisson process, whether or not earlier answers
+//! have arrived, and measures latency from the time of arrival, so that a stall
+//! of the server counts for every request that waited.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::{Protocol, Reply};
 use crate::questions::Questions;
 use crate::stopwatch::Stopwatch;
 
-/// A server that says nothing for so long has failed.
+/// The timeout of a server that sends nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Callers for whom there is room from the beginning: making more takes a moment.
+/// The initial capacity for callers: growing it takes time.
 const CALLERS: usize = 1 << 16;
 
-/// When saturating ends.
+/// When the closed loop ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Enough {
     After(Duration),
@@ -42,7 +42,7 @@ impl Enough {
 /// How long one caller waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// When the caller arrived, counted from when the first could.
+    /// The arrival of the caller, from the start of the run.
     pub(crate) arrived: Duration,
     pub(crate) waited: Duration,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Generator<P> {
 }
 
 impl<P: Protocol> Generator<P> {
-    /// Connects so many times.
+    /// Opens this many connections.
     ///
     /// # Errors
     /// When the server cannot be reached.
@@ -86,9 +86,8 @@ impl<P: Protocol> Generator<P> {
         })
     }
 
-    /// Keeps the connections full until there is enough; returns how many
-    /// replies came. Calls stay in flight, so that the next time goes on
-    /// where this one ends.
+    /// Keeps the connections full until the end; returns the number of replies. Calls
+    /// stay in flight, so that the next run continues where this one ends.
     ///
     /// # Errors
     /// When a call fails or is refused.
@@ -111,13 +110,13 @@ impl<P: Protocol> Generator<P> {
         Ok(replied)
     }
 
-    /// Asks so many times a second on average for a time, then waits for the
-    /// last answers; returns how long callers waited, in the order of their
-    /// answers. At one rate callers arrive at the same times each time.
+    /// Sends requests at this average rate for a time, then waits for the last answers;
+    /// returns the latencies in the order of the answers. Two runs at one rate have the
+    /// same times of arrival.
     ///
-    /// It looks for answers without pause, because the system wakes a sleeper some
-    /// microseconds late. What else has to be done on this processor is done `meanwhile`, each time
-    /// that it looks: anybody else there would get their turn milliseconds late.
+    /// It polls without sleeping, because the system wakes a sleeping thread some microseconds
+    /// late. Other work of this processor runs as `meanwhile` between two polls: the scheduler
+    /// would run another thread milliseconds late.
     ///
     /// # Errors
     /// When a call fails or is refused, or when `meanwhile` fails.
@@ -161,14 +160,14 @@ impl<P: Protocol> Generator<P> {
         self.connections.iter().map(Connection::in_flight).sum()
     }
 
-    /// The first connection from a place on that takes a question.
+    /// The first connection, from an index on, that takes a request.
     fn next_with_room(&self, from: usize) -> Option<usize> {
         let count = self.connections.len();
         let mut places = (from..from + count).map(|place| place % count.max(1));
         places.find(|place| self.connections.get(*place).is_some_and(Connection::has_room))
     }
 
-    /// Waits at most so long, then takes the replies that are there.
+    /// Waits at most this long for replies, and reads them.
     fn listen(&mut self, timeout: Option<Duration>) -> anyhow::Result<()> {
         self.replies.clear();
         match self.poll.poll(&mut self.events, timeout) {
@@ -187,7 +186,7 @@ impl<P: Protocol> Generator<P> {
         Ok(())
     }
 
-    /// Everything must be admitted, or something else is measured than is meant.
+    /// Fails if a request was refused: refusals cost less than the calls to measure.
     fn check(&mut self, now: Duration) -> anyhow::Result<()> {
         ensure!(self.replies.iter().all(|reply| reply.admitted), "the server refused a call");
         if !self.replies.is_empty() || self.in_flight() == 0 {
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_an_error() {
+    fn a_port_without_a_listener_is_an_error() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

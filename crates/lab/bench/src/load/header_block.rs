@@ -62,7 +62,7 @@ impl HeaderBlock {
     }
 }
 
-/// A text as it is. Those here are shorter than the 127 bytes that one byte can say.
+/// A string without Huffman coding, shorter than the 127 bytes that a one-byte length can express.
 fn text(text: &str, out: &mut Vec<u8>) {
     out.push(u8::try_from(text.len()).unwrap_or(0x7E).min(0x7E));
     out.extend_from_slice(text.as_bytes());

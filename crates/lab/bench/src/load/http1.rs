@@ -9,7 +9,7 @@ use crate::questions::Questions;
 
 /// Where a head ends.
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// A head that is longer is none.
+/// The longest head of a response.
 const HEAD_MAX: usize = 16_384;
 
 /// One connection's state.
@@ -20,12 +20,12 @@ pub(crate) struct Http1 {
 }
 
 impl Http1 {
-    /// Questions that are whole requests.
+    /// For questions that are whole requests.
     pub(crate) const fn plain() -> Self {
         Http1 { head: Vec::new(), asked: None }
     }
 
-    /// Questions are posted.
+    /// For questions that are bodies of a POST.
     pub(crate) fn new(questions: &Questions) -> Self {
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: localhost\r\nuser-agent: tidegate-bench\r\n\
@@ -77,7 +77,7 @@ impl Protocol for Http1 {
     }
 }
 
-/// Whether the status says yes.
+/// Whether the status is a success.
 fn admits(head: &str) -> anyhow::Result<bool> {
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {

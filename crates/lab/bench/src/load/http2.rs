@@ -13,13 +13,13 @@ use super::header_block::HeaderBlock;
 use super::{Protocol, Reply};
 use crate::questions::Questions;
 
-/// Both sides may send so much before they hear more, by the standard.
+/// The initial window of HTTP/2.
 const WINDOW: u32 = 65_535;
-/// So much more the server may send: enough that it never waits for us.
+/// The increment of the server's window: large enough that it never waits for us.
 const MORE_WINDOW: u32 = 1 << 24;
-/// The message's own head: whether it is compressed, and its length.
+/// The prefix of a gRPC message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
-/// The longest payload that needs no agreement.
+/// The longest frame without a setting.
 const PAYLOAD_MAX: usize = 16_384;
 
 /// One connection's state.
@@ -30,18 +30,18 @@ pub(crate) struct Http2 {
     calls: PendingCalls,
     /// Our own limit on calls in flight.
     depth: usize,
-    /// The same, as the server wishes.
+    /// The server's limit on calls in flight.
     streams_max: usize,
     question_bytes: u32,
-    /// Bytes of questions that the server is ready to take.
+    /// The window of the connection for requests.
     window: u32,
-    /// Bytes of answers that the server does not know to be read.
+    /// Bytes of answers since the last window update.
     heard: u32,
     fresh: bool,
 }
 
 impl Http2 {
-    /// A connection with so many calls on their way at once.
+    /// A connection with at most this many calls in flight.
     ///
     /// # Errors
     /// When the questions are longer than one frame.
@@ -74,7 +74,7 @@ impl Http2 {
             kind::PING if !frame.has(flag::ACK) => {
                 Frame { flags: flag::ACK, ..*frame }.write(out);
             }
-            // Streams have room for any question without it.
+            // The initial window of a stream is larger than any request.
             kind::WINDOW_UPDATE if frame.stream == 0 => {
                 let more = number(frame.payload).context("a window update without a number")?;
                 self.window = self.window.saturating_add(more);
@@ -99,7 +99,7 @@ impl Http2 {
 
     #[inline]
     fn on_data(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> anyhow::Result<()> {
-        ensure!(!frame.has(flag::PADDED), "an answer is padded, which nobody does");
+        ensure!(!frame.has(flag::PADDED), "an answer is padded, which no known server does");
         self.heard = self.heard.saturating_add(u32::try_from(frame.payload.len())?);
         if self.heard >= MORE_WINDOW / 2 {
             window_update(self.heard, out);
@@ -147,7 +147,7 @@ impl Protocol for Http2 {
 
     #[inline]
     fn ask(&mut self, question: &[u8], asked: Duration, out: &mut Vec<u8>) {
-        // A connection outlives no round, and no round has a billion calls.
+        // A connection lives for one round, which has less than a billion calls.
         let Some(stream) = self.calls.begin(asked) else { return };
         let payload = if self.fresh { self.headers.first() } else { self.headers.later() };
         self.fresh = false;

@@ -31,7 +31,7 @@ struct EntryBody {
     value: String,
 }
 
-/// Says what was read, so that reading it cannot be left out.
+/// Returns what was read, so that the compiler cannot skip the reading.
 #[derive(Serialize)]
 struct CheckAnswer {
     admitted: bool,

@@ -1,6 +1,6 @@
 //! Envoy's rate limit messages: the fields that a request has here, and the answer's code.
 
-/// What is asked: one request for several descriptors.
+/// A request with several descriptors.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct RateLimitRequest {
     #[prost(string, tag = "1")]
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) value: String,
 }
 
-/// The answer, without statuses: the least that a proxy understands.
+/// An answer without statuses, the shortest that a proxy understands.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct RateLimitResponse {
     #[prost(int32, tag = "1")]
@@ -33,13 +33,13 @@ pub(crate) struct RateLimitResponse {
 }
 
 impl RateLimitResponse {
-    /// The code for "go on".
+    /// The code of an admitted request.
     pub(crate) const OK: i32 = 1;
-    /// The code for "too many".
+    /// The code of a refused request.
     pub(crate) const OVER_LIMIT: i32 = 2;
 }
 
-/// Throttlecrab's question.
+/// Throttlecrab's request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ThrottleRequest {
     #[prost(string, tag = "1")]
@@ -67,7 +67,7 @@ impl ThrottleRequest {
     }
 }
 
-/// Throttlecrab's answer, as far as it is looked at.
+/// Throttlecrab's answer: the fields that are read here.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ThrottleResponse {
     #[prost(bool, tag = "1")]

@@ -1,8 +1,8 @@
-//! An API of fixed capacity: so many requests at once, each of which takes its time.
+//! An API of fixed capacity: a number of slots and a service time.
 //!
-//! It has no protection of its own. What comes while it is busy waits for its turn, first come
-//! first served, however long that takes; and what has begun to wait is worked on though its
-//! client may be gone, as in a server with a pool of threads and a queue in front of them.
+//! It has no protection of its own. Requests that find no free slot wait in an unbounded FIFO
+//! queue, and are served even if their client has gone, as in a server with a pool of threads
+//! and a queue in front of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use tokio::time::sleep;
 
 use super::ANYWHERE;
 
-/// What the API can do.
+/// The capacity of the API.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Capacity {
-    /// Requests that are worked on at once.
+    /// Requests served at once.
     #[arg(long, default_value_t = 40)]
     pub(crate) slots: usize,
-    /// Milliseconds that each of them takes.
+    /// The service time in milliseconds.
     #[arg(long, default_value_t = 50)]
     pub(crate) millis: u64,
 }
@@ -51,7 +51,7 @@ pub(super) async fn serve(
         async move {
             // A task of its own, so that it does not end with its client.
             let done = tokio::spawn(async move {
-                // A semaphore that is never closed gives a permit to everybody in turn.
+                // Fails only on a closed semaphore; this one is never closed.
                 let permit = slots.acquire().await;
                 sleep(work).await;
                 drop(permit);

@@ -1,12 +1,10 @@
 //! A server that answers every GET with the same kibibyte, for gateways to stand in front of.
 //!
-//! On the bare event queue and one thread, because what it takes is not available to the
-//! generator, which shares its processor: an answer costs one read, one write and a search for
-//! where heads end. It reads no more of a request than that.
+//! It polls its sockets on one thread, because it shares a processor with the generator: an answer costs
+//! one read, one write and a search for the end of the head. It reads nothing else of a request.
 //!
-//! It serves in a process of its own, or whenever its owner has a moment: a generator that
-//! measures waits is the upstream as well, so that neither waits for the other's turn on the
-//! processor.
+//! It runs in its own process, or on the thread of a generator that measures latency and calls it
+//! between two polls, so that neither waits for the scheduler.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -18,7 +16,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::ANYWHERE;
 
-/// As long as the answers of the goal.
+/// The body of the goal's answers.
 pub(crate) const PAGE_BYTES: usize = 1024;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const INPUT_BYTES: usize = 16 * 1024;
@@ -26,7 +24,7 @@ const INPUT_BYTES: usize = 16 * 1024;
 const CONNECTIONS_MAX: usize = 4096;
 const LISTENER: Token = Token(CONNECTIONS_MAX);
 
-/// The server: whoever owns it says when it answers.
+/// The server, which answers when its owner calls it.
 pub(crate) struct Upstream {
     poll: Poll,
     events: Events,
@@ -36,7 +34,7 @@ pub(crate) struct Upstream {
     answer: Vec<u8>,
 }
 
-/// One connection. What is left of a head that has not ended is kept in front.
+/// One connection. The beginning of an incomplete head stays at the front of the buffer.
 struct UpstreamConnection {
     socket: TcpStream,
     head: Vec<u8>,
@@ -67,7 +65,7 @@ impl Upstream {
         })
     }
 
-    /// Where it is.
+    /// The address that it listens on.
     ///
     /// # Errors
     /// When the system does not say.
@@ -75,7 +73,7 @@ impl Upstream {
         Ok(self.listener.local_addr()?)
     }
 
-    /// Answers what has come, without waiting for more.
+    /// Answers the requests that have arrived, without blocking.
     ///
     /// # Errors
     /// When nothing can be accepted any more.
@@ -83,7 +81,7 @@ impl Upstream {
         self.wait(Some(Duration::ZERO))
     }
 
-    /// Waits until something comes, or for so long, and answers it.
+    /// Waits at most this long for requests, and answers them.
     fn wait(&mut self, timeout: Option<Duration>) -> anyhow::Result<()> {
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
@@ -97,7 +95,7 @@ impl Upstream {
             let Some(index) = self.connections.get_mut(event.token().0) else { continue };
             let answered =
                 index.as_mut().map(|connection| connection.answer(&mut self.input, &self.answer));
-            // Who breaks the connection has left.
+            // The client has closed the connection.
             if !matches!(answered, Some(Ok(()))) {
                 *index = None;
             }
@@ -142,7 +140,7 @@ fn accept(
 }
 
 impl UpstreamConnection {
-    /// Answers each head that has come.
+    /// Answers each complete head.
     fn answer(&mut self, input: &mut [u8], answer: &[u8]) -> io::Result<()> {
         loop {
             let read = match self.socket.read(input) {
@@ -153,7 +151,7 @@ impl UpstreamConnection {
             };
             let news = input.get(..read).unwrap_or_default();
             if self.head.is_empty() && news.ends_with(HEAD_END) {
-                // One whole head, as nearly always.
+                // The common case: exactly one head.
                 self.socket.write_all(answer)?;
             } else {
                 self.head.extend_from_slice(news);
@@ -162,7 +160,7 @@ impl UpstreamConnection {
                     self.socket.write_all(answer)?;
                 }
             }
-            // A short read has emptied the socket; asking again would cost a call.
+            // A short read has emptied the socket; another would cost a system call.
             if read < input.len() {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! The processors that servers and the generator keep to.
+//! Processor affinity: one processor for servers, one for the generator.
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -7,7 +7,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
     all: CpuSet,
-    /// Nothing where there is only one processor.
+    /// `None` on a machine with one processor.
     apart: Option<(CpuSet, CpuSet)>,
 }
 
@@ -15,7 +15,7 @@ impl Pins {
     /// The first two processors that this thread may use.
     ///
     /// # Errors
-    /// When the system does not say which those are.
+    /// When the system does not report them.
     pub(crate) fn new() -> anyhow::Result<Self> {
         let all = sched_getaffinity(None).context("cannot tell the processors")?;
         let mut allowed = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).map(only);
@@ -23,13 +23,13 @@ impl Pins {
         Ok(Pins { all, apart })
     }
 
-    /// Whether servers and generator are kept apart.
+    /// Whether servers and generator have separate processors.
     pub(crate) const fn are_apart(&self) -> bool {
         self.apart.is_some()
     }
 
-    /// Starts a server on its processor. A child keeps to where its parent's
-    /// thread was, with all its threads; so no thread can have begun elsewhere.
+    /// Starts a server on its processor. A child process inherits the affinity of the thread that
+    /// starts it, so all its threads have it from the beginning.
     ///
     /// # Errors
     /// When `start` fails.

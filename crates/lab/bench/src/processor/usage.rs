@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_waiting_time_is_nobodys_and_stolen_time_is_somebodys() {
+    fn idle_and_waiting_time_is_not_used_time_and_stolen_time_is() {
         let stat = "cpu  100 10 20 5000 600 3 4 50 0 0\ncpu0 1 2 3\n";
         assert_eq!(busy_in(stat, 100), Some(Duration::from_millis(1_870)));
         assert_eq!(busy_in("cpu  1 2", 100), None);

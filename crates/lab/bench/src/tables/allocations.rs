@@ -1,8 +1,8 @@
-//! How often an admitted request of a known key asks the allocator.
+//! Allocations of an admitted request of a known key.
 //!
-//! The counting allocator serves the whole program, as only one can. It hands
-//! every call through to the system's and adds some nanoseconds to it, which
-//! of the timed contestants only one that allocates notices.
+//! A program has one allocator, so the counting one serves all tables. It calls the
+//! system's allocator and adds some nanoseconds, which matters only for contestants
+//! that allocate.
 
 mod calls;
 
@@ -64,7 +64,7 @@ fn verdicts() -> anyhow::Result<usize> {
     }))
 }
 
-/// How often the second pass allocates: in the first, keys become known.
+/// The allocations of the second pass; the first inserts the keys.
 fn in_second_pass(mut pass: impl FnMut()) -> usize {
     pass();
     let region = Region::new(&INSTRUMENTED_SYSTEM);

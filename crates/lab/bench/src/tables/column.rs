@@ -1,4 +1,4 @@
-//! One figure of visits to servers, as a row that compares two of them.
+//! A row that compares two servers by one figure.
 
 use std::fmt::Display;
 
@@ -6,14 +6,14 @@ use crate::goal::Goal;
 use crate::rounds::Rounds;
 use crate::table::Table;
 
-/// One figure of a visit, and how it is written.
+/// One figure of a measurement, and its format.
 pub(super) struct Column<F> {
     pub(super) of: fn(&F) -> f64,
     pub(super) shown: fn(f64) -> String,
 }
 
 impl<F> Column<F> {
-    /// A row that compares one with another, if that one could be had.
+    /// A row that compares one contender with another, if that one was measured.
     pub(super) fn row<W: Copy + Ord + Display>(
         &self,
         table: &mut Table,

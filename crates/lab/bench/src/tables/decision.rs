@@ -14,7 +14,7 @@ use crate::race::{Entrant, Plan, Race};
 use crate::scale::Scale;
 use crate::table::{Table, ns};
 
-/// Which keys are asked for, and how often.
+/// The keys of a case, and their distribution.
 struct Case {
     name: &'static str,
     keys: u64,
@@ -60,7 +60,7 @@ const CASES: [Case; 5] = [
     },
 ];
 
-/// The places of the entrants.
+/// Indexes of the entrants.
 const OURS: usize = 0;
 const GOVERNOR: usize = 1;
 const GOVERNOR_WITH_FIGURES: usize = 2;
@@ -122,7 +122,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// Everybody who takes part in a case, with all its keys.
+/// All contestants of a case, with its keys inserted.
 struct Field {
     ours: TidegateLimiter,
     governor: Governor,
@@ -148,7 +148,7 @@ impl Field {
         Ok(field)
     }
 
-    /// Those who say how many keys they hold.
+    /// The contestants that can count their keys.
     fn keepers(&self) -> [&dyn Contestant; 3] {
         [&self.ours, &self.governor, &self.governor_with_figures]
     }
@@ -169,7 +169,7 @@ impl Field {
     }
 }
 
-/// Makes all keys known, and uses up what [`Terms::Refuse`] admits of each.
+/// Inserts all keys, and uses up the burst of [`Terms::Refuse`].
 fn insert_all(contestant: &dyn Contestant, case: &Case) {
     let mut key = KeyBuffer::default();
     for number in 0..case.keys {

@@ -1,7 +1,7 @@
 //! A whole verdict: 10,000 rules, three entries, two limits, all or nothing.
 //!
-//! The peer does less: it has no rules, is told the two keys, and charges the
-//! first limit even when the second refuses.
+//! The peer does less: it has no rules, gets the two keys as arguments, and charges
+//! the first limit even when the second refuses.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ pub(super) const RULES: u64 = 10_000;
 const USERS: [u64; 2] = [1_000, 100_000];
 const GOAL: Goal = Goal::at_most(1.5);
 
-/// The places of the entrants.
+/// Indexes of the entrants.
 const OURS: usize = 0;
 const GOVERNOR: usize = 1;
 const MATCHING: usize = 2;
@@ -80,7 +80,7 @@ fn race(users: u64, scale: Scale) -> anyhow::Result<Race> {
         matching("matching", domain, &sequence),
         pair("two limiters", &limiters, &sequence),
     ];
-    // Users become known before any round counts.
+    // Inserts all users before the first measured round.
     for entrant in &entrants {
         entrant.warm_up(scale.drawn);
     }
@@ -93,7 +93,7 @@ fn race(users: u64, scale: Scale) -> anyhow::Result<Race> {
     Ok(race)
 }
 
-/// Two limiters, each asked for the user of every request.
+/// Two limiters that each decide the user of every request.
 fn pair<'a>(
     name: impl Into<String>,
     limiters: &'a [impl Contestant; 2],
@@ -104,14 +104,14 @@ fn pair<'a>(
         let asked = sequence.from(place).take(operations);
         let admitted = asked.filter(|asked| {
             key.fill(asked.user);
-            // Both are asked, whatever the first says.
+            // The second decides even if the first refuses.
             limiters[0].admits(&key) & limiters[1].admits(&key)
         });
         admitted.count()
     })
 }
 
-/// Finding the rule of every request, and nothing more.
+/// Only matches the rule of every request.
 pub(super) fn matching<'a>(
     name: impl Into<String>,
     domain: &'a Domain,
@@ -134,8 +134,8 @@ pub(super) fn engine() -> anyhow::Result<Engine> {
     Ok(Engine::new(store, SystemClock::new()).with_rules(snapshot))
 }
 
-/// Decides one request, and consumes all of the verdict. A request that meets
-/// no rule does not count as admitted: nothing would have been measured.
+/// Decides one request, and consumes the whole verdict. A request that matches no rule does not
+/// count as admitted, because it would not measure a limit.
 #[inline]
 pub(super) fn admits(engine: &Engine, asked: &RequestValues<'_>) -> bool {
     let entries = entries(asked);

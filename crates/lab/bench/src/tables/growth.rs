@@ -1,10 +1,9 @@
 //! The worst insert while a table grows.
 //!
-//! On a shared machine any insert can be interrupted, so the longest of one run
-//! says little. A pause that is the table's own comes back at the same insert
-//! in every run, because keys and hash seeds are fixed and each run is a fresh
-//! process; an interruption does not. The shortest time of each insert over all
-//! runs is therefore what counts.
+//! On a shared machine any insert can be interrupted, so the longest one of a run
+//! says little. A pause of the table itself recurs at the same insert in every run,
+//! because keys and hash seeds are fixed and each run is a fresh process; an
+//! interruption does not. So the shortest time of each insert over all runs counts.
 
 use std::io::Write;
 
@@ -73,11 +72,11 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The pauses that every run has at the same insert.
+/// Pauses at the same insert in every run.
 #[derive(Debug, PartialEq, Eq)]
 struct RepeatedPause {
     max: u32,
-    /// Which insert it is.
+    /// The number of the insert.
     place: usize,
     /// How many inserts are long in every run.
     long: usize,
@@ -127,7 +126,7 @@ fn inserts(name: ContestantName, keys: u64) -> anyhow::Result<Vec<u32>> {
 pub(crate) fn measure(name: ContestantName, keys: u64) -> anyhow::Result<()> {
     let contestant = name.spacious()?;
     let mut key = KeyBuffer::default();
-    // Written once beforehand, so that the memory is there.
+    // Written once beforehand, so that the pages are resident.
     let mut times = vec![[0xFF_u8; 4]; usize::try_from(keys)?];
     for (number, time) in (0..keys).zip(&mut times) {
         key.number(number, KEY_BYTES);

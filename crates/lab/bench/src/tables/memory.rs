@@ -1,8 +1,7 @@
 //! Memory per key: how much a fresh process grows.
 //!
-//! What the system counts as resident is measured, not what was asked of the
-//! allocator, so that unused room in tables, allocator overhead and the key
-//! strings all count.
+//! The figure is the resident memory, not the allocated bytes, so that it includes
+//! unused room in tables, allocator overhead and the key strings.
 
 use std::process;
 
@@ -36,7 +35,7 @@ pub(crate) fn table(scale: Scale) -> anyhow::Result<Table> {
             eprintln!("memory: {} keys of {key_bytes} bytes", count(keys));
             let ours = bytes_per_key(ContestantName::Tidegate, keys, key_bytes)?;
             let governor = bytes_per_key(ContestantName::Governor, keys, key_bytes)?;
-            // Slow, and never the better one: the smallest table is enough.
+            // Slow, and always larger: the smallest table is enough.
             let throttlecrab = match place {
                 0 => Some(bytes_per_key(ContestantName::Throttlecrab, keys, key_bytes)?),
                 _ => None,
@@ -68,7 +67,7 @@ fn bytes_per_key(name: ContestantName, keys: u64, key_bytes: usize) -> anyhow::R
 /// Prints by how many bytes this process grows with so many keys.
 pub(crate) fn measure(name: ContestantName, keys: u64, key_bytes: usize) -> anyhow::Result<()> {
     let mut key = KeyBuffer::default();
-    // Whatever is set up on first use is none of the keys' doing.
+    // Excludes memory that is allocated on first use, whatever the number of keys.
     key.number(0, key_bytes);
     let before = resident_bytes(process::id())?;
     let contestant = name.spacious()?;

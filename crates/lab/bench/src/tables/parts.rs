@@ -1,9 +1,9 @@
-//! What the parts of a decision cost by themselves, on a key that is at hand.
+//! The cost of each part of a decision, on a key in the processor's cache.
 //!
-//! The processor works on several of them at once, so their sum is no bound.
-//! What a decision cannot fall below is measured as such: the clock, a
-//! fingerprint and a lock together, with nothing looked up or computed. The table
-//! of decisions has them once more, each waiting for the one before.
+//! The processor executes several parts at once, so their sum is no bound. The lower
+//! bound of a decision is a row of its own: the clock, a fingerprint and a lock,
+//! without a look-up or arithmetic. The table of decisions repeats that row with
+//! each step waiting for the one before.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::table::Table;
 
 const ROUNDS: usize = 31;
 const OPERATIONS: u32 = 200_000;
-/// Its length is nothing that the compiler may know: no caller's keys have one length.
+/// Hides the length of the key from the compiler: keys of callers differ in length.
 const KEY: &[u8] = b"user-00000000001";
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 
@@ -77,7 +77,7 @@ pub(super) fn table() -> anyhow::Result<Table> {
     row(
         "a whole verdict",
         best(|| {
-            // By reference: handing a verdict over would be measured too.
+            // By reference, so that the time does not include a move of the verdict.
             black_box(&engine.apply_now(Verb::Check, black_box(&request)));
         }),
     );
@@ -112,7 +112,7 @@ fn decide(store: &MemoryStore, checks: &[Check<'_>]) {
     black_box(&answers);
 }
 
-/// Makes sure that a value is made.
+/// Keeps the compiler from skipping a value.
 pub(super) fn ignore<T>(value: T) {
     drop(black_box(value));
 }

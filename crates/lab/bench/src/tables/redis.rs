@@ -1,9 +1,9 @@
-//! Limits that are shared over a real Redis, beside scripts that
+//! Limits that are shared over a real Redis, compared with scripts that
 //! `redis-benchmark` calls.
 //!
-//! Redis is the part that all nodes of a fleet have in common, so its processor
-//! time is what a shared limit costs. It is told by Redis itself and hardly
-//! depends on what else the machine does, unlike decisions per second.
+//! All nodes of a fleet share Redis, so its CPU time is the cost of a shared limit.
+//! Redis reports it, and unlike decisions per second it hardly depends on other load
+//! of the machine.
 
 mod instance;
 mod node;
@@ -42,15 +42,15 @@ const CELL_OF_PLAIN: f64 = 2.93 / 7.50;
 
 /// How many calls `redis-benchmark` sends at a time.
 const DEPTHS: [usize; 4] = [1, 4, 16, 64];
-/// Callers of a busy server, and of one that is context as much as it can take.
+/// Callers of a busy server, and of a saturated one.
 const CALLERS: usize = 64;
 const CALLERS_AT_DEPTH: usize = 512;
-/// NoLimiter gives up on a busy machine.
+/// Longer than any pause of a busy machine, so that no request times out.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How often Redis is stopped for each round that is wanted.
+/// How often Redis is stopped for each wanted round.
 const STOPS: usize = 2;
 
-/// What each contestant did in one round.
+/// The figures of each contestant in one round.
 #[derive(Clone, Copy, Debug)]
 struct RedisRound {
     plain: NodeFigures,
@@ -59,7 +59,7 @@ struct RedisRound {
     exact: NodeFigures,
     exact_few: NodeFigures,
     leased: NodeFigures,
-    /// Processors that others kept busy.
+    /// Processors that other processes kept busy.
     others: f64,
 }
 
@@ -122,7 +122,7 @@ fn side_by_side(
     Ok(())
 }
 
-/// What a decision costs Redis.
+/// The CPU time of Redis for a decision.
 fn cpu_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     let decision = format!("Redis CPU per exact decision, {CALLERS_AT_DEPTH} callers");
     let deep = micros(rounds.median(|round| round.deep.cpu_micros));
@@ -149,7 +149,7 @@ fn cpu_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     }
 }
 
-/// How many decisions there are in a second.
+/// Decisions a second.
 fn rate_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     let to_raw = rounds.spread(|round| round.exact.per_second / round.raw.per_second);
     table.row([
@@ -171,7 +171,7 @@ fn rate_rows(table: &mut Table, rounds: &RedisRounds, depth: usize) {
     ]);
 }
 
-/// How often Redis is context at a pace.
+/// Commands to Redis at a fixed rate of decisions.
 fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
     for (name, consistency) in
         [("leased", Consistency::Leased), ("eventual", Consistency::Eventual)]
@@ -204,7 +204,7 @@ fn traffic(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Resu
     Ok(())
 }
 
-/// How long answers take while Redis is stopped.
+/// Latencies while Redis is stopped.
 fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result<()> {
     let stops = scale.server_rounds * STOPS;
     eprintln!("redis: stopped {stops} times");
@@ -212,7 +212,7 @@ fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result
     let (mut first, mut open) = (Vec::new(), Vec::new());
     for _ in 0..stops {
         let waits = stopped::waits(instance)?;
-        // A machine that was busy may have had Redis counted as failed before.
+        // On a busy machine the breaker of Redis may have opened before.
         first.extend(waits.first());
         open.extend(waits.open());
         all.extend(waits);
@@ -248,7 +248,7 @@ fn waits(table: &mut Table, instance: &Instance, scale: Scale) -> anyhow::Result
     Ok(())
 }
 
-/// What a key takes in Redis's memory.
+/// Memory of a key in Redis.
 fn bytes(table: &mut Table, instance: &Instance) -> anyhow::Result<()> {
     let mut client = instance.client()?;
     client.ask(&["FLUSHALL"])?;
@@ -274,7 +274,7 @@ fn bytes(table: &mut Table, instance: &Instance) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everybody who takes turns.
+/// All contestants.
 struct Contestants<'a> {
     instance: &'a Instance,
     plain: Script,
@@ -301,7 +301,7 @@ impl<'a> Contestants<'a> {
         })
     }
 
-    /// How many calls a second our script takes at each depth.
+    /// Calls a second of our script at each pipeline depth.
     fn depths(&self, time: Duration) -> anyhow::Result<Vec<(usize, f64)>> {
         let rate = |depth| Ok((depth, self.ours.visit(self.instance, depth, time)?.per_second));
         DEPTHS.into_iter().map(rate).collect()
@@ -310,7 +310,7 @@ impl<'a> Contestants<'a> {
     fn round(&self, depth: usize, time: Duration) -> anyhow::Result<RedisRound> {
         let instance = self.instance;
         let mut others: f64 = 0.0;
-        // Others are told apart from us, but not from redis-benchmark.
+        // Other load is measured only while redis-benchmark does not run, which would count as such.
         let mut ask = |what: &'static str, node: &Node, callers| {
             let saturate = || node.saturate(instance, callers, time).context(what);
             let (visit, spent) = spent(&[instance.process()], &[], saturate)?;
@@ -337,7 +337,7 @@ impl RedisRounds {
     }
 }
 
-/// The depth at which most calls a second were made.
+/// The pipeline depth with the most calls a second.
 fn best(depths: &[(usize, f64)]) -> usize {
     let best = depths.iter().max_by(|one, other| one.1.total_cmp(&other.1));
     best.map_or(1, |(depth, _)| *depth)

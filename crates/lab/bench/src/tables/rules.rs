@@ -1,4 +1,4 @@
-//! Compiling rules, and finding the one that a request meets.
+//! Compiling and matching rules.
 
 use anyhow::Context;
 use tidegate_engine::Snapshot;
@@ -17,17 +17,17 @@ use crate::table::{Table, count, ns};
 
 const SIZES: [u64; 3] = [10, 10_000, 100_000];
 const COMPILE: Goal = Goal::at_most_of(2.0, " s");
-/// "The same", with room for what the machine does.
+/// The highest ratio that counts as equal, with room for noise of the machine.
 const SAME: Goal = Goal::at_most_of(1.2, " × ten rules");
-/// Of so many rules each size is in_use where few are in_use for.
+/// The number of rules that requests match in the case with few.
 const FEW: u64 = 10;
 
-/// How many of the rules are in_use for.
+/// The rules that requests match.
 #[derive(Clone, Copy, Debug)]
 enum RulesInUse {
-    /// The same number whatever the size, spread over all of them.
+    /// The same number for every size, spread over all rules.
     Few,
-    /// Each one as often as any other, so that large sizes leave the processor's caches.
+    /// All rules equally often, so that large sizes exceed the processor's caches.
     All,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn table(scale: Scale) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The compiled rules, and the median of the seconds that it takes.
+/// The compiled rules, and the median time of compiling in seconds.
 fn compile(rules: u64, times: usize) -> anyhow::Result<(Snapshot, f64)> {
     let text = rule_text(rules, Limits::One);
     let mut snapshot = None;

@@ -114,7 +114,7 @@ impl Target for ConfigTarget {
                     if let Entry::Field(field) = entry
                         && !one.origins.contains_key(&field.path)
                     {
-                        return Err(format!("nobody knows where `{}` comes from", field.path));
+                        return Err(format!("`{}` has no origin", field.path));
                     }
                 }
                 locations::check(&one.warnings, &sources)?;

@@ -199,19 +199,19 @@ impl Target for JsonTarget {
     fn give(&mut self, input: &[u8]) -> Result<Trail, String> {
         self.clock.advance(Nanos::from_millis(500));
         let body = Bytes::copy_from_slice(input);
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for path in READERS {
-            told.push(self.judge(&Method::POST, &Uri::from_static(path), body.clone())?);
+            answers.push(self.judge(&Method::POST, &Uri::from_static(path), body.clone())?);
         }
         let first = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if first.starts_with(b"/")
             && let Ok(uri) = Uri::try_from(first)
         {
             for method in [Method::GET, Method::POST, Method::HEAD] {
-                told.push(self.judge(&method, &uri, body.clone())?);
+                answers.push(self.judge(&method, &uri, body.clone())?);
             }
         }
-        Ok(Trail::of(told))
+        Ok(Trail::of(answers))
     }
 }
 

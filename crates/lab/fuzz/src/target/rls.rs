@@ -69,15 +69,15 @@ impl RlsTarget {
         }
         expect(OK, answer, "prost can read it")?;
         let message = answer.body.get(5..).unwrap_or_default();
-        let told = RateLimitResponse::decode(message)
+        let answer = RateLimitResponse::decode(message)
             .map_err(|error| format!("prost cannot read the answer: {error}: {answer:?}"))?;
-        if told.statuses.len() != read.descriptors.len() {
-            return Err(format!("not one status for each descriptor of {read:?}: {told:?}"));
+        if answer.statuses.len() != read.descriptors.len() {
+            return Err(format!("not one status for each descriptor of {read:?}: {answer:?}"));
         }
-        let codes: Vec<_> = told.statuses.iter().map(|status| status.code).take(4).collect();
+        let codes: Vec<_> = answer.statuses.iter().map(|status| status.code).take(4).collect();
         let hits = read.descriptors.iter().any(|part| part.hits_addend.is_some());
         let limit = read.descriptors.iter().any(|part| part.limit.is_some());
-        Ok(Trail::of((told.overall_code, codes, hits, limit, read.hits_addend > 0)))
+        Ok(Trail::of((answer.overall_code, codes, hits, limit, read.hits_addend > 0)))
     }
 }
 

@@ -91,7 +91,7 @@ impl Outcome {
         }
         match &seen.refusal {
             None if seen.admitted => Ok(()),
-            None => Err("refused, but nobody is named".to_owned()),
+            None => Err("refused, but no limit is named".to_owned()),
             Some(named) if seen.admitted => Err(format!("admitted, but {named:?} refused")),
             Some((path, limit)) => {
                 let named = |ruling: &SeenRuling| {
@@ -120,7 +120,7 @@ impl NeverFits {
     pub(crate) fn check(one: &ExpectedVerdict, ruling: &SeenRuling) -> Finding {
         let (cost, most) = (one.cost, one.terms.stretched());
         if (ruling.retry == Retry::Never) != (cost > most) {
-            return Err(format!("{cost} of at most {most} is told {:?}", ruling.retry));
+            return Err(format!("{cost} of at most {most} gets {:?}", ruling.retry));
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_names_nobody_or_the_wrong_limit_is_caught() {
+    fn a_refusal_that_names_no_limit_or_the_wrong_one_is_caught() {
         let refused = seen(false, vec![ruling(Role::Required, false)]);
         assert!(Outcome::check(&SeenVerdict { refusal: None, ..refused.clone() }).is_err());
         let other = Some(("user".to_owned(), "two".to_owned()));

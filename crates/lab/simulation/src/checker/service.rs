@@ -71,17 +71,17 @@ impl MemoryBudget {
 /// A retry after the promised wait is admitted, and a nanosecond earlier it is not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HonestRetry {
-    pub(crate) told: u64,
+    pub(crate) wait: u64,
 }
 
 impl HonestRetry {
     /// Checks the answers just before and at the end of the wait.
     pub(crate) fn check(self, early: &SeenVerdict, in_time: &SeenVerdict) -> Finding {
         if early.admitted {
-            return Err(format!("told to wait {} ns, but less is enough", self.told));
+            return Err(format!("asked to wait {} ns, but less is enough", self.wait));
         }
         if !in_time.admitted {
-            return Err(format!("told to wait {} ns, then refused: {in_time:?}", self.told));
+            return Err(format!("asked to wait {} ns, then refused: {in_time:?}", self.wait));
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_too_short_or_too_long_is_caught() {
-        let retry = HonestRetry { told: 5 };
+        let retry = HonestRetry { wait: 5 };
         assert_eq!(retry.check(&seen(false), &seen(true)), Ok(()));
         assert!(retry.check(&seen(false), &seen(false)).is_err());
         assert!(retry.check(&seen(true), &seen(true)).is_err());

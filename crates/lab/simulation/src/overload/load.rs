@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_at_a_rate_of_nothing() {
+    fn no_request_comes_at_a_rate_of_zero() {
         let mut arrivals = Arrivals::new(1, 0.0);
         arrivals.set_rates(5, &[0.0; 4]);
         assert_eq!(arrivals.next_at(), u64::MAX);

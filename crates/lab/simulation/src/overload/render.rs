@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn numbers_have_as_many_digits_as_they_deserve() {
-        let told = [0.0, 0.99987, 0.05, 1.234, 12.34, 3_200.4, f64::INFINITY].map(number);
-        assert_eq!(told, ["0", "0.9999", "0.050", "1.234", "12.3", "3200", "∞"]);
+        let numbers = [0.0, 0.99987, 0.05, 1.234, 12.34, 3_200.4, f64::INFINITY].map(number);
+        assert_eq!(numbers, ["0", "0.9999", "0.050", "1.234", "12.3", "3200", "∞"]);
     }
 
     #[test]

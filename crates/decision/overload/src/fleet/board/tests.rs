@@ -150,7 +150,7 @@ fn a_clock_that_is_put_back_makes_no_lease_longer() {
 }
 
 #[test]
-fn a_board_that_lost_everything_learns_what_nodes_hold_and_lets_nobody_grow() {
+fn a_board_that_lost_everything_learns_what_nodes_hold_and_lets_no_node_grow() {
     let mut board = Board::new(FleetSettings::default(), START);
     let report = |node, held| Report { node, capacity: 100, in_flight: 10, demand: 200, held };
     assert_eq!(board.beat(START, &report(1, 40)).unwrap().grant, 40);

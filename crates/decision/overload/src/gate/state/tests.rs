@@ -108,7 +108,7 @@ fn a_gate_of_one_serves_everybody() {
     let mut bench = Bench::new(1);
     assert!(bench.arrives(Category::Test));
     bench.waits(Category::Test);
-    assert_eq!(Bench::new(0).gate.limit(), 1, "a gate of none serves nobody");
+    assert_eq!(Bench::new(0).gate.limit(), 1, "a gate of none would serve no request");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn errors_and_lost_clients_do_not_teach_the_service_time() {
 }
 
 #[test]
-fn a_place_that_is_given_up_goes_to_nobody() {
+fn a_place_that_is_given_up_goes_to_no_one_else() {
     let mut bench = Bench::full(10);
     let gone = bench.waits(Category::Critical);
     let stays = bench.waits(Category::Critical);
@@ -288,7 +288,7 @@ fn a_gate_that_may_not_refuse_lets_in_beyond_the_limit_and_says_what_it_would_ha
     assert!(bench.gate.arrive_forced(bench.now, level(Category::Get)).would_refuse);
     assert_eq!((bench.gate.in_flight(), bench.gate.within()), (16, 10));
     bench.leaves();
-    assert!(bench.arrives(Category::Critical), "those beyond take nobody's slot");
+    assert!(bench.arrives(Category::Critical), "requests beyond take no other's slot");
 }
 
 #[test]
@@ -369,7 +369,7 @@ impl Ledger {
     fn hear(&mut self, gate: &mut GateState) -> Result<(), TestCaseError> {
         while let Some(event) = gate.next_event() {
             let category = self.waiting.remove(&event.ticket);
-            prop_assert!(category.is_some(), "an event for nobody");
+            prop_assert!(category.is_some(), "an event without a request");
             if let Ok(slot) = event.outcome {
                 prop_assert!(!self.inside.contains(&slot), "one slot, two holders");
                 self.inside.push(slot);
@@ -462,7 +462,7 @@ fn run(steps: &[Step]) -> Result<Vec<String>, TestCaseError> {
 
 proptest! {
     #[test]
-    fn slots_held_are_those_entered_and_not_left_and_nobody_is_overtaken_by_a_lower_category(
+    fn slots_held_are_those_entered_and_not_left_and_no_request_is_overtaken_by_a_lower_category(
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let first = run(&steps)?;

@@ -1,8 +1,8 @@
 //! Whole calls of the rate limit service, without a network: the request as the
 //! HTTP library hands it over, the answer until its last trailer.
 //!
-//! Counted are the message read, the decision and the answer made. What the HTTP
-//! library allocates for streams and header tables is not, nor making the request.
+//! The count covers decoding, the decision and the answer. It excludes the making of
+//! the request, and streams and header tables of the HTTP library.
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,7 +26,7 @@ use crate::rule_text::{compiled, user_rules};
 const RULES: u64 = 10_000;
 const WIRE: Wire = Wire::Rls { descriptors: 1 };
 
-/// A request with a body that is there.
+/// A request whose body is in memory.
 type MeasuredCall = Request<Full<Bytes>>;
 
 /// Our door's allocations.
@@ -80,7 +80,7 @@ fn calls(count: usize) -> anyhow::Result<Vec<MeasuredCall>> {
     calls.collect::<Result<_, _>>().context("a request that cannot be made")
 }
 
-/// Reads an answer to its end. Nothing where it is none, or has to be waited for.
+/// Reads an answer to its end; `None` if it is an error or not ready.
 fn admits<B: Body<Data = Bytes>, E>(
     answer: impl Future<Output = Result<Response<B>, E>>,
 ) -> Option<bool> {
@@ -90,7 +90,7 @@ fn admits<B: Body<Data = Bytes>, E>(
     let mut admitted = None;
     while let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(&mut context) {
         if let Ok(data) = frame.ok()?.into_data() {
-            // Behind the message's own head.
+            // After the prefix of the gRPC message.
             admitted = WIRE.admits(data.get(5..)?).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! What asking the limiters costs a request, without the gateway around them.
+//! The cost of the limiters for a request, without a gateway.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::rule_text::compiled;
 use crate::stopwatch::on_processor;
 use crate::tables::parts::{best, ignore};
 
-/// Room for more than is ever in flight here.
+/// More slots than requests in flight here.
 const GATE: u64 = 4096;
-/// Requests in flight at once, as many as there are connections in the other rows.
+/// Requests in flight: as many as connections in the other rows.
 const IN_FLIGHT: u32 = 64;
 const ROUNDS: usize = 31;
-/// How often so many come and go in a round.
+/// How often this many requests enter and leave in a round.
 const TIMES: u32 = 1_000;
 
 const ARRIVES: &str = "192.0.2.7";
@@ -38,15 +38,15 @@ pub(super) fn shedders() -> [f64; 2] {
     [worker, fleet]
 }
 
-/// Nanoseconds of all that the four limiters and the gate do to admit a request that is described; and of
-/// what they do when it has ended.
+/// Nanoseconds of the four limiters and the gate to admit a request whose descriptors are known, and when it
+/// ends.
 ///
 /// # Errors
 /// When one of them refuses.
 pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
     let store = MemoryStore::new(MemoryConfig::default())?;
     let engine = Engine::new(store, SystemClock::new());
-    // Without a gateway around them they take more requests than the rate that is out of its reach.
+    // Without a gateway they decide more requests a second than the rate that no gateway reaches.
     let rules = GATEWAY_RULES.replace("1000000,", "1000000000,").replace("1000000}", "1000000000}");
     let limiters = GatewayLimiters {
         engine: Arc::new(engine.with_rules(compiled(rules)?)),
@@ -76,17 +76,17 @@ pub(super) fn all_limiters() -> anyhow::Result<[f64; 2]> {
     Ok(best)
 }
 
-/// What a gateway asks for each request.
+/// The limiters that a gateway calls for each request.
 struct GatewayLimiters {
     engine: Arc<Engine>,
     protection: Protection<SteadyClock>,
 }
 
-/// What a request that was admitted holds.
+/// The permits of an admitted request.
 type Inside = (Permit, Pass<SteadyClock>);
 
 impl GatewayLimiters {
-    /// In the order in which the gateway asks them.
+    /// In the order of the gateway's calls.
     fn admit(&self, request: &Request<'_>) -> Option<Inside> {
         let screened = self.protection.screen(black_box(arrival())).ok()?;
         let (verdict, permit) = self.engine.local()?.admit_now(request, Tenure::Held);

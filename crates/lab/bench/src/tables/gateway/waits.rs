@@ -1,17 +1,16 @@
-//! How long callers wait at gateways that have half of what they can do to do.
+//! Latencies of gateways at half of their throughput.
 //!
-//! The generator's thread is the upstream as well, and never sleeps. In two processes on one
-//! processor each would wait until the system gives it its turn, which takes longer than a
-//! gateway takes, and differs more from time to time than gateways do from each other.
+//! The generator's thread serves as the upstream and never sleeps. Two processes on one
+//! processor would wait for the scheduler, which takes longer than a gateway and varies more
+//! than gateways differ.
 //!
-//! Visits are short and many, so that what the machine does meanwhile meets all contenders
-//! alike. Callers arrive at the same times in each, so a stretch of ten milliseconds asks the
-//! same of a gateway in all of its visits, and where it took longer in one of them that was the
-//! machine's doing: what counts is the visit at the lower quartile. The mean over all stretches
-//! has the crowded ones in it as well as the empty ones.
+//! Measurements are short and many, so that other load of the machine affects all contenders
+//! alike. Callers arrive at the same times in each, so an interval of ten milliseconds has the
+//! same requests in every measurement of a gateway, and a longer latency in one of them comes
+//! from the machine: the measurement at the lower quartile counts. The mean over all intervals
+//! covers crowded and empty ones.
 //!
-//! One of the contenders is there twice: what those two differ by is no gateway's doing, and
-//! says how far the figures can be trusted.
+//! One contender runs twice: the difference of these two is the error of the figures.
 
 use std::time::Duration;
 
@@ -26,20 +25,19 @@ use crate::spread::Spread;
 use crate::tables::server_figures::{self, Span, WaitFigures};
 
 const SPAN: Span = Span { time: Duration::from_millis(500), interval: Duration::from_millis(10) };
-/// Visits for each that others get, which are longer.
+/// Measurements for each one of the other tables, which are longer.
 const VISITS: usize = 6;
 
-/// How long callers waited at each gateway.
+/// The latencies of each gateway.
 pub(super) struct GatewayWaits(Rounds<ProxyName, WaitFigures>);
 
 impl GatewayWaits {
-    /// The wait that one in a hundred exceeds.
+    /// The 99th percentile.
     pub(super) fn p99_micros(&self, who: ProxyName) -> f64 {
         mean(&self.stretches(who))
     }
 
-    /// How much longer that is at one gateway than at another, and between which quartiles the
-    /// stretches lie.
+    /// The difference of that between two gateways, and the quartiles of the intervals.
     pub(super) fn more_micros(&self, who: ProxyName, other: ProxyName) -> (f64, Spread) {
         let (ours, theirs) = (self.stretches(who), self.stretches(other));
         let more: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours - theirs).collect();
@@ -51,7 +49,7 @@ impl GatewayWaits {
         self.0.median(who, figure)
     }
 
-    /// How far the figures can be trusted, in words.
+    /// The reliability of the figures, in words.
     pub(super) fn quality(&self) -> String {
         self.0.quality()
     }
@@ -63,7 +61,7 @@ impl GatewayWaits {
     }
 }
 
-/// What each stretch comes to in the visit at the lower quartile.
+/// The figure of each interval in the measurement at the lower quartile.
 fn undisturbed(visits: &[&[f64]]) -> Vec<f64> {
     let stretches = visits.iter().map(|stretches| stretches.len()).min().unwrap_or(0);
     let stretch = |at: usize| {
@@ -76,7 +74,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Lets callers arrive at gateways with limiters and without.
+/// Measures gateways with limiters and without in an open loop.
 ///
 /// # Errors
 /// When a gateway does not start, or a call fails or is refused.

@@ -1,4 +1,4 @@
-//! A Redis of our own, and what it says about itself.
+//! A Redis for the benchmark, and its statistics.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use crate::server::{Door, Server};
 
-/// No answer that is read here is longer.
+/// The longest answer that is read here.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// A running Redis without persistence. It is ended when this is dropped.
+/// A running Redis without persistence. Dropping this kills it.
 #[derive(Debug)]
 pub(super) struct Instance {
     server: Server,
-    /// Where it would write files, if it wrote any.
+    /// Its working directory, which stays empty.
     _folder: TempDir,
 }
 
@@ -38,20 +38,20 @@ impl Instance {
         Ok(Instance { server, _folder: folder })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     ///
     /// # Errors
-    /// When it listens nowhere, which does not happen.
+    /// When it has no address, which cannot happen after a successful start.
     pub(super) fn address(&self) -> anyhow::Result<SocketAddr> {
         self.server.door(Door::Redis)
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub(super) fn process(&self) -> u32 {
         self.server.process()
     }
 
-    /// A connection of its own to it.
+    /// Opens a connection.
     ///
     /// # Errors
     /// When it does not answer.
@@ -60,7 +60,7 @@ impl Instance {
         Ok(Client(BufReader::new(stream)))
     }
 
-    /// Stops it: it keeps its connections and answers nobody.
+    /// Stops the process (`SIGSTOP`): it keeps its connections and answers nothing.
     ///
     /// # Errors
     /// When it has ended.
@@ -68,7 +68,7 @@ impl Instance {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Continues the stopped process.
     ///
     /// # Errors
     /// When it has ended.
@@ -83,12 +83,12 @@ impl Instance {
     }
 }
 
-/// Speaks with Redis, one question at a time.
+/// A connection to Redis, with one command at a time.
 #[derive(Debug)]
 pub(super) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Sends a command and gives its answer as text.
+    /// Sends a command and returns its answer as text.
     ///
     /// # Errors
     /// When Redis answers with an error, with a list, or not at all.
@@ -122,7 +122,7 @@ impl Client {
     /// The processor time that Redis has used since it began.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When it does not report it.
     pub(super) fn cpu(&mut self) -> anyhow::Result<Duration> {
         let info = self.ask(&["INFO", "cpu"])?;
         cpu_in(&info).context("Redis does not say what time it used")

@@ -1,7 +1,7 @@
-//! A process that shares its limits over Redis, and those who ask it.
+//! A node that shares its limits over Redis, and its callers.
 //!
-//! As in our server callers are tasks on a runtime of one thread; the courier has
-//! a thread of its own. Each decision includes reading the clock and the
+//! As in our server, callers are tasks on a runtime of one thread, and the link to
+//! Redis has its own thread. Each decision includes reading the clock and the
 //! fingerprint of the key.
 
 use std::sync::Arc;
@@ -33,35 +33,35 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 pub(super) const BURST: u64 = 36_000_000;
 
 const DRAWN: usize = 100_000;
-/// Lets slices grow to what is context for, and connections warm up.
+/// The warm-up: slices grow to the demand, and connections are opened.
 const WARM_UP: Duration = Duration::from_millis(400);
-/// A decision that never waits lets others have their turn after so many.
+/// Decisions after which a caller that never waits yields to others.
 const TURN: usize = 32;
-/// How often a measurement that something disturbed is made again.
+/// The maximum number of attempts for a measurement.
 const TRIES: usize = 20;
-/// After a request that did not go as it should.
+/// The pause of a caller after an unexpected outcome.
 const PAUSE: Duration = Duration::from_millis(1);
-/// So long may Redis say nothing: on a busy machine that happens.
+/// The timeout of Redis, long enough for pauses of a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What tells the keys of the benchmark apart from others.
+/// The prefix of the benchmark's keys.
 const GROUP: u64 = 1;
 
-/// What came of asking for a while.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeFigures {
-    /// Redis's processor time for each decision.
+    /// CPU time of Redis for each decision.
     pub(super) cpu_micros: f64,
     pub(super) per_second: f64,
-    /// How many decisions shared a call.
+    /// Decisions in one call.
     pub(super) per_call: f64,
 }
 
-/// A limit that nothing uses up.
+/// A limit that no run uses up.
 pub(super) fn ample() -> Limit {
     Limit::new(TokenBucket::new(1, Period::MINUTE, BURST))
 }
 
-/// The counter of somebody.
+/// The counter of a user.
 #[inline]
 pub(super) fn key(name: &str) -> Key {
     Key { fingerprint: Fingerprinter::shared().of(GROUP, name.as_bytes()), group: GROUP }
@@ -74,7 +74,7 @@ pub(super) struct Node {
     context: Arc<CallerContext>,
 }
 
-/// What callers ask, and whom.
+/// The requests of callers, and the store that decides them.
 #[derive(Debug)]
 pub(super) struct CallerContext {
     pub(super) store: SharedStore<RedisStore>,
@@ -88,7 +88,7 @@ pub(super) struct CallerContext {
     over: AtomicBool,
 }
 
-/// How a node is context.
+/// The load on a node.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) consistency: Consistency,
@@ -136,12 +136,12 @@ impl Node {
         &self.context.store
     }
 
-    /// How many calls Redis has answered so far.
+    /// Calls that Redis has answered so far.
     fn calls(&self) -> u64 {
         self.context.store.remote().figures().evaluations
     }
 
-    /// How many requests were decided so far.
+    /// Requests that were decided so far.
     pub(super) fn decided(&self) -> u64 {
         self.context.decided.load(Ordering::Relaxed)
     }
@@ -149,12 +149,12 @@ impl Node {
     /// One request.
     ///
     /// # Errors
-    /// When nobody could decide it.
+    /// When the store could not decide it.
     pub(super) fn admit_one(&self, name: &str) -> anyhow::Result<()> {
         self.runtime.block_on(self.context.admit(name))
     }
 
-    /// Has so many callers ask without pause.
+    /// Runs this many callers in a closed loop.
     ///
     /// # Errors
     /// When requests were refused or not decided by Redis, time and again.
@@ -180,12 +180,11 @@ impl Node {
         self.with_callers(callers, |context, place| context.ask_on(place), watch)
     }
 
-    /// Measures while every request is decided by what Redis says. On a machine
-    /// that stops everybody for a second Redis counts as failed meanwhile; what was
-    /// measured then is not what is meant, and is measured again.
+    /// Measures while Redis decides every request. On a busy machine Redis can time out for a
+    /// second; such a measurement is repeated.
     ///
     /// # Errors
-    /// When Redis was never there long enough, or `measure` fails.
+    /// When Redis timed out in every attempt, or `measure` fails.
     pub(super) async fn undisturbed<T>(
         &self,
         warm_up: Duration,
@@ -205,7 +204,7 @@ impl Node {
         bail!("Redis did not answer in time, or refused, in each of {TRIES} tries")
     }
 
-    /// Runs callers, each from a place of its own, for as long as `watch` takes.
+    /// Runs callers, each from another key on, until `watch` returns.
     ///
     /// # Errors
     /// When `watch` or a caller fails.
@@ -235,12 +234,12 @@ impl Node {
 }
 
 impl CallerContext {
-    /// Whether callers should go home.
+    /// Whether callers should stop.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// The keys from a place on.
+    /// The keys from an index on.
     pub(super) fn keys_from(&self, place: usize) -> impl Iterator<Item = &str> {
         self.keys.from(place)
     }
@@ -248,7 +247,7 @@ impl CallerContext {
     /// One decision.
     ///
     /// # Errors
-    /// When nobody could decide.
+    /// When the store could not decide it.
     pub(super) async fn decide(&self, name: &str) -> Result<Option<Answer>, StoreError> {
         let policy = Policy { consistency: self.consistency, ..Policy::default() };
         let checks = [Check { policy, ..Check::new(key(name), &self.limit, 1) }];
@@ -259,11 +258,10 @@ impl CallerContext {
         Ok(answers.first().copied())
     }
 
-    /// One decision that should admit, by what Redis said. If it does not, that is
-    /// noted, and the caller pauses.
+    /// One decision that Redis should admit. Another outcome is counted, and the caller pauses.
     ///
     /// # Errors
-    /// When nobody could decide.
+    /// When the store could not decide it.
     pub(super) async fn admit(&self, name: &str) -> anyhow::Result<()> {
         let answer = self.decide(name).await?.context("there was no answer")?;
         if answer.basis.is_degraded() || !answer.decision.is_admitted() {

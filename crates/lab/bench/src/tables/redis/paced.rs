@@ -1,4 +1,4 @@
-//! How often Redis is context when decisions come at a given pace.
+//! Commands to Redis at a fixed rate of decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use crate::stopwatch::Stopwatch;
 
 /// Decisions a second, over all keys.
 pub(super) const PACE: u32 = 50_000;
-/// What a key may have in a second: enough when callers catch up after a pause
-/// of the machine.
+/// The rate of a key per second: enough for callers that catch up after a pause of
+/// the machine.
 pub(super) const EACH: u64 = 500;
 const CALLERS: u32 = 64;
-/// Slices have found their size by then.
+/// The warm-up, in which slices find their size.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Callers look how many decisions are due.
+/// The interval in which callers make the decisions that are due.
 const BEAT: Duration = Duration::from_millis(1);
-/// No request should have to hurry for its own sake: what waits is counted.
+/// A timeout that no request reaches: a late answer of Redis counts as decided.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// What Redis was context in a while.
+/// The load on Redis in a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     /// Commands that Redis was sent, for 1,000 decisions.
     pub(super) commands: f64,
     /// Keys that it wrote, for 1,000 decisions.
     pub(super) writes: f64,
-    /// The pace that was kept.
+    /// The rate that was reached.
     pub(super) per_second: f64,
 }
 
-/// Decides at the pace for a time.
+/// Decides at the fixed rate for a time.
 ///
 /// # Errors
 /// When requests were refused or not decided by Redis, time and again.
@@ -45,7 +45,7 @@ pub(super) fn traffic(
     time: Duration,
 ) -> anyhow::Result<Traffic> {
     let mut client = instance.client()?;
-    // What other limits have used of the same keys would be taken as used of this one.
+    // Counts of other limits on the same keys would count for this one too.
     client.ask(&["FLUSHALL"])?;
     let limit = Limit::new(TokenBucket::new(EACH, Period::SECOND, EACH));
     let node = Node::start(instance, &Load { consistency, limit, keys: KEYS, within: WITHIN })?;
@@ -68,7 +68,7 @@ pub(super) fn traffic(
     node.with_callers(CALLERS as usize, ask_in_time, watch)
 }
 
-/// Makes a caller's part of the decisions, when they are due.
+/// Makes a caller's share of the decisions when they are due.
 async fn ask_in_time(context: Arc<CallerContext>, place: usize) -> anyhow::Result<()> {
     let stopwatch = Stopwatch::start();
     let mut keys = context.keys_from(place);

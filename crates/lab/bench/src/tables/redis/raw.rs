@@ -11,16 +11,16 @@ use tidegate_stores::{Batch, Charge, Check, RedisStore};
 use super::instance::Instance;
 use super::node::{self, NodeFigures};
 
-/// Connections of `redis-benchmark`, as it has them unless told otherwise.
+/// The default number of connections of `redis-benchmark`.
 const CONNECTIONS: usize = 50;
-/// How many calls tell how fast it goes.
+/// Calls of the first run, which estimates the rate.
 const TRIAL: u64 = 5_000;
-/// As long as ours, with a number that is drawn for each call.
+/// A key of the same length as ours, with a number drawn for each call.
 const KEY: &str = "tg{AA}AAAAAAAA__rand_int__";
-/// The plain script's: it does not read what ours writes.
+/// The key of the plain script, which has another format of values.
 const PLAIN_KEY: &str = "tg{BB}AAAAAAAA__rand_int__";
 
-/// Decides one check as people write it: one read, one write, the server's clock.
+/// A typical GCRA script for one check: one read, one write, the server's clock.
 const PLAIN: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -34,7 +34,7 @@ redis.call('SET', KEYS[1], full + interval, 'PX', math.ceil((burst - left) / 100
 return {1, left}
 ";
 
-/// A script that Redis knows, with what it is told.
+/// A loaded script with its arguments.
 #[derive(Debug)]
 pub(super) struct Script {
     hash: String,
@@ -46,7 +46,7 @@ impl Script {
     /// The plain script.
     ///
     /// # Errors
-    /// When Redis does not take it.
+    /// When Redis rejects it.
     pub(super) fn plain(instance: &Instance) -> anyhow::Result<Self> {
         let hash = instance.client()?.ask(&["SCRIPT", "LOAD", PLAIN])?;
         let interval = node::INTERVAL.as_micros();
@@ -55,12 +55,11 @@ impl Script {
         Ok(Script { hash, key: PLAIN_KEY, arguments })
     }
 
-    /// Our own, context about one check. `redis-benchmark` cannot send zero bytes,
-    /// so what the script is told stands at its beginning: it has less to receive
-    /// than when we call it.
+    /// Our script with one check. `redis-benchmark` cannot send zero bytes, so the arguments are
+    /// constants at the beginning of the script, and Redis receives less than from our store.
     ///
     /// # Errors
-    /// When Redis does not take it.
+    /// When Redis rejects it.
     pub(super) fn ours(instance: &Instance, store: &RedisStore) -> anyhow::Result<Self> {
         let limit = node::ample();
         let checks = [Check::new(node::key("somebody"), &limit, 1)];
@@ -71,7 +70,7 @@ impl Script {
         Ok(Script { hash, key: KEY, arguments: vec![String::new()] })
     }
 
-    /// Calls it for about this long, so many calls at a time on each connection.
+    /// Calls it for about this long, with this pipeline depth on each connection.
     ///
     /// # Errors
     /// When `redis-benchmark` is missing or fails.
@@ -92,7 +91,7 @@ impl Script {
         Ok(NodeFigures { cpu_micros, per_second, per_call: 1.0 })
     }
 
-    /// Makes so many calls; returns how many a second.
+    /// Makes this many calls; returns the rate per second.
     fn run(&self, instance: &Instance, depth: usize, calls: u64) -> anyhow::Result<f64> {
         let mut command = Command::new("redis-benchmark");
         command.args(["-h", "127.0.0.1", "-p", &instance.address()?.port().to_string()]);
@@ -108,13 +107,13 @@ impl Script {
     }
 }
 
-/// Bytes as a script spells them.
+/// Bytes as a string literal of Lua.
 fn quoted(bytes: &[u8]) -> String {
     let spelled: String = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
     format!("'{spelled}'")
 }
 
-/// The last figure; those before tell of progress.
+/// The last figure; the ones before it report progress.
 fn per_second_in(said: &str) -> Option<f64> {
     let (before, _) = said.rsplit_once(" requests per second")?;
     before.rsplit([' ', ':']).next()?.parse().ok()

@@ -1,7 +1,7 @@
-//! How long answers take when Redis stops in the middle of everything.
+//! Latencies when Redis stops under load.
 //!
-//! The process is stopped, not ended: connections stay, and nothing says that
-//! no answer will come.
+//! The process is stopped, not killed: connections stay open without an error, so only
+//! timeouts detect it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,49 +14,49 @@ use super::instance::Instance;
 use super::node::{CallerContext, KEYS, Load, Node, ample};
 use crate::stopwatch::Stopwatch;
 
-/// How long a request waits for Redis: the default.
+/// The default timeout of a request to Redis.
 pub(super) const DEADLINE: Duration = Duration::from_millis(10);
 const CALLERS: usize = 64;
 /// A caller's pause after an answer.
 const PAUSE: Duration = Duration::from_millis(1);
 const BEFORE: Duration = Duration::from_millis(300);
-/// How often Redis is waited for, on a machine on which it is late.
+/// Attempts on a machine on which Redis is late.
 const TRIES: usize = 20;
 const DURING: Duration = Duration::from_millis(400);
 
-/// How long answers took that Redis did not give, in milliseconds.
+/// Latencies of decisions without Redis, in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct StopWaits {
-    /// Of requests that were sent to Redis before anybody knew.
+    /// Of requests that were sent to Redis before the breaker opened.
     first: Vec<f64>,
-    /// Of requests that came when it was known.
+    /// Of requests after the breaker opened.
     open: Vec<f64>,
 }
 
 impl StopWaits {
-    /// Adds those of another time.
+    /// Adds the latencies of another measurement.
     pub(super) fn extend(&mut self, other: StopWaits) {
         self.first.extend(other.first);
         self.open.extend(other.open);
     }
 
-    /// What 99.9 of 100 requests that were sent to Redis waited at the most.
+    /// The 99.9th percentile of requests that were sent to Redis.
     pub(super) fn first(&self) -> Option<f64> {
         most_of(&self.first)
     }
 
-    /// The same of requests that came later.
+    /// The 99.9th percentile of later requests.
     pub(super) fn open(&self) -> Option<f64> {
         most_of(&self.open)
     }
 
-    /// How many were measured of each.
+    /// The number of requests of both kinds.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.first.len(), self.open.len())
     }
 }
 
-/// Stops Redis once while callers ask.
+/// Stops Redis once under load.
 ///
 /// # Errors
 /// When Redis has ended, or a request could not be decided at all.
@@ -74,7 +74,7 @@ pub(super) fn waits(instance: &Instance) -> anyhow::Result<StopWaits> {
                 break;
             }
         }
-        // On a busy machine Redis may have been late before; that is not meant.
+        // Excludes timeouts of a busy machine before the stop.
         *waits.lock() = StopWaits::default();
         instance.stop()?;
         sleep(DURING).await;
@@ -106,7 +106,7 @@ async fn ask_and_time(
     Ok(())
 }
 
-/// What 999 of 1,000 are at most, if there are any.
+/// The 99.9th percentile, if there are any.
 fn most_of(times: &[f64]) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);

@@ -22,7 +22,7 @@ const GRPC_DEPTH: usize = 64;
 /// As programs use HTTP/1.1: many connections, one request on each.
 const HTTP_CONNECTIONS: usize = 50;
 
-/// WaitFigures are looked at apart for each so long.
+/// The length of an interval of [`WaitFigures`].
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A server under one kind of load.

@@ -1,4 +1,4 @@
-//! What our server needs before it answers, and while it remembers.
+//! Start-up time and memory of our server.
 
 use anyhow::ensure;
 
@@ -13,10 +13,10 @@ use crate::stopwatch::Stopwatch;
 const WIRE: Wire = Wire::Rls { descriptors: 1 };
 const CONNECTIONS: usize = 2;
 const DEPTH: usize = 64;
-/// As people count megabytes.
+/// Bytes of a megabyte.
 const MEGABYTE: f64 = 1e6;
 
-/// The resident memory of a fresh server after it was asked about so many users.
+/// The resident memory of a fresh server with this many users.
 ///
 /// # Errors
 /// When a call fails or is refused.

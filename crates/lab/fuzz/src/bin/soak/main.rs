@@ -86,5 +86,5 @@ async fn soak(arguments: &SoakArguments) -> Result<String, SoakFailure> {
     let ended = served.stop();
     drop(lingering);
     ended?;
-    Ok(format!("{watched}\n{tally}\nstopped when told, exit code 0"))
+    Ok(format!("{watched}\n{tally}\nstopped on its signal, exit code 0"))
 }

@@ -192,7 +192,7 @@ mod tests {
     use tidegate_overload::Category;
 
     #[test]
-    fn the_highest_waits_least_and_nobody_longer_than_a_third_of_the_timeout() {
+    fn the_highest_waits_least_and_none_longer_than_a_third_of_the_timeout() {
         let mut bench = Bench::new(Cinnamon::new(1, CinnamonSettings::default()));
         bench.arrive(Category::Get);
         bench.arrive(Category::Test);
