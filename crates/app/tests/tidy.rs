@@ -16,16 +16,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("decision/stores", &["algorithms", "metrics", "redis-link", "words"]),
     ("decision/engine", &["algorithms", "metrics", "rules", "stores", "words"]),
     ("inbound/server", &[]),
-    ("inbound/requests", &["algorithms", "words"]),
+    ("inbound/access", &["algorithms", "words"]),
     ("inbound/answers", &["engine", "overload", "words"]),
     ("inbound/admission", &["answers", "engine"]),
-    ("inbound/rls", &["answers", "engine", "metrics", "requests"]),
-    ("inbound/http-api", &["admission", "answers", "engine", "metrics", "requests", "rules"]),
+    ("inbound/rls", &["access", "answers", "engine", "metrics"]),
+    ("inbound/http-api", &["access", "admission", "answers", "engine", "metrics", "rules"]),
     (
         "inbound/gateway",
         &["admission", "answers", "document", "engine", "metrics", "overload", "server"],
     ),
-    ("inbound/admin", &["answers", "engine", "metrics", "overload", "requests", "words"]),
+    ("inbound/admin", &["access", "answers", "engine", "metrics", "overload", "words"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
     ("outbound/pacer", &["algorithms", "stores"]),
@@ -34,6 +34,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "app",
         &[
+            "access",
             "admin",
             "admission",
             "answers",
@@ -44,7 +45,6 @@ const EDGES: &[(&str, &[&str])] = &[
             "metrics",
             "overload",
             "redis-board",
-            "requests",
             "rls",
             "rules",
             "server",
@@ -65,7 +65,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "lab/fuzz",
-        &["app", "engine", "gateway", "http-api", "metrics", "requests", "rls", "rules", "server"],
+        &["access", "app", "engine", "gateway", "http-api", "metrics", "rls", "rules", "server"],
     ),
 ];
 
@@ -78,11 +78,11 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     (
         "http",
         &[
+            "access",
             "admin",
             "answers",
             "gateway",
             "http-api",
-            "requests",
             "rls",
             "server",
             "spans",

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
+use tidegate_access::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading};
 use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
-use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
 use tidegate_server::{
     Address, BoundEndpoint, ConnectionLimits, Endpoint, Keepalive, OpenError, Pressure, Protocol,

@@ -5,8 +5,8 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTI
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_access::CHALLENGE;
 use tidegate_answers::{NO_STORE, PROBLEM_JSON};
-use tidegate_requests::CHALLENGE;
 
 /// An answer of the debug port.
 pub(super) type Answer = Response<Full<Bytes>>;

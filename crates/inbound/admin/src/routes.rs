@@ -1,7 +1,7 @@
 //! Every route: its method, its path, and the access that it needs. There are no others.
 
 use http::Method;
-use tidegate_requests::Role;
+use tidegate_access::Role;
 
 /// A page to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

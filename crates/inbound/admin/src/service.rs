@@ -14,9 +14,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::service::Service;
+use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
 use tidegate_engine::{Clock, CounterStore, Engine};
 use tidegate_metrics::Format;
-use tidegate_requests::{AccessError, BodyError, BodyLimits, read_body};
 
 use super::answer::{self, Answer, Problem};
 use super::change::{Change, ChangeCounts, ChangeKind};

@@ -7,8 +7,8 @@ use super::change::Change;
 use super::delivery::DeliveryReading;
 use super::limiters::Switchboard;
 use super::observations::Observations;
+use tidegate_access::{AccessPolicy, HostNames};
 use tidegate_metrics::{Collector, Meter};
-use tidegate_requests::{AccessPolicy, HostNames};
 
 /// The settings of the debug port.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use tidegate_access::AccessPolicy;
 use tidegate_engine::{
     Clock, Engine, MemoryConfig, MemoryStore, Options, Source, SystemClock, compile,
 };
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
-use tidegate_requests::AccessPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

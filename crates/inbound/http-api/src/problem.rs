@@ -7,8 +7,8 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTI
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_access::CHALLENGE;
 use tidegate_answers::{NO_STORE, PROBLEM_JSON, Problem};
-use tidegate_requests::CHALLENGE;
 
 /// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! One table holds every route. A test compares it with the OpenAPI document.
 
 use http::Method;
+use tidegate_access::Role;
 use tidegate_engine::Verb;
-use tidegate_requests::Role;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

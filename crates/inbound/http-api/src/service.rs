@@ -17,8 +17,8 @@ use tidegate_engine::{
     Clock, CounterStore, Engine, LimiterStage, MemoryStore, SystemClock, Timestamp, contain,
 };
 
+use tidegate_access::{AccessError, BodyError, BodyLimits, read_body};
 use tidegate_metrics::{AnswerKind, Meter};
-use tidegate_requests::{AccessError, BodyError, BodyLimits, read_body};
 
 use crate::decode;
 use crate::decode::head::{expect_json, refusal_status, route_problem};

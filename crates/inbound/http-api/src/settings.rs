@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_access::AccessPolicy;
 use tidegate_answers::HeaderSet;
-use tidegate_requests::AccessPolicy;
 
 /// The settings of the HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,9 +22,9 @@ use tokio::time::{Sleep, sleep};
 use tonic::service::Routes;
 use tower_service::Service as _;
 
+use tidegate_access::{BodyError, BodyLimits, BodyReader};
 use tidegate_answers::grpc::timeout;
 use tidegate_metrics::{AnswerKind, Meter};
-use tidegate_requests::{BodyError, BodyLimits, BodyReader};
 
 use crate::body::RlsBody;
 use crate::decide::ContainedResult;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use tidegate_access::{AccessToken, TokenError};
 use tidegate_document::{Bounds, Fault, Kind, Scalar, Secrecy, SettingKind};
-use tidegate_requests::{AccessToken, TokenError};
 use tidegate_stores::RedisSettings;
 
 /// The minimum of characters in a token: shorter ones can be guessed.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
+use tidegate_access::AccessPolicy;
 use tidegate_admin::{DebugParts, DebugSettings, DeliveryReading};
 use tidegate_metrics::{AnswerKind, Meter};
-use tidegate_requests::AccessPolicy;
 
 use super::support::{START, Stage};
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::Method;
 use http_body::{Body, Frame};
 use hyper::service::Service;
+use tidegate_access::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 use tidegate_admin::{DebugParts, DebugSettings, LogLevel};
-use tidegate_requests::{AccessPolicy, AccessToken, AccessTokens, HostNames};
 
 use super::support::Stage;
 

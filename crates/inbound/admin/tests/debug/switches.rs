@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
+use tidegate_access::AccessPolicy;
 use tidegate_admin::{DebugParts, DebugSettings, LogLevel};
-use tidegate_requests::AccessPolicy;
 
 use tidegate_engine::{Clock, Nanos};
 use tidegate_overload::{Limiter, Mode, Percent};

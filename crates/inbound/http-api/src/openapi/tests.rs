@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tidegate_requests::Role;
+use tidegate_access::Role;
 
 use super::OPENAPI;
 use crate::decode::schemas;

@@ -17,8 +17,8 @@ use http_body::Body;
 use http_body_util::Full;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
+use tidegate_access::{BodyLimits, BodyReader};
 use tidegate_engine::{Clock, CounterStore, Timestamp, Verb};
-use tidegate_requests::{BodyLimits, BodyReader};
 
 use super::{ApiState, HttpApi};
 use crate::decode::head::{RefusalStatus, expect_json, refusal_status};

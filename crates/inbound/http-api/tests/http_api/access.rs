@@ -2,8 +2,8 @@
 
 use http::Method;
 use http::header::{HeaderValue, ORIGIN};
+use tidegate_access::{AccessPolicy, AccessTokens};
 use tidegate_http_api::HttpApiSettings;
-use tidegate_requests::{AccessPolicy, AccessTokens};
 
 use crate::bench::{Answer, Bench, asking, request, settings};
 

@@ -7,13 +7,13 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
 use serde_json::Value;
+use tidegate_access::AccessPolicy;
 use tidegate_engine::{
     CounterStore, Engine, ManualClock, MemoryConfig, MemoryStore, Options, Snapshot, Source,
     Timestamp, compile,
 };
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
-use tidegate_requests::AccessPolicy;
 
 use crate::document;
 

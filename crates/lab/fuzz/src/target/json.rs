@@ -12,10 +12,10 @@ use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::service::Service;
 use serde_json::Value;
+use tidegate_access::AccessPolicy;
 use tidegate_engine::{MemoryStore, Nanos};
 use tidegate_http_api::{Health, HttpApi, HttpApiParts, HttpApiSettings, RulesStatus};
 use tidegate_metrics::Meter;
-use tidegate_requests::AccessPolicy;
 
 use super::doors::{self, Clock, at_once};
 use super::{Target, Trail, shape};

@@ -1,4 +1,4 @@
-//! What doors share on the way in.
+//! Access to doors.
 //!
 //! [`AccessPolicy`] decides who may read, check and change; [`HostNames`] which host names a port answers to.
 //! [`BodyReader`] collects the body of a request, up to a maximum and within a time:
@@ -7,7 +7,7 @@
 //! use std::time::Duration;
 //!
 //! use http_body_util::Full;
-//! use tidegate_requests::{BodyError, BodyLimits, read_body};
+//! use tidegate_access::{BodyError, BodyLimits, read_body};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {

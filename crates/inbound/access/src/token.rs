@@ -41,13 +41,13 @@ words! {
 /// A token: its name, the hash of its text, its roles and its expiry. Written as `HASH NAME ROLES [EXPIRES]`.
 ///
 /// ```
-/// use tidegate_requests::AccessToken;
+/// use tidegate_access::AccessToken;
 ///
 /// // The SHA-256 of the token's text.
 /// let hash = "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032";
 /// let token: AccessToken = format!("{hash} deploy check+change 2030-01-31").parse()?;
 /// assert_eq!(token.name(), "deploy");
-/// # Ok::<(), tidegate_requests::TokenError>(())
+/// # Ok::<(), tidegate_access::TokenError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
