@@ -6,10 +6,10 @@ use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use serde::Serialize;
+use tidegate_answers::NO_STORE;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// A response of the API.
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
