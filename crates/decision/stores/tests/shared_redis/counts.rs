@@ -1,0 +1,106 @@
+//! Counts of eventual limits: whatever fails, each is counted once in every region.
+
+use std::time::Duration;
+
+use tidegate_algorithms::{Limit, Period, TokenBucket};
+use tidegate_stores::{Consistency, Verb};
+
+use crate::fleet::{Fleet, Plan};
+use crate::load::{Subject, WIDE, lasting};
+use tidegate_test_servers::eventually;
+use tidegate_test_servers::relay::Relay;
+use tidegate_test_servers::server::{Server, Setup};
+
+/// Two regions of one node each.
+struct Pair {
+    servers: [Server; 2],
+    /// The line to each server from the other region.
+    lines: [Relay; 2],
+    fleets: [Fleet; 2],
+}
+
+fn wide() -> Subject {
+    Subject::new("wide", lasting(WIDE), Consistency::Eventual)
+}
+
+/// Refills one unit in an hour, so that its level is the number of units.
+fn bucket() -> Subject {
+    let limit = Limit::new(TokenBucket::new(1, Period::HOUR, WIDE));
+    Subject::new("bucket", limit, Consistency::Eventual)
+}
+
+impl Pair {
+    fn start(setup: impl Fn() -> Server) -> Self {
+        let servers = [setup(), setup()];
+        let lines = [Relay::to(servers[0].port()), Relay::to(servers[1].port())];
+        let fleet = |own: usize, other: usize| {
+            let mut plan = Plan::new(1, &servers[own].url());
+            plan.regions = vec![lines[other].url()];
+            plan.seed = 10 * (own as u64 + 1);
+            plan.start()
+        };
+        let fleets = [fleet(0, 1), fleet(1, 0)];
+        Pair { servers, lines, fleets }
+    }
+
+    /// Admits this many requests of each subject in one region, spread over at least `beats` flushes.
+    fn admit(&self, region: usize, times: u64, beats: u64) {
+        let fleet = &self.fleets[region];
+        for beat in 0..beats {
+            for _ in 0..times / beats {
+                for subject in [wide(), bucket()] {
+                    let answer = fleet.send(0, Verb::Check, subject.check()).unwrap();
+                    assert!(answer.decision.is_admitted(), "{} in beat {beat}", subject.name);
+                }
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+
+    #[track_caller]
+    fn assert_all_count(&self, admitted: u64) {
+        for (region, fleet) in self.fleets.iter().enumerate() {
+            for subject in [wide(), bucket()] {
+                let name = subject.name;
+                let counted = eventually(&format!("all counts of {name} in {region}"), || {
+                    fleet.try_counted(&subject).ok().filter(|counted| *counted >= admitted)
+                });
+                assert_eq!(counted, admitted, "{name} in region {region}");
+            }
+        }
+    }
+}
+
+#[test]
+fn regions_that_were_cut_apart_know_every_count_of_each_other() {
+    let pair = Pair::start(Server::redis);
+    pair.admit(0, 100, 4);
+    pair.admit(1, 100, 4);
+    pair.lines.iter().for_each(Relay::silence);
+    pair.admit(0, 300, 10);
+    pair.admit(1, 300, 10);
+    pair.lines.iter().for_each(Relay::mend);
+    pair.assert_all_count(800);
+}
+
+#[test]
+fn counts_made_while_the_own_server_was_stopped_arrive_everywhere() {
+    let pair = Pair::start(Server::redis);
+    pair.admit(0, 100, 4);
+    pair.servers[0].freeze();
+    pair.admit(0, 600, 20);
+    pair.servers[0].thaw();
+    pair.assert_all_count(700);
+}
+
+#[test]
+fn counts_made_while_a_durable_server_restarts_arrive_everywhere() {
+    let durable =
+        || Setup::redis().with("appendonly", &["yes"]).with("appendfsync", &["no"]).start();
+    let mut pair = Pair::start(durable);
+    pair.admit(0, 100, 4);
+    pair.servers[0].kill();
+    pair.admit(0, 600, 20);
+    pair.servers[0].restart();
+    pair.assert_all_count(700);
+}
