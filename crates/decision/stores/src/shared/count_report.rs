@@ -89,22 +89,23 @@ impl CountReport {
 
     /// Charges a state with what is due at `now`.
     pub fn charge(&self, state: &mut State, due: DueCharge, now: Timestamp) -> ReportAnswer {
-        let remaining = self.limit.peek(state, CheckInput::new(0, now)).remaining;
-        let earlier = Timestamp::from_nanos(now.as_nanos().saturating_sub(due.age.get()));
-        let at = match state {
-            State::Bucket(bucket) if bucket.to_parts().0 >= now => now,
-            State::Bucket(bucket) => bucket.to_parts().0.max(earlier),
-            State::Unused if self.is_bucket() => earlier,
-            _ => now,
-        };
+        let before = self.limit.peek(&mut state.clone(), CheckInput::new(0, now));
         if due.units > 0 {
+            let at = self.charged_at(state, due.age, now);
             self.limit.overcharge(state, CheckInput::new(due.units, at));
         }
         let decision = self.limit.peek(state, CheckInput::new(0, now));
-        ReportAnswer {
-            decision,
-            charged: due.units,
-            over: due.units.saturating_sub(remaining),
+        let over = due.units.saturating_sub(before.remaining);
+        ReportAnswer { decision, charged: due.units, over }
+    }
+
+    /// A bucket that was full is charged as of when it became full, at most `age` ago, so that it has refilled since.
+    fn charged_at(&self, state: &State, age: Nanos, now: Timestamp) -> Timestamp {
+        let earlier = Timestamp::from_nanos(now.as_nanos().saturating_sub(age.get()));
+        match state {
+            State::Bucket(bucket) => bucket.idle_at().max(earlier).min(now),
+            State::Unused if self.is_bucket() => earlier,
+            _ => now,
         }
     }
 
@@ -129,5 +130,71 @@ impl CountReport {
     /// Whether the limit is a bucket.
     pub(crate) fn is_bucket(&self) -> bool {
         self.limit.algorithm().bucket_terms().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_algorithms::{FixedWindow, Period, TokenBucket, Window};
+
+    use super::*;
+    use crate::fingerprint::Fingerprinter;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
+    const OTHERS: Remains = Remains::RecordsOrNothing;
+
+    fn report(total: u64, confirmed: u64, current: u64) -> CountReport {
+        let key = Key { fingerprint: Fingerprinter::seeded(1).of(1, b"a"), group: 1 };
+        let limit = Limit::new(FixedWindow::new(1_000, Window::Every(Period::HOUR)));
+        CountReport { key, limit, epoch: 7, total, confirmed, current, age: Nanos::from_secs(1) }
+    }
+
+    fn record(epoch: u64, total: u64) -> Option<ReportRecord> {
+        Some(ReportRecord { epoch, total })
+    }
+
+    #[test]
+    fn only_what_is_new_is_charged() {
+        assert_eq!(report(10, 0, 10).due(None, OTHERS).units, 10);
+        assert_eq!(report(10, 0, 10).due(record(7, 10), OTHERS).units, 0, "a repeated report");
+        assert_eq!(report(15, 10, 15).due(record(7, 10), OTHERS).units, 5);
+        assert_eq!(report(8, 5, 8).due(record(7, 10), OTHERS).units, 0, "an overtaken report");
+        assert_eq!(report(3, 0, 3).due(record(6, 10), OTHERS).units, 3, "a count that began again");
+        assert_eq!(report(3, 0, 3).due(record(8, 1), OTHERS).units, 0, "a report of an old count");
+    }
+
+    #[test]
+    fn counts_that_the_remote_lost_are_charged_as_far_as_they_matter() {
+        let lost = report(100, 90, 40);
+        assert_eq!(lost.due(None, OTHERS), DueCharge { units: 40, age: Nanos::ZERO });
+        assert_eq!(lost.due(record(6, 5), OTHERS).units, 40);
+        assert_eq!(lost.due(record(7, 70), OTHERS).units, 30, "a replica that was behind");
+        assert_eq!(lost.due(None, Remains::OnlyCounter).units, 10, "only the records are gone");
+    }
+
+    #[test]
+    fn units_of_a_window_that_ended_are_not_charged() {
+        assert_eq!(report(100, 50, 20).due(record(7, 50), OTHERS).units, 20);
+    }
+
+    #[test]
+    fn a_bucket_refills_what_was_charged_late() {
+        let limit = Limit::new(TokenBucket::new(100, Period::SECOND, 100));
+        let report = CountReport { limit, ..report(80, 0, 80) };
+        let answer = report.charge(&mut State::Unused, report.due(None, OTHERS), NOW);
+        assert_eq!(answer.decision.remaining, 100, "80 units refill in less than a second");
+        let fresh = CountReport { age: Nanos::ZERO, ..report.clone() };
+        let mut state = State::Unused;
+        let answer = fresh.charge(&mut state, fresh.due(None, OTHERS), NOW);
+        assert_eq!((answer.decision.remaining, answer.over), (20, 0));
+        let again = report.charge(&mut state, DueCharge { units: 30, age: report.age }, NOW);
+        assert_eq!((again.decision.remaining, again.over), (0, 10), "it was not full");
+    }
+
+    #[test]
+    fn a_record_outlives_every_unit_of_its_report() {
+        let limit = Limit::new(TokenBucket::new(1, Period::MINUTE, 10));
+        let report = CountReport { limit, ..report(1, 0, 1) };
+        assert_eq!(report.kept_for(NOW).as_secs_ceil(), 11 * 60);
     }
 }

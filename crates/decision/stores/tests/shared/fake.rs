@@ -184,31 +184,22 @@ impl Server {
     /// Charges a report by the rule of the script.
     fn report(&self, node: NodeId, report: &CountReport) -> ReportAnswer {
         let (now, key) = (self.clock.now(), report.key.fingerprint);
-        let before = self.peek(report);
-        let known = self.records.lock().get(&key).cloned();
-        let remains = match &known {
-            None if before.remaining < before.limit => Remains::OnlyCounter,
-            _ => Remains::RecordsOrNothing,
-        };
-        let record = known.and_then(|nodes| nodes.get(&node).copied());
-        let due = report.due(record, remains);
-        let is_news = record
-            .is_none_or(|old| (report.epoch, report.total) > (old.epoch, old.total));
+        let record = self.records.lock().get(&key).and_then(|nodes| nodes.get(&node).copied());
+        let due = report.due(record, Remains::RecordsOrNothing);
+        // A peek would settle a bucket at this instant, and the charge may be older.
+        let is_bucket = report.limit.algorithm().bucket_terms().is_some();
+        let (age, room) =
+            if is_bucket { (due.age.get(), u64::MAX) } else { (0, self.peek(report).remaining) };
+        let is_news =
+            record.is_none_or(|old| (report.epoch, report.total) > (old.epoch, old.total));
         if is_news {
-            let is_bucket = report.limit.algorithm().bucket_terms().is_some();
-            let age = if is_bucket { due.age.get() } else { 0 };
             let charged_at = Timestamp::from_nanos(now.as_nanos() - age);
-            let entry = JournalEntry {
-                written: now,
-                node,
-                report: report.clone(),
-                units: due.units,
-                charged_at,
-            };
+            let (report, units) = (report.clone(), due.units);
+            let entry = JournalEntry { written: now, node, report, units, charged_at };
             self.write(&entry);
             self.journal.lock().push(entry);
         }
-        let over = due.units.saturating_sub(before.remaining);
+        let over = due.units.saturating_sub(room);
         ReportAnswer { decision: self.peek(report), charged: due.units, over }
     }
 

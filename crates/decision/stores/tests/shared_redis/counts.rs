@@ -76,9 +76,11 @@ fn regions_that_were_cut_apart_know_every_count_of_each_other() {
     let pair = Pair::start(Server::redis);
     pair.admit(0, 100, 4);
     pair.admit(1, 100, 4);
+    // Packets are lost, then the connections, with all that was on its way.
     pair.lines.iter().for_each(Relay::silence);
     pair.admit(0, 300, 10);
     pair.admit(1, 300, 10);
+    pair.lines.iter().for_each(Relay::cut);
     pair.lines.iter().for_each(Relay::mend);
     pair.assert_all_count(800);
 }
@@ -103,4 +105,36 @@ fn counts_made_while_a_durable_server_restarts_arrive_everywhere() {
     pair.admit(0, 600, 20);
     pair.servers[0].restart();
     pair.assert_all_count(700);
+}
+
+#[test]
+fn a_server_without_persistence_gets_the_counts_of_live_nodes_back() {
+    let mut pair = Pair::start(Server::redis);
+    pair.admit(0, 100, 4);
+    pair.admit(1, 50, 2);
+    pair.assert_all_count(150);
+    pair.servers[0].kill();
+    pair.admit(0, 100, 4);
+    pair.servers[0].restart();
+    pair.assert_all_count(250);
+}
+
+#[test]
+fn nodes_share_a_bucket_by_reporting_to_redis() {
+    let server = Server::redis();
+    let fleet = Plan::new(2, &server.url()).unhurried().start();
+    // A unit refills in 20 s, so the level is what was admitted, less one in 20 s.
+    let limit = Limit::new(TokenBucket::new(3, Period::MINUTE, 40));
+    let subject = Subject::new("slow", limit, Consistency::Eventual);
+    let mut admitted = 0;
+    for turn in 0..60 {
+        let answer = fleet.send(turn % 2, Verb::Check, subject.check()).unwrap();
+        admitted += u64::from(answer.decision.is_admitted());
+        if turn % 10 == 9 {
+            let flushes = fleet.sum(|metrics| metrics.flushes);
+            let beats = || (fleet.sum(|it| it.flushes) >= flushes + 2).then_some(());
+            eventually("that both have reported", beats);
+        }
+    }
+    assert!((40..=40 + 10).contains(&admitted), "{admitted}");
 }
