@@ -184,6 +184,34 @@ fn two_releases_side_by_side_add_up_what_they_count() {
 }
 
 #[test]
+fn two_releases_side_by_side_count_every_admission_once() {
+    let redis = Server::redis();
+    let folder = Folder::with_rules(RULES);
+    let mut nodes = both(&folder, &redis);
+    assert_eq!(admitted(&mut nodes, "eventual", 300), 300);
+    until_left(&mut nodes[1], 700);
+    // The old node goes, and another new one comes: nothing is reset, and nothing is counted twice.
+    let [old, new] = nodes;
+    drop(old);
+    let newer = upgrade::start(&binary(), &folder, redis.port()).serving();
+    let mut nodes = [new, newer];
+    until_shared(&mut nodes[1]);
+    assert_eq!(admitted(&mut nodes, "eventual", 300), 300);
+    for node in &mut nodes {
+        until_left(node, 400);
+    }
+}
+
+/// Waits until a node knows that this much is left of the eventual limit.
+#[track_caller]
+fn until_left(node: &mut Serving, left: u64) {
+    node.until(|node| {
+        let answer = ask(node, "peek", "eventual", "bob").json();
+        (answer["decisions"][0]["remaining"] == left).then_some(())
+    });
+}
+
+#[test]
 fn two_releases_side_by_side_are_one_fleet() {
     let redis = Server::redis();
     let upstream = Upstream::start();

@@ -118,20 +118,15 @@ impl<R: Remote> SharedStore<R> {
     ) -> Vec<Fingerprint> {
         let mut unfinished = Vec::new();
         for (report, result) in reports.iter().zip(results) {
-            let is_done = match result {
-                Ok(answer) => {
-                    if report.reveals_loss(answer) {
-                        pending.note_loss();
-                    }
-                    // A key that has changed since is marked, so it becomes pending by itself.
-                    self.tallies.confirm(report, to, now);
-                    true
-                }
-                Err(_) => report.current == 0,
-            };
-            if !is_done {
+            let Ok(answer) = result else {
                 unfinished.push(report.key.fingerprint);
+                continue;
+            };
+            if report.reveals_loss(answer) {
+                pending.note_loss();
             }
+            // A key that has changed since is marked, so it becomes pending by itself.
+            self.tallies.confirm(report, to, now);
         }
         unfinished
     }

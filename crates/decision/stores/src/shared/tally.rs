@@ -15,7 +15,7 @@ use tidegate_algorithms::{CheckInput, Decision, Limit, Nanos, State, Timestamp};
 use super::count_report::{CountReport, ReportAnswer};
 use super::node_share::{state_after, used};
 use super::sharded_map::{MapShard, ShardedMap};
-use crate::batch::{Check, Key};
+use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 
 /// This node's counts of every eventual key.
@@ -87,11 +87,11 @@ impl Tallies {
         })
     }
 
-    /// Charges the whole cost, also beyond the limit; `None` if the key is new and the map is full.
-    pub(crate) fn charge(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
+    /// Applies a verb that charges; `None` if the key is new and the map is full.
+    pub(crate) fn apply(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
         self.with_tally(check, |tally| {
-            let decision = check.limit.overcharge(&mut tally.state, check.input(now));
-            tally.add(check.cost, now);
+            let decision = verb.apply(check.limit, &mut tally.state, check.input(now));
+            tally.add(decision.taken, now);
             decision
         })
     }

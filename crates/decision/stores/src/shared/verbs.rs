@@ -25,7 +25,7 @@ impl<R: Remote> SharedStore<R> {
         if batch.verb == Verb::Peek && self.peek_locally(batch, answers) {
             return Ok(());
         }
-        if batch.verb == Verb::Charge && self.charge_locally(batch, answers) {
+        if matches!(batch.verb, Verb::Charge | Verb::Take) && self.charge_locally(batch, answers) {
             return Ok(());
         }
         let terms: SmallVec<[Option<LeaseTerms>; 2]> =
@@ -84,7 +84,8 @@ impl<R: Remote> SharedStore<R> {
             return false;
         }
         let remote_now = self.remote.remote_time(batch.now);
-        let charged = batch.checks.iter().filter_map(|check| self.tallies.charge(check, remote_now));
+        let charge = |check| self.tallies.apply(batch.verb, check, remote_now);
+        let charged = batch.checks.iter().filter_map(charge);
         answers.extend(charged.map(|decision| Answer { decision, basis: Basis::Eventual }));
         true
     }

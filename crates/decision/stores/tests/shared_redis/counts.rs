@@ -138,3 +138,46 @@ fn nodes_share_a_bucket_by_reporting_to_redis() {
     }
     assert!((40..=40 + 10).contains(&admitted), "{admitted}");
 }
+
+/// Random numbers that follow from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn after_any_mix_of_faults_every_admission_is_counted_once() {
+    let mut pair = Pair::start(Server::redis);
+    let mut chance = Chance(16);
+    let mut admitted = 0;
+    for _ in 0..8 {
+        let at = usize::from(chance.below(2) == 1);
+        let fault = chance.below(4);
+        match fault {
+            0 => pair.lines[at].silence(),
+            1 => pair.lines[at].cut(),
+            2 => pair.servers[at].freeze(),
+            // Without persistence: it comes back empty.
+            _ => pair.servers[at].kill(),
+        }
+        for region in 0..2 {
+            let times = 10 + chance.below(30);
+            pair.admit(region, times, 1);
+            admitted += times;
+        }
+        match fault {
+            0 => {
+                pair.lines[at].cut();
+                pair.lines[at].mend();
+            }
+            1 => pair.lines[at].mend(),
+            2 => pair.servers[at].thaw(),
+            _ => pair.servers[at].restart(),
+        }
+    }
+    pair.assert_all_count(admitted);
+}

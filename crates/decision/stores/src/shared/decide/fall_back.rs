@@ -62,7 +62,8 @@ impl<R: Remote> SharedStore<R> {
         let decision = self.outage.apply(verb, &check, state.as_ref(), nodes, now, debt_policy);
         match verb {
             Verb::Check | Verb::Take | Verb::Charge if is_reported && decision.taken > 0 => {
-                let _ = self.tallies.charge(&Check { cost: decision.taken, ..check }, now);
+                let check = Check { cost: decision.taken, ..check };
+                let _ = self.tallies.apply(Verb::Charge, &check, now);
             }
             Verb::Refund if is_reported => self.tallies.uncharge(&check, now),
             Verb::Reset => self.tallies.forget(check.key.fingerprint),
