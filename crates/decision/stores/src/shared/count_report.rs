@@ -89,14 +89,14 @@ impl CountReport {
 
     /// Charges a state with what is due at `now`.
     pub fn charge(&self, state: &mut State, due: DueCharge, now: Timestamp) -> ReportAnswer {
-        let before = self.limit.peek(&mut state.clone(), CheckInput::new(0, now));
+        let peek = |state: &State| self.limit.peek(&mut state.clone(), CheckInput::new(0, now));
+        let before = peek(state);
         if due.units > 0 {
             let at = self.charged_at(state, due.age, now);
             self.limit.overcharge(state, CheckInput::new(due.units, at));
         }
-        let decision = self.limit.peek(state, CheckInput::new(0, now));
         let over = due.units.saturating_sub(before.remaining);
-        ReportAnswer { decision, charged: due.units, over }
+        ReportAnswer { decision: peek(state), charged: due.units, over }
     }
 
     /// A bucket that was full is charged as of when it became full, at most `age` ago, so that it has refilled since.
