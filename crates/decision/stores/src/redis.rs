@@ -121,7 +121,8 @@ impl RedisStore {
     fn first_call(&self, verb: ScriptVerb, checks: &[Check<'_>], now: Timestamp) -> ScriptCall {
         let (limits, expected) = (rounded_limits(checks), self.server_time(now));
         let reports = NodeReports::NONE;
-        Request { verb, checks, limits: &limits, expected, settled: &[], reports }.call(&self.prefix)
+        Request { verb, checks, limits: &limits, expected, settled: &[], reports }
+            .call(&self.prefix)
     }
 
     /// The key of a counter in Redis. For benchmarks.

@@ -17,9 +17,7 @@ use super::{HeldCounts, RedisStore, UpstreamStore};
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::Fingerprinter;
-use crate::shared::{
-    CountReport, CurrentRoute, NodeId, Remote, ReportAnswer, Route, join_all,
-};
+use crate::shared::{CountReport, CurrentRoute, NodeId, Remote, ReportAnswer, Route, join_all};
 
 /// Checks in one script call: few enough that other callers do not wait long for the server.
 const CALL_CHECKS_MAX: usize = 64;

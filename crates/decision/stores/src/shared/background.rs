@@ -12,8 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::SharedStore;
 use super::clock_reading::ClockReading;
-use super::lease::ReturnOptions;
 use super::join_all::join_all;
+use super::lease::ReturnOptions;
 use super::metrics::count;
 use super::region::Region;
 use super::remote::Remote;

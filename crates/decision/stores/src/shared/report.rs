@@ -31,8 +31,7 @@ impl<R: Remote> SharedStore<R> {
         self.tallies.sweep(self.remote.remote_time(now), turn, SWEEP_TURNS);
         self.distribute();
         self.repeat_after_loss(&self.pending, &self.remote, now);
-        let most =
-            if self.breakers.all_open() { PROBE_REPORTS } else { BATCH_MAX * BATCHES_MAX };
+        let most = if self.breakers.all_open() { PROBE_REPORTS } else { BATCH_MAX * BATCHES_MAX };
         let keys = self.pending.take(most);
         let mut unfinished = Vec::new();
         for some in keys.chunks(BATCH_MAX) {

@@ -65,7 +65,8 @@ impl Regions {
                     lines.into_iter().fold(store, add)
                 };
                 let id = seed * 100 + (region * NODES + number) as u64;
-                let settings = SharedSettings { nodes_expected: NODES, ..SharedSettings::default() };
+                let settings =
+                    SharedSettings { nodes_expected: NODES, ..SharedSettings::default() };
                 nodes.push(worlds[region].node_with(id, 0, with_all, &settings));
             }
         }
