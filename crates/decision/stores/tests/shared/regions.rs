@@ -18,6 +18,10 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Pair::with(&SharedSettings::default())
+    }
+
+    fn with(settings: &SharedSettings) -> Self {
         let worlds = [World::new(), World::new()];
         let clock = |at: usize| VirtualClock::off_by(worlds[at].origin, 0);
         let across =
@@ -26,7 +30,7 @@ impl Pair {
             let other = across[at].clone();
             let finish =
                 |store: tidegate_stores::SharedStore<Line>| store.with_region("the other", other);
-            worlds[at].node_with(at as u64, 0, finish, &SharedSettings::default())
+            worlds[at].node_with(at as u64, 0, finish, settings)
         };
         let nodes = [node(0), node(1)];
         Pair { worlds, nodes, across }
@@ -125,4 +129,22 @@ async fn what_no_longer_counts_is_not_delivered_late() {
     pass(3_000).await;
     assert_eq!(pair.nodes[0].metrics().pending, 0);
     assert_eq!(pair.left(&limit), [1_000, 1_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_other_regions_miss_beyond_the_maximum_of_keys_are_counted() {
+    let pair = Pair::with(&SharedSettings { keys_max: 1, ..SharedSettings::default() });
+    let limit = hourly();
+    let names: Vec<String> = (0..200).map(|number| format!("key{number}")).collect();
+    for name in &names {
+        let check = check(name, &limit, 2, policy(Consistency::Eventual));
+        assert!(pair.nodes[0].admits(check).await);
+    }
+    pass(300).await;
+    let known =
+        |world: &World| names.iter().map(|name| 1_000 - world.left(name, &limit)).sum::<u64>();
+    assert_eq!(known(&pair.worlds[0]), 400, "the own region knows all");
+    let dropped = pair.nodes[0].metrics().dropped;
+    assert!(dropped > 0);
+    assert_eq!(known(&pair.worlds[1]) + dropped, 400);
 }
