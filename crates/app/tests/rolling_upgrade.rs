@@ -184,6 +184,35 @@ fn two_releases_side_by_side_add_up_what_they_count() {
 }
 
 #[test]
+fn two_releases_side_by_side_count_every_admission_once() {
+    let redis = Server::redis();
+    let folder = Folder::with_rules(RULES);
+    let mut nodes = both(&folder, &redis);
+    // It admits nothing, so it shows what Redis knows.
+    let mut reader = upgrade::start(&binary(), &folder, redis.port()).serving();
+    until_shared(&mut reader);
+    assert_eq!(admitted(&mut nodes, "eventual", 300), 300);
+    until_left(&mut reader, 700);
+    // The old node goes, and another new one comes: nothing is reset, and nothing is counted twice.
+    let [old, new] = nodes;
+    drop(old);
+    let newer = upgrade::start(&binary(), &folder, redis.port()).serving();
+    let mut nodes = [new, newer];
+    until_shared(&mut nodes[1]);
+    assert_eq!(admitted(&mut nodes, "eventual", 300), 300);
+    until_left(&mut reader, 400);
+}
+
+/// Waits until Redis knows that this much is left of the eventual limit.
+#[track_caller]
+fn until_left(reader: &mut Serving, left: u64) {
+    reader.until(|reader| {
+        let answer = ask(reader, "peek", "eventual", "bob").json();
+        (answer["decisions"][0]["remaining"] == left).then_some(())
+    });
+}
+
+#[test]
 fn two_releases_side_by_side_are_one_fleet() {
     let redis = Server::redis();
     let upstream = Upstream::start();

@@ -14,6 +14,7 @@ mod encryption;
 mod gateway;
 mod operating;
 mod redis;
+mod regions;
 mod reloading;
 mod serving;
 mod starting;

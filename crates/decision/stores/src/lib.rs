@@ -50,8 +50,9 @@ pub use memory::{
 pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 #[cfg(feature = "shared")]
 pub use shared::{
-    CurrentRoute, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
-    SharedSettings, SharedStore, consistency_for,
+    CountReport, CurrentRoute, DueCharge, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remains,
+    Remote, ReportAnswer, ReportRecord, Route, SHARED_METRICS, SharedSettings, SharedStore,
+    consistency_for,
 };
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::{

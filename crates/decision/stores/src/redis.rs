@@ -33,7 +33,7 @@ use tidegate_redis_link::{
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::shared::{CurrentRoute, Remote};
-use codec::{Request, ScriptVerb};
+use codec::{NodeReports, Request, ScriptVerb};
 use exchange::Exchange;
 use held_slots::HeldSlots;
 use rounded_limit::{MICRO, rounded_limits};
@@ -120,7 +120,9 @@ impl RedisStore {
     /// A script call without settled states.
     fn first_call(&self, verb: ScriptVerb, checks: &[Check<'_>], now: Timestamp) -> ScriptCall {
         let (limits, expected) = (rounded_limits(checks), self.server_time(now));
-        Request { verb, checks, limits: &limits, expected, settled: &[] }.call(&self.prefix)
+        let reports = NodeReports::NONE;
+        Request { verb, checks, limits: &limits, expected, settled: &[], reports }
+            .call(&self.prefix)
     }
 
     /// The key of a counter in Redis. For benchmarks.

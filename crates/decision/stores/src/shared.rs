@@ -12,6 +12,7 @@ mod background;
 mod breaker;
 mod breakers;
 mod clock_reading;
+mod count_report;
 mod decide;
 mod join_all;
 mod lease;
@@ -20,10 +21,12 @@ mod metrics;
 mod node;
 mod node_share;
 mod outage;
+mod pending_keys;
 mod random;
 mod refusal_cache;
 mod region;
 mod remote;
+mod report;
 mod route_breaker;
 mod sharded_map;
 mod tally;
@@ -47,11 +50,13 @@ use lease::Leases;
 use metrics::Counters;
 use node::Nodes;
 use outage::Outage;
+use pending_keys::PendingKeys;
 use refusal_cache::RefusalCache;
 use region::Region;
 use route_breaker::RouteBreaker;
 use tally::Tallies;
 
+pub use count_report::{CountReport, DueCharge, Remains, ReportAnswer, ReportRecord};
 #[cfg(feature = "redis")]
 pub(crate) use join_all::join_all;
 pub use lease::LeaseCounts;
@@ -73,8 +78,7 @@ pub struct SharedSettings {
     /// The longest time that a refusal is cached, and so how late this node sees refunds by others. Default: 250 ms;
     /// zero disables the cache.
     pub refusals_for: Duration,
-    /// The maximum of leased keys, of eventual keys, of keys in an outage, and of keys with charges for other regions,
-    /// each. Default: 100,000, of about half a kilobyte.
+    /// The maximum of leased keys, of eventual keys and of keys in an outage, each. Default: 100,000, of about half a kilobyte.
     pub keys_max: usize,
     /// Memory for the last known states of exact limits. Default: 16 MiB, about 400,000 keys.
     pub known_bytes: usize,
@@ -112,6 +116,8 @@ pub struct SharedStore<R> {
     refusal_cache: RefusalCache,
     leases: Leases,
     tallies: Tallies,
+    /// Keys whose counts this region's remote lacks.
+    pending: PendingKeys,
     outage: Outage,
     regions: Vec<Region<R>>,
     counters: Arc<Counters>,
@@ -139,6 +145,7 @@ impl<R: Remote> SharedStore<R> {
             refusal_cache: RefusalCache::new(refusals_for),
             leases: Leases::new(settings.keys_max, refusals_for),
             tallies: Tallies::new(settings.keys_max),
+            pending: PendingKeys::default(),
             outage: Outage::new(settings.keys_max, settings.known_bytes, settings.seed)?,
             regions: Vec::new(),
             counters,
@@ -152,7 +159,8 @@ impl<R: Remote> SharedStore<R> {
     pub fn with_region(mut self, name: impl Into<String>, remote: R) -> Self {
         let seed = self.settings.seed.map(|seed| seed.wrapping_add(self.regions.len() as u64 + 1));
         let breaker = RouteBreaker::new(name.into(), Random::new(seed), Arc::clone(&self.counters));
-        self.regions.push(Region::new(remote, breaker, self.settings.keys_max));
+        let destination = self.tallies.add_destination();
+        self.regions.push(Region::new(remote, breaker, destination));
         self
     }
 
@@ -175,7 +183,7 @@ impl<R: Remote> SharedStore<R> {
             leases: self.leases.counts(),
             tallies: self.tallies.len(),
             owing: self.outage.owing(),
-            pending: self.regions.iter().map(Region::pending).sum(),
+            pending: self.regions.iter().map(|region| region.pending.len()).sum(),
             nodes: self.nodes.live(),
             ..read
         }

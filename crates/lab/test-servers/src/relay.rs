@@ -1,12 +1,14 @@
-//! A TCP relay to a server, which can be cut and restored.
+//! A TCP relay to a server, which can be cut, silenced and restored.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
+
+use crate::PAUSE;
 
 /// Listens on loopback and forwards to a server, unless it is cut.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub struct Relay {
 struct Line {
     to: u16,
     cut: AtomicBool,
+    silent: AtomicBool,
     ends: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -31,6 +34,7 @@ impl Relay {
         let line = Arc::new(Line {
             to: port,
             cut: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             streams: Mutex::default(),
         });
@@ -58,9 +62,16 @@ impl Relay {
         self.line.hang_up();
     }
 
+    /// Stops forwarding and leaves connections open, like a network that loses every packet. What was sent meanwhile
+    /// arrives once the line is mended, as TCP would send it again.
+    pub fn silence(&self) {
+        self.line.silent.store(true, Ordering::SeqCst);
+    }
+
     /// Forwards connections again.
     pub fn mend(&self) {
         self.line.cut.store(false, Ordering::SeqCst);
+        self.line.silent.store(false, Ordering::SeqCst);
     }
 }
 
@@ -74,7 +85,7 @@ impl Drop for Relay {
 }
 
 impl Line {
-    fn pass_on(&self, near: TcpStream) -> io::Result<()> {
+    fn pass_on(self: &Arc<Self>, near: TcpStream) -> io::Result<()> {
         let mut streams = self.streams.lock();
         if self.cut.load(Ordering::SeqCst) {
             return Ok(());
@@ -86,13 +97,28 @@ impl Line {
         }
         let ways = [(near.try_clone()?, far.try_clone()?), (far, near)];
         for (mut from, mut to) in ways {
+            let line = Arc::clone(self);
             thread::spawn(move || {
                 // Ends with either side; then the other is closed.
-                let _ = io::copy(&mut from, &mut to);
+                let _ = line.copy(&mut from, &mut to);
                 let _ = to.shutdown(Shutdown::Both);
             });
         }
         Ok(())
+    }
+
+    fn copy(&self, from: &mut TcpStream, to: &mut TcpStream) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let read = from.read(&mut buffer)?;
+            while self.silent.load(Ordering::SeqCst) && !self.ends.load(Ordering::SeqCst) {
+                thread::park_timeout(PAUSE);
+            }
+            if read == 0 {
+                return Ok(());
+            }
+            to.write_all(buffer.get(..read).unwrap_or_default())?;
+        }
     }
 
     fn hang_up(&self) {

@@ -70,6 +70,8 @@ descriptors:
 
 /// Keys of counters begin so; those of fleets do not.
 const COUNTER: &[u8] = b"tg{";
+/// Keys of records of reports end so.
+const RECORDS: &[u8] = b":r";
 
 pub(crate) fn capture() -> Vec<Golden> {
     vec![own_layout(), upstream_layout()]
@@ -188,6 +190,9 @@ fn describe(redis: &mut Connection, key: &[u8]) -> Vec<String> {
     let shown = if key.starts_with(COUNTER) { shown } else { shape::digits(&shown) };
     let mut lines = vec![format!("{shown}: {kind}, lives {life}")];
     match kind.as_str() {
+        "string" if key.ends_with(RECORDS) => {
+            lines.extend(redis.ask(&[b"GET", key]).bytes().chunks(26).map(record));
+        }
         "string" => lines.push(format!("  {}", value(&redis.ask(&[b"GET", key]).bytes()))),
         "zset" => {
             let all = redis.ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]);
@@ -221,10 +226,23 @@ fn describe(redis: &mut Connection, key: &[u8]) -> Vec<String> {
     lines
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A node's record of its reports: its id, the number of the count, the total, when it was written.
+fn record(bytes: &[u8]) -> String {
+    match bytes.get(8..14).zip(bytes.get(14..21)) {
+        Some((count, total)) if bytes.len() == 26 => {
+            format!("  <node> {} {} <written>", hex(count), hex(total))
+        }
+        _ => format!("  {} bytes", bytes.len()),
+    }
+}
+
 /// A string, with what depends on the clock masked.
 fn value(bytes: &[u8]) -> String {
     const INSTANT: usize = 7;
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match bytes {
         [b'W', rest @ ..] if rest.len() == 2 * INSTANT => {
             format!("W <end> {}", hex(&rest[INSTANT..]))

@@ -8,6 +8,6 @@ mod reply;
 mod request;
 mod state;
 
-pub(super) use reply::{Reply, reported_state};
-pub(super) use request::{Request, ScriptVerb, SettledState};
+pub(super) use reply::{Reply, charged_units, reported_state};
+pub(super) use request::{NodeReports, Request, ScriptVerb, SettledState};
 pub(super) use state::decode as decode_state;

@@ -8,12 +8,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tidegate_algorithms::{Limit, State, Timestamp};
+use tidegate_algorithms::{Limit, Nanos, State, Timestamp};
 use tidegate_redis_link::ScriptReply;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use super::codec::{Reply, Request, ScriptVerb, SettledState, decode_state};
+use super::codec::{
+    NodeReports, Reply, Request, ScriptVerb, SettledState, charged_units, decode_state,
+    reported_state,
+};
 use super::error::{protocol_error, script_error};
 use super::replay::{Replay, States, is_list};
 use super::rounded_limit::MICRO;
@@ -21,6 +24,7 @@ use crate::batch::{Batch, Check};
 use crate::check_all::Decisions;
 use crate::counter_store::StoreError;
 use crate::fingerprint::Fingerprint;
+use crate::shared::{CountReport, DueCharge, ReportAnswer};
 
 /// Each further round means that another process wrote in between.
 const ROUNDS_MAX: usize = 16;
@@ -36,6 +40,7 @@ pub(super) struct Exchange<'a> {
     now: Timestamp,
     within: Duration,
     until: Instant,
+    reports: NodeReports<'a>,
 }
 
 impl<'a> Exchange<'a> {
@@ -58,7 +63,51 @@ impl<'a> Exchange<'a> {
             now: batch.now,
             within,
             until: Instant::now() + within,
+            reports: NodeReports::NONE,
         }
+    }
+
+    /// The exchange of a node's reports; `batch` has a check for each.
+    pub(super) fn of_reports(
+        store: &'a RedisStore,
+        batch: &'a Batch<'a>,
+        limits: &'a [Cow<'a, Limit>],
+        reports: NodeReports<'a>,
+    ) -> Self {
+        let exchange = Exchange::new(store, batch, limits);
+        Exchange { verb: ScriptVerb::Report, reports, ..exchange }
+    }
+
+    /// Calls the script until the reports are charged.
+    pub(super) async fn report(&self) -> Result<Vec<ReportAnswer>, StoreError> {
+        let mut expected = self.store.server_time(self.now);
+        let mut settled = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let reply = self.send(self.verb, expected, &settled).await?;
+            let decided_at = clock(&reply);
+            match self.read(&reply)? {
+                Reply::Decided { states, .. } => {
+                    let answers = self.report_answers(&states, decided_at);
+                    return answers.ok_or_else(|| malformed(&reply));
+                }
+                Reply::Stale(raws) => settled = self.settle(&raws, decided_at),
+                Reply::Conflicting(_) => return Err(protocol_error("one key was reported twice")),
+                Reply::Failed(words) => return Err(script_error(&words)),
+            }
+            expected = decided_at;
+        }
+        Err(written_meanwhile())
+    }
+
+    fn report_answers(&self, parts: &[&[u8]], now: Timestamp) -> Option<Vec<ReportAnswer>> {
+        let reports = self.reports.counts.iter().zip(self.limits);
+        let answer = |((report, limit), part): ((&&CountReport, &Cow<'_, Limit>), &&[u8])| {
+            let (units, lost, bytes) = charged_units(part)?;
+            let mut state = reported_state(bytes, limit)?;
+            let age = if lost { Nanos::ZERO } else { report.age };
+            Some(report.charge(&mut state, DueCharge { units, age }, now))
+        };
+        reports.zip(parts).map(answer).collect()
     }
 
     /// Extends the expiry of slots; returns whether the holder had them.
@@ -97,9 +146,7 @@ impl<'a> Exchange<'a> {
             }
             expected = decided_at;
         }
-        Err(protocol_error(format!(
-            "other processes wrote to the same key {ROUNDS_MAX} times while its state was adapted to a changed limit"
-        )))
+        Err(written_meanwhile())
     }
 
     async fn send(
@@ -109,7 +156,7 @@ impl<'a> Exchange<'a> {
         settled: &[SettledState],
     ) -> Result<ScriptReply, StoreError> {
         let (checks, limits) = (self.checks, self.limits);
-        let request = Request { verb, checks, limits, expected, settled };
+        let request = Request { verb, checks, limits, expected, settled, reports: self.reports };
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(StoreError::Timeout { waited: self.within });
@@ -198,6 +245,12 @@ impl<'a> Exchange<'a> {
 /// The server's clock when the script ran.
 fn clock(reply: &ScriptReply) -> Timestamp {
     Timestamp::from_nanos(reply.server_micros.saturating_mul(MICRO))
+}
+
+fn written_meanwhile() -> StoreError {
+    protocol_error(format!(
+        "other processes wrote to the same key {ROUNDS_MAX} times while its state was adapted to a changed limit"
+    ))
 }
 
 fn malformed(reply: &ScriptReply) -> StoreError {

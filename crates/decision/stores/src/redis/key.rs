@@ -24,6 +24,13 @@ pub(crate) fn text(prefix: &[u8], fingerprint: Fingerprint) -> RedisKey {
     key
 }
 
+/// The text of the key with the records of the nodes that report counts of this key. It lies in the same slot.
+pub(crate) fn of_records(prefix: &[u8], fingerprint: Fingerprint) -> RedisKey {
+    let mut key = text(prefix, fingerprint);
+    key.extend_from_slice(b":r");
+    key
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

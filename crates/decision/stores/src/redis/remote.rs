@@ -8,13 +8,16 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{CONCURRENCY_MAX, Concurrency, Holder, Limit, Period, Timestamp};
 use tidegate_redis_link::slot_of;
 
+use super::codec::NodeReports;
 use super::error::protocol_error;
+use super::exchange::Exchange;
 use super::held_slots::HolderSlots;
+use super::rounded_limit::rounded_limits;
 use super::{HeldCounts, RedisStore, UpstreamStore};
 use crate::batch::{Answer, Answers, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{CounterStore, StoreError};
 use crate::fingerprint::Fingerprinter;
-use crate::shared::{CurrentRoute, NodeId, Remote, Route, join_all};
+use crate::shared::{CountReport, CurrentRoute, NodeId, Remote, ReportAnswer, Route, join_all};
 
 /// Checks in one script call: few enough that other callers do not wait long for the server.
 const CALL_CHECKS_MAX: usize = 64;
@@ -66,6 +69,47 @@ impl Remote for RedisStore {
         let unanswered = Err(protocol_error("it did not answer every check"));
         results.resize(first + batch.checks.len(), unanswered);
         for (indexes, result) in calls.iter().zip(applied) {
+            for (position, index) in indexes.iter().enumerate() {
+                results[first + index] = match &result {
+                    Ok(answers) if position >= answers.len() => continue,
+                    Ok(answers) => Ok(answers[position]),
+                    Err(error) => Err(error.clone()),
+                };
+            }
+        }
+    }
+
+    fn connections_opened(&self) -> u64 {
+        self.figures().connects
+    }
+
+    async fn report_counts(
+        &self,
+        node: NodeId,
+        reports: &[&CountReport],
+        now: Timestamp,
+        within: Duration,
+        results: &mut Vec<Result<ReportAnswer, StoreError>>,
+    ) {
+        let checks: Vec<Check<'_>> = reports.iter().map(|report| report.check()).collect();
+        let calls = split_into_calls(&checks, self.is_cluster);
+        let report = |indexes: &Vec<usize>| {
+            let counts: Vec<&CountReport> =
+                indexes.iter().filter_map(|index| reports.get(*index)).copied().collect();
+            async move {
+                let checks: Vec<Check<'_>> = counts.iter().map(|report| report.check()).collect();
+                let limits = rounded_limits(&checks);
+                let batch = Batch::new(Verb::Charge, Charge::Always, now, &checks);
+                let batch = Batch { within: Some(within), ..batch };
+                let reports = NodeReports { node, counts: &counts };
+                Exchange::of_reports(self, &batch, &limits, reports).report().await
+            }
+        };
+        let reported = join_all(calls.iter().map(report)).await;
+        let first = results.len();
+        let unanswered = Err(protocol_error("it did not answer every report"));
+        results.resize(first + reports.len(), unanswered);
+        for (indexes, result) in calls.iter().zip(reported) {
             for (position, index) in indexes.iter().enumerate() {
                 results[first + index] = match &result {
                     Ok(answers) if position >= answers.len() => continue,
@@ -184,6 +228,21 @@ impl Remote for UpstreamStore {
 
     async fn renew_held_slots(&self, now: Timestamp) {
         self.store().renew_held_slots(now).await;
+    }
+
+    fn connections_opened(&self) -> u64 {
+        self.store().connections_opened()
+    }
+
+    async fn report_counts(
+        &self,
+        node: NodeId,
+        reports: &[&CountReport],
+        now: Timestamp,
+        within: Duration,
+        results: &mut Vec<Result<ReportAnswer, StoreError>>,
+    ) {
+        self.store().report_counts(node, reports, now, within, results).await;
     }
 }
 

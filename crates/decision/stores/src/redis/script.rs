@@ -14,5 +14,7 @@ pub(crate) const TEXT: &str = concat!(
     include_str!("script/log.lua"),
     include_str!("script/slots.lua"),
     include_str!("script/call.lua"),
+    include_str!("script/report.lua"),
+    include_str!("script/dispatch.lua"),
     include_str!("script/main.lua"),
 );

@@ -1,4 +1,4 @@
-//! Background work: renewing leases, flushing counts, registering the node, settling debts.
+//! Background work: renewing leases, registering the node, settling debts. Counts are reported in [`super::report`].
 //!
 //! Each beat is a function of `now`; [`SharedStore::run`] calls them periodically. The loops run concurrently, so a
 //! remote that hangs in one of them does not delay the others. A beat sends a bounded number of batches, so its work
@@ -12,8 +12,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::SharedStore;
 use super::clock_reading::ClockReading;
+use super::join_all::join_all;
 use super::lease::ReturnOptions;
-use super::metrics::{add, count};
+use super::metrics::count;
+use super::region::Region;
 use super::remote::Remote;
 use super::transfer::Transfer;
 use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
@@ -27,14 +29,10 @@ const SLOT_BEAT: Duration = Duration::from_millis(100);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch: a few milliseconds of the remote's time.
 const BATCH_MAX: usize = 1_000;
-/// Batches of counts in one beat; the rest waits for the next.
-const BATCHES_MAX: usize = 10;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
 const SETTLE_JITTER: Nanos = Nanos::from_secs(1);
-/// How many beats it takes to sweep all eventual keys.
-const SWEEP_TURNS: usize = 32;
 
 impl<R: Remote> SharedStore<R> {
     /// Runs the background work while it is polled.
@@ -42,6 +40,7 @@ impl<R: Remote> SharedStore<R> {
         tokio::join!(
             self.run_lease_loop(clock),
             self.run_count_loop(clock),
+            join_all(self.regions.iter().map(|region| self.run_region_loop(region, clock))),
             self.run_register_loop(clock),
             self.run_slot_loop(clock),
         );
@@ -84,8 +83,15 @@ impl<R: Remote> SharedStore<R> {
         for turn in 0_usize.. {
             ticks.tick().await;
             self.flush(clock.now(), turn).await;
-            self.flush_regions(clock.now()).await;
             self.settle_debts(clock.now()).await;
+        }
+    }
+
+    async fn run_region_loop(&self, region: &Region<R>, clock: &impl Clock) {
+        let mut ticks = every(self.settings.beat);
+        loop {
+            ticks.tick().await;
+            self.flush_region(region, clock.now()).await;
         }
     }
 
@@ -168,80 +174,6 @@ impl<R: Remote> SharedStore<R> {
         self.breakers.apply_each(&self.remote, &batch, deadline).await
     }
 
-    /// Sends the counts since the last beat to the remote, and takes in the totals.
-    pub async fn flush(&self, now: Timestamp, turn: usize) {
-        let remote_now = self.remote.remote_time(now);
-        self.tallies.sweep(remote_now, turn, SWEEP_TURNS);
-        if self.breakers.all_open() {
-            return;
-        }
-        for _ in 0..BATCHES_MAX {
-            let deltas = self.tallies.drain(BATCH_MAX, remote_now);
-            for region in &self.regions {
-                region.add(&deltas, &self.counters);
-            }
-            let transfers: Vec<Transfer> = deltas.into_iter().map(|delta| delta.transfer).collect();
-            if transfers.is_empty() || self.breakers.all_open() {
-                transfers.iter().for_each(|transfer| self.tallies.put_back(transfer));
-                return;
-            }
-            let full = transfers.len() >= BATCH_MAX;
-            self.flush_batch(transfers, now).await;
-            if !full {
-                // The next beat sends what was counted since.
-                return;
-            }
-        }
-    }
-
-    async fn flush_batch(&self, transfers: Vec<Transfer>, now: Timestamp) {
-        count(&self.counters.flushes);
-        add(&self.counters.flushed_keys, transfers.len() as u64);
-        // Take what fits; charge the rest on top: that is the overshoot.
-        let over = self.flush_by(Verb::Take, transfers, now).await;
-        self.flush_by(Verb::Charge, over, now).await;
-    }
-
-    /// Sends counts and takes in the totals; returns the counts beyond the limit.
-    async fn flush_by(&self, verb: Verb, counts: Vec<Transfer>, now: Timestamp) -> Vec<Transfer> {
-        let results = self.send(verb, &counts, now).await;
-        let remote_now = self.remote.remote_time(now);
-        let mut over = Vec::new();
-        for (counted, result) in counts.into_iter().zip(results) {
-            let answer = match result {
-                Ok(answer) => answer,
-                // Sending it again could count it twice.
-                Err(error) if error.may_have_run() => {
-                    count(&self.counters.unsure);
-                    continue;
-                }
-                Err(_) => {
-                    self.tallies.put_back(&counted);
-                    continue;
-                }
-            };
-            let rest = counted.units.saturating_sub(answer.decision.taken);
-            if verb == Verb::Take {
-                self.counters.overshot(rest, counted.limit.algorithm().capacity());
-            }
-            if rest > 0 {
-                over.push(Transfer { units: rest, ..counted });
-            } else {
-                self.tallies.learn(counted.key.fingerprint, &answer.decision, remote_now);
-            }
-        }
-        over
-    }
-
-    /// Sends the counts of this node to the other regions.
-    pub async fn flush_regions(&self, now: Timestamp) {
-        let within = self.settings.background_within;
-        for region in &self.regions {
-            let (remote_now, deadline) = (self.remote.remote_time(now), Instant::now() + within);
-            region.flush(&self.tallies, remote_now, now, deadline, &self.counters).await;
-        }
-    }
-
     /// Charges the remote for what this node admitted during an outage, one batch at a time.
     pub async fn settle_debts(&self, now: Timestamp) {
         // A wait beyond the maximum means that the clock was set back.
@@ -299,7 +231,7 @@ impl<R: Remote> SharedStore<R> {
     }
 
     /// Delays the settling of debts, so that nodes do not send theirs at the same moment.
-    fn settle_later(&self, now: Timestamp) {
+    pub(super) fn settle_later(&self, now: Timestamp) {
         let wait = self.nodes.id().0 % SETTLE_JITTER.get();
         let from = now.after(Nanos::new(wait)).as_nanos();
         self.settle_from.store(from, Ordering::Relaxed);

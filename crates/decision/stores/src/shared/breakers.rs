@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 use tidegate_algorithms::{Nanos, Timestamp};
 use tokio::time::Instant;
 
+use super::count_report::{CountReport, ReportAnswer};
 use super::join_all::join_all;
 use super::metrics::Counters;
 use super::random::Random;
-use super::remote::{CurrentRoute, Remote, Route};
+use super::remote::{CurrentRoute, NodeId, Remote, Route};
 use super::route_breaker::{RouteBreaker, in_time, incomplete, with_deadline};
 use crate::batch::{Answer, Answers, Batch, Check};
 use crate::counter_store::StoreError;
@@ -156,6 +157,40 @@ impl Breakers {
             }
         }
         results
+    }
+
+    /// Reports counts, with one call for each route; returns whether a breaker closed, too.
+    pub(crate) async fn report_counts(
+        &self,
+        remote: &impl Remote,
+        node: NodeId,
+        reports: &[&CountReport],
+        now: Timestamp,
+        deadline: Instant,
+    ) -> (Vec<Result<ReportAnswer, StoreError>>, bool) {
+        let mut routes: BTreeMap<Route, Vec<usize>> = BTreeMap::new();
+        for (index, report) in reports.iter().enumerate() {
+            routes.entry(remote.route(report.key)).or_default().push(index);
+        }
+        let call = |(route, indexes): (&Route, &Vec<usize>)| {
+            let breaker = self.of(*route);
+            let part: Vec<&CountReport> =
+                indexes.iter().filter_map(|index| reports.get(*index)).copied().collect();
+            async move {
+                let was_open = breaker.is_open();
+                let results = breaker.report_counts(remote, node, &part, now, deadline).await;
+                (results, was_open && !breaker.is_open())
+            }
+        };
+        let replies = join_all(routes.iter().map(call)).await;
+        let mut results = vec![Err(incomplete()); reports.len()];
+        let has_closed = replies.iter().any(|(_, has_closed)| *has_closed);
+        for (indexes, (reply, _)) in routes.values().zip(replies) {
+            for (index, result) in indexes.iter().zip(reply) {
+                results[*index] = result;
+            }
+        }
+        (results, has_closed)
     }
 
     /// Probes the routes with an open breaker, except `one`; returns whether a breaker closed.

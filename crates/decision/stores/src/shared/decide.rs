@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::SharedStore;
 use super::lease::{CLOCK_SLACK, SpendOutcome};
 use super::lease_terms::{LeaseTerms, consistency_for};
-use super::metrics::count;
+use super::metrics::{add, count};
 use super::remote::Remote;
 use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
@@ -274,6 +274,10 @@ impl<R: Remote> SharedStore<R> {
             if check.policy.on_store_error == OnStoreError::Local {
                 self.outage.learn(check, &answer.decision, remote_now);
             }
+            if consistency_of(check) == Consistency::Eventual && !self.regions.is_empty() {
+                // Beyond `keys_max`: no region but this one counts it.
+                add(&self.counters.dropped, answer.decision.taken);
+            }
         }
     }
 
@@ -303,7 +307,13 @@ impl<R: Remote> SharedStore<R> {
             Undo::Nothing => return false,
             Undo::Lease { expires } => self.leases.put_back(check, expires),
             Undo::Tally => self.tallies.uncharge(check, self.remote.remote_time(now)),
-            Undo::Share => self.outage.uncharge(check, self.remote.remote_time(now)),
+            Undo::Share => {
+                let now = self.remote.remote_time(now);
+                self.outage.uncharge(check, now);
+                if consistency_of(check) == Consistency::Eventual {
+                    self.tallies.uncharge(check, now);
+                }
+            }
         }
         true
     }

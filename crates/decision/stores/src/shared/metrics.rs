@@ -34,7 +34,7 @@ tidegate_metrics::metrics! {
     OWING = Gauge "tidegate_remote_owing_keys" []
         "Keys that were decided in an outage and are still to be charged.";
     UNCERTAIN_COUNTS = Counter "tidegate_remote_uncertain_counts_total" []
-        "Counts that the shared store or a region may have received or not; they are not sent again.";
+        "Charges of an outage that the shared store may have received or not; they are not sent again.";
     LEASED_UNITS = Gauge "tidegate_leased_units" []
         "Units of leased limits that this process holds and has not used.";
     LEASE_CHANGES = Counter "tidegate_lease_changes_total" ["change"]
@@ -50,7 +50,7 @@ tidegate_metrics::metrics! {
     REGION_PENDING = Gauge "tidegate_region_pending_keys" []
         "Keys whose counts are still to be sent to another region.";
     REGION_DROPPED = Counter "tidegate_region_dropped_counts_total" []
-        "Counts for another region that were dropped because too many keys were pending.";
+        "Units of eventual limits that other regions miss, because the process has more keys than it tracks.";
     NODES = Gauge "tidegate_nodes" []
         "Live processes that share the store, as last known.";
 }
@@ -84,7 +84,7 @@ pub struct Metrics {
     pub flushes: u64,
     /// Keys in those batches.
     pub flushed_keys: u64,
-    /// Counts that the remote may have received or not; they are not sent again.
+    /// Charges of an outage that the remote may have received or not; they are not sent again.
     pub unsure: u64,
     /// How far flushed keys were over their limit, by [`OVERSHOOT_BOUNDS`].
     pub overshoot: [u64; OVERSHOOT_BOUNDS.len() + 1],
@@ -94,7 +94,7 @@ pub struct Metrics {
     pub owing: usize,
     /// Keys with charges that another region has not received.
     pub pending: usize,
-    /// Counts for other regions that were dropped, because too many keys were pending.
+    /// Units of eventual limits that other regions miss, because there are more keys than are tracked.
     pub dropped: u64,
     /// Live nodes, as last known.
     pub nodes: usize,

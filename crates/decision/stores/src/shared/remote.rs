@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidegate_algorithms::Timestamp;
 
+use super::count_report::{CountReport, ReportAnswer};
 use crate::batch::{Answer, Answers, Batch, Key};
 use crate::counter_store::{CounterStore, StoreError};
 
@@ -86,6 +87,23 @@ pub trait Remote: CounterStore {
             }
         }
     }
+
+    /// How many connections were opened; a remote that was restarted or replaced has had a new one.
+    fn connections_opened(&self) -> u64 {
+        0
+    }
+
+    /// Charges what is new in the cumulative counts of a node, each key by itself; pushes one result for each report.
+    ///
+    /// The charge and the record of it must be one atomic step, see [`CountReport::due`]. A report may be repeated.
+    fn report_counts(
+        &self,
+        node: NodeId,
+        reports: &[&CountReport],
+        now: Timestamp,
+        within: Duration,
+        results: &mut Vec<Result<ReportAnswer, StoreError>>,
+    ) -> impl Future<Output = ()> + Send;
 
     /// Registers this node for `lasting`; returns the number of registered nodes, including this one.
     ///

@@ -9,11 +9,15 @@ use tidegate_algorithms::{Limit, Nanos, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
 use super::breaker::Breaker;
+use super::count_report::{CountReport, ReportAnswer};
 use super::metrics::{Counters, add, count};
 use super::random::Random;
-use super::remote::Remote;
+use super::remote::{NodeId, Remote};
 use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{FailureKind, StoreError};
+
+/// Reports in a probe.
+pub(super) const PROBE_REPORTS: usize = 64;
 
 /// The circuit breaker of one route.
 #[derive(Debug)]
@@ -115,6 +119,43 @@ impl RouteBreaker {
                 }
             }
         }
+        results
+    }
+
+    /// Reports counts. While the breaker is open, only the first of them are sent, as a probe: a report may get lost.
+    pub(crate) async fn report_counts(
+        &self,
+        remote: &impl Remote,
+        node: NodeId,
+        reports: &[&CountReport],
+        now: Timestamp,
+        deadline: Instant,
+    ) -> Vec<Result<ReportAnswer, StoreError>> {
+        let some = if self.is_open() { PROBE_REPORTS.min(reports.len()) } else { reports.len() };
+        let Some((sent, Some(first))) = reports.get(..some).map(|sent| (sent, sent.first())) else {
+            return Vec::new();
+        };
+        let within = deadline.saturating_duration_since(Instant::now());
+        let mut results = Vec::with_capacity(reports.len());
+        let call = async {
+            remote.report_counts(node, sent, now, within, &mut results).await;
+            Ok(())
+        };
+        if let Err(error) = in_time(call, deadline).await {
+            results = vec![Err(error); some];
+        }
+        results.resize(some, Err(incomplete()));
+        let answered = results.iter().any(Result::is_ok);
+        match results.last() {
+            Some(Err(error)) if !answered => self.failed(error, Some(&first.check()), now),
+            _ => {
+                self.answered(now);
+                if self.is_open() {
+                    self.close(now);
+                }
+            }
+        }
+        results.resize_with(reports.len(), || Err(self.error()));
         results
     }
 

@@ -1,23 +1,40 @@
-//! Eventual limits: counted in this process, and added up at the remote on a beat.
+//! Eventual limits: counted in this process, and added up at every remote on a beat.
 //!
-//! Each key has the remote's last total plus this node's own charges, and the sum of the charges that the remote has
-//! not received yet. On each beat the keys that changed are sent in one batch, and the returned totals replace the old
-//! ones. Keys that refused are sent too: otherwise a refund by another node would not end the refusal.
+//! Each key has the remote's last total plus this node's own charges, this node's own charges alone, and their sum since
+//! the count began. On each beat the sums of the keys that changed are reported to every remote, and the totals that
+//! this region's remote returns replace the old ones. Keys that refused are reported too: otherwise a refund by another
+//! node would not end the refusal.
 //!
-//! Only charges that still count are sent: a charge whose window ended while the remote was unreachable is dropped.
+//! A sum that a remote has not confirmed is reported again until it has, or until none of it counts any more.
 
-use tidegate_algorithms::{CheckInput, Decision, Limit, State, Timestamp};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::{SmallVec, smallvec};
+use tidegate_algorithms::{CheckInput, Decision, Limit, Nanos, State, Timestamp};
+
+use super::count_report::{CountReport, ReportAnswer};
 use super::node_share::{state_after, used};
-use super::sharded_map::ShardedMap;
-use super::transfer::Transfer;
-use crate::batch::{Check, Key};
+use super::sharded_map::{MapShard, ShardedMap};
+use crate::batch::{Check, Key, Verb};
 use crate::fingerprint::Fingerprint;
 
 /// This node's counts of every eventual key.
 #[derive(Debug)]
 pub(crate) struct Tallies {
     counts: ShardedMap<Tally>,
+    /// Where counts are reported: this region first, then the others.
+    destinations: usize,
+    /// The number of the next count.
+    next_epoch: AtomicU64,
+}
+
+/// One of the remotes that counts are reported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination(pub(crate) usize);
+
+impl Destination {
+    /// The remote of this region.
+    pub(crate) const OWN: Destination = Destination(0);
 }
 
 #[derive(Debug)]
@@ -26,46 +43,92 @@ struct Tally {
     limit: Limit,
     /// The remote's last total, plus the charges of this node since.
     state: State,
-    /// Charges not sent to this region's remote yet.
-    unsent: u64,
-    /// Charges not handed to the other regions yet.
-    region_units: u64,
+    /// The charges of this node alone, for how many of them still count.
+    own: State,
+    epoch: u64,
+    /// The sum of the charges of this node since the count began.
+    total: u64,
+    confirmations: SmallVec<[Confirmation; 1]>,
     marked: bool,
 }
 
-/// The charges of one key since the last beat.
-#[derive(Debug)]
-pub(crate) struct Delta {
-    /// For this region's remote; of 0 units if only the total is needed.
-    pub(crate) transfer: Transfer,
-    /// For the other regions.
-    pub(crate) region_units: u64,
+/// How much of a count a destination has confirmed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Confirmation {
+    total: u64,
+    /// When the first unit beyond that was admitted, if there is one.
+    since: Timestamp,
 }
 
 impl Tallies {
-    /// Counts of about `keys_max` keys.
+    /// Counts of about `keys_max` keys, reported to one destination.
     pub(crate) fn new(keys_max: usize) -> Self {
-        Tallies { counts: ShardedMap::new(keys_max) }
+        Tallies {
+            counts: ShardedMap::new(keys_max),
+            destinations: 1,
+            next_epoch: AtomicU64::new(1),
+        }
+    }
+
+    /// Adds a destination.
+    pub(crate) fn add_destination(&mut self) -> Destination {
+        self.destinations += 1;
+        Destination(self.destinations - 1)
     }
 
     /// Decides a check; `None` if the key is new and the map is full. `now` is the remote's clock, which windows end
     /// by.
     #[inline]
     pub(crate) fn check(&self, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
+        self.with_tally(check, |tally| {
+            let decision = check.limit.check(&mut tally.state, check.input(now));
+            tally.add(decision.taken, now);
+            decision
+        })
+    }
+
+    /// Applies a verb that charges; `None` if the key is new and the map is full.
+    pub(crate) fn apply(&self, verb: Verb, check: &Check<'_>, now: Timestamp) -> Option<Decision> {
+        self.with_tally(check, |tally| {
+            let decision = verb.apply(check.limit, &mut tally.state, check.input(now));
+            tally.add(decision.taken, now);
+            decision
+        })
+    }
+
+    /// Ensures that a key is counted; `false` if it is new and the map is full.
+    pub(crate) fn ensure(&self, check: &Check<'_>) -> bool {
+        self.with_tally(check, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn with_tally<T>(&self, check: &Check<'_>, act: impl FnOnce(&mut Tally) -> T) -> Option<T> {
         let key = check.key.fingerprint;
         let mut shard = self.counts.lock(key);
-        let tally = shard.get_or_insert(key, || Tally::new(check))?;
+        let tally = shard.get_or_insert(key, || self.new_tally(check))?;
         if tally.limit != *check.limit {
             // The algorithm adapts a state of other parameters.
             tally.limit = check.limit.clone();
         }
-        let decision = check.limit.check(&mut tally.state, check.input(now));
-        tally.unsent = tally.unsent.saturating_add(decision.taken);
-        tally.region_units = tally.region_units.saturating_add(decision.taken);
+        let result = act(tally);
         if !std::mem::replace(&mut tally.marked, true) {
             shard.marked.push(key);
         }
-        Some(decision)
+        Some(result)
+    }
+
+    #[cold]
+    fn new_tally(&self, check: &Check<'_>) -> Tally {
+        Tally {
+            key: check.key,
+            limit: check.limit.clone(),
+            state: State::Unused,
+            own: State::Unused,
+            epoch: self.next_epoch.fetch_add(1, Ordering::Relaxed),
+            total: 0,
+            confirmations: smallvec![Confirmation::default(); self.destinations],
+            marked: false,
+        }
     }
 
     /// The decision that a check would get; `None` if its key is unknown.
@@ -75,62 +138,90 @@ impl Tallies {
         })
     }
 
-    /// Refunds a charge of a request that another check refused.
+    /// Refunds a charge of a request that another check refused. If it was reported meanwhile, the next units make up
+    /// for it: the sum rises again to what was reported.
     pub(crate) fn uncharge(&self, check: &Check<'_>, now: Timestamp) {
         self.counts.with(check.key.fingerprint, |tally| {
             check.limit.refund(&mut tally.state, check.input(now));
-            tally.unsent = tally.unsent.saturating_sub(check.cost);
-            tally.region_units = tally.region_units.saturating_sub(check.cost);
+            check.limit.refund(&mut tally.own, check.input(now));
+            tally.total = tally.total.saturating_sub(check.cost);
         });
     }
 
-    /// Takes the deltas of up to `keys_max` changed keys. They count as sent.
-    pub(crate) fn drain(&self, keys_max: usize, now: Timestamp) -> Vec<Delta> {
-        let mut deltas = Vec::new();
-        for mut shard in self.counts.shards_in_rotation() {
-            let shard = &mut *shard;
-            let some = shard.marked.len().min(keys_max.saturating_sub(deltas.len()));
-            for key in shard.marked.drain(..some) {
-                if let Some(tally) = shard.values.get_mut(&key) {
-                    deltas.push(tally.drain(now));
+    /// Passes on the keys that changed since the last call, with each destination that lacks counts of it.
+    pub(crate) fn take_changed(&self, mut changed: impl FnMut(Fingerprint, Destination)) {
+        for mut shard in self.counts.shards() {
+            let MapShard { values, marked, .. } = &mut *shard;
+            for key in marked.drain(..) {
+                let Some(tally) = values.get_mut(&key) else { continue };
+                tally.marked = false;
+                for (index, confirmed) in tally.confirmations.iter().enumerate() {
+                    if index == Destination::OWN.0 || tally.total > confirmed.total {
+                        changed(key, Destination(index));
+                    }
                 }
             }
         }
-        deltas
+    }
+
+    /// The keys with counts of this node that still matter.
+    pub(crate) fn current_keys(&self, now: Timestamp) -> Vec<Fingerprint> {
+        let mut keys = Vec::new();
+        for shard in self.counts.shards() {
+            let current = shard.values.iter().filter(|(_, tally)| tally.own.idle_at() > now);
+            keys.extend(current.map(|(key, _)| *key));
+        }
+        keys
     }
 
     /// Drops idle keys from every `turns`th shard, starting at number `turn`.
     pub(crate) fn sweep(&self, now: Timestamp, turn: usize, turns: usize) {
         for mut shard in self.counts.shards_of_turn(turn, turns) {
-            shard.values.retain(|_, tally| tally.marked || tally.state.idle_at() > now);
+            shard.values.retain(|_, tally| {
+                tally.marked || tally.state.idle_at() > now || tally.own.idle_at() > now
+            });
         }
     }
 
-    /// Replaces the total of a key by the remote's, and adds the charges since the drain.
-    pub(crate) fn learn(&self, key: Fingerprint, total: &Decision, now: Timestamp) {
-        self.counts.with(key, |tally| {
-            tally.state = state_after(&tally.limit, total, now);
-            if tally.unsent > 0 {
-                tally.limit.overcharge(&mut tally.state, CheckInput::new(tally.unsent, now));
+    /// The report of a key to a destination; `None` if it is not counted any more.
+    pub(crate) fn report(
+        &self,
+        key: Fingerprint,
+        to: Destination,
+        now: Timestamp,
+    ) -> Option<CountReport> {
+        self.counts.with(key, |tally| tally.report(to, now)).flatten()
+    }
+
+    /// Notes that a destination has received a report, which was made at `now`.
+    pub(crate) fn confirm(&self, report: &CountReport, to: Destination, now: Timestamp) {
+        self.counts.with(report.key.fingerprint, |tally| {
+            if tally.epoch == report.epoch {
+                tally.confirm(report, to, now);
             }
         });
     }
 
-    /// Restores units that were not sent.
-    pub(crate) fn put_back(&self, transfer: &Transfer) {
-        let key = transfer.key.fingerprint;
-        let mut shard = self.counts.lock(key);
-        let Some(tally) = shard.values.get_mut(&key) else { return };
-        tally.unsent = tally.unsent.saturating_add(transfer.units);
-        if !std::mem::replace(&mut tally.marked, true) {
-            shard.marked.push(key);
-        }
+    /// Replaces the total of a key by the one that the remote returned to a report, and adds the charges since.
+    pub(crate) fn learn_reported(
+        &self,
+        report: &CountReport,
+        answer: &ReportAnswer,
+        now: Timestamp,
+    ) {
+        self.counts.with(report.key.fingerprint, |tally| {
+            if tally.epoch == report.epoch {
+                tally.learn(&answer.decision, tally.total.saturating_sub(report.total), now);
+            }
+        });
     }
 
-    /// How much of a charge still counts; the rest need not be sent.
-    pub(crate) fn still_counts(&self, key: Fingerprint, units: u64, now: Timestamp) -> u64 {
-        let counted = self.counts.with(key, |tally| used(&tally.limit, &mut tally.state, now));
-        units.min(counted.unwrap_or(0))
+    /// Replaces the total of a key by the remote's, and adds the charges that the remote lacks.
+    pub(crate) fn learn(&self, key: Fingerprint, total: &Decision, now: Timestamp) {
+        self.counts.with(key, |tally| {
+            let confirmed = tally.confirmations[Destination::OWN.0].total;
+            tally.learn(total, tally.total.saturating_sub(confirmed), now);
+        });
     }
 
     /// The state of a key, as the starting point of an outage.
@@ -150,24 +241,46 @@ impl Tallies {
 }
 
 impl Tally {
-    fn new(check: &Check<'_>) -> Self {
-        Tally {
-            key: check.key,
-            limit: check.limit.clone(),
-            state: State::Unused,
-            unsent: 0,
-            region_units: 0,
-            marked: false,
+    #[inline]
+    fn add(&mut self, units: u64, now: Timestamp) {
+        if units == 0 {
+            return;
+        }
+        self.limit.overcharge(&mut self.own, CheckInput::new(units, now));
+        for confirmed in &mut self.confirmations {
+            if self.total <= confirmed.total {
+                confirmed.since = now;
+            }
+        }
+        self.total = self.total.saturating_add(units);
+    }
+
+    fn report(&mut self, to: Destination, now: Timestamp) -> Option<CountReport> {
+        let confirmed = self.confirmations.get(to.0)?;
+        let is_unconfirmed = self.total > confirmed.total;
+        Some(CountReport {
+            key: self.key,
+            limit: self.limit.clone(),
+            epoch: self.epoch,
+            total: self.total,
+            confirmed: confirmed.total,
+            current: used(&self.limit, &mut self.own, now).min(self.total),
+            age: if is_unconfirmed { now.since(confirmed.since) } else { Nanos::ZERO },
+        })
+    }
+
+    fn confirm(&mut self, report: &CountReport, to: Destination, now: Timestamp) {
+        if let Some(confirmed) = self.confirmations.get_mut(to.0)
+            && report.total >= confirmed.total
+        {
+            *confirmed = Confirmation { total: report.total, since: now };
         }
     }
 
-    fn drain(&mut self, now: Timestamp) -> Delta {
-        let counted = used(&self.limit, &mut self.state, now);
-        self.marked = false;
-        let units = std::mem::take(&mut self.unsent).min(counted);
-        Delta {
-            transfer: Transfer { key: self.key, limit: self.limit.clone(), units },
-            region_units: std::mem::take(&mut self.region_units).min(counted),
+    fn learn(&mut self, total: &Decision, missing: u64, now: Timestamp) {
+        self.state = state_after(&self.limit, total, now);
+        if missing > 0 {
+            self.limit.overcharge(&mut self.state, CheckInput::new(missing, now));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The verbs other than check: peek, take, refund, reset and charge.
 //!
-//! They are rare, so they go to the remote in every mode; only a peek at an eventual key is answered locally. The local
+//! They are rare, so they go to the remote in every mode; only a peek at an eventual key and a charge of one are answered
+//! locally. The local
 //! state of the key is updated from the remote's answer.
 
 use smallvec::SmallVec;
@@ -22,6 +23,9 @@ impl<R: Remote> SharedStore<R> {
         answers: &mut Answers,
     ) -> Result<(), StoreError> {
         if batch.verb == Verb::Peek && self.peek_locally(batch, answers) {
+            return Ok(());
+        }
+        if matches!(batch.verb, Verb::Charge | Verb::Take) && self.charge_locally(batch, answers) {
             return Ok(());
         }
         let terms: SmallVec<[Option<LeaseTerms>; 2]> =
@@ -66,6 +70,23 @@ impl<R: Remote> SharedStore<R> {
         let Some(known) = known else { return false };
         let peeked = known.into_iter().map(|decision| Answer { decision, basis: Basis::Eventual });
         answers.extend(peeked);
+        true
+    }
+
+    /// Charges eventual keys without a call, so that the charge is reported to all regions; returns whether it did.
+    fn charge_locally(&self, batch: &Batch<'_>, answers: &mut Answers) -> bool {
+        let can_charge = |check: &Check<'_>| {
+            consistency_of(check) == Consistency::Eventual
+                && !self.is_unreachable(check)
+                && self.tallies.ensure(check)
+        };
+        if !batch.checks.iter().all(can_charge) {
+            return false;
+        }
+        let remote_now = self.remote.remote_time(batch.now);
+        let charge = |check| self.tallies.apply(batch.verb, check, remote_now);
+        let charged = batch.checks.iter().filter_map(charge);
+        answers.extend(charged.map(|decision| Answer { decision, basis: Basis::Eventual }));
         true
     }
 

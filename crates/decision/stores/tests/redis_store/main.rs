@@ -5,6 +5,7 @@
 mod cluster;
 mod expiry;
 mod processes;
+mod reports;
 use std::time::Duration;
 
 use tidegate_algorithms::{

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate_algorithms::Timestamp;
 use tidegate_stores::{
-    Answers, Batch, CounterStore, MemoryConfig, MemoryStore, NodeId, Remote, SharedSettings,
-    SharedStore, StoreError,
+    Answers, Batch, CountReport, CounterStore, FailureKind, MemoryConfig, MemoryStore, NodeId,
+    Remote, ReportAnswer, SharedSettings, SharedStore, StoreError,
 };
 
 /// A remote without a way to it, judging by the instants that it is sent.
@@ -23,6 +23,19 @@ impl CounterStore for LocalRemote {
 }
 
 impl Remote for LocalRemote {
+    async fn report_counts(
+        &self,
+        _node: NodeId,
+        reports: &[&CountReport],
+        _now: Timestamp,
+        _within: Duration,
+        results: &mut Vec<Result<ReportAnswer, StoreError>>,
+    ) {
+        let reason = "no limit here is eventual".to_owned();
+        let error = StoreError::Unavailable { kind: FailureKind::Refused, reason };
+        results.extend(reports.iter().map(|_| Err(error.clone())));
+    }
+
     async fn register(
         &self,
         _node: NodeId,

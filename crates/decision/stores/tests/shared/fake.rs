@@ -9,8 +9,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_algorithms::{Clock, Timestamp};
 use tidegate_stores::{
-    Answers, Batch, CounterStore, CurrentRoute, FailureKind, Key, MemoryConfig, MemoryStore,
-    NodeId, Remote, Route, StoreError,
+    Answers, Batch, Charge, Check, CountReport, CounterStore, CurrentRoute, FailureKind,
+    Fingerprint, Key, MemoryConfig, MemoryStore, NodeId, Remains, Remote, ReportAnswer,
+    ReportRecord, Route, StoreError, Verb,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -60,7 +61,13 @@ pub(crate) enum Condition {
 /// The server: counters, a clock, a register.
 #[derive(Debug)]
 pub(crate) struct Server {
-    counters: MemoryStore,
+    counters: Mutex<MemoryStore>,
+    /// The records of reports.
+    records: Mutex<HashMap<Fingerprint, HashMap<NodeId, ReportRecord>>>,
+    /// Every report that was charged, so that a replica can be some of them behind.
+    journal: Mutex<Vec<JournalEntry>>,
+    /// How often the server was replaced by one with other data.
+    replaced: AtomicU64,
     pub(crate) clock: VirtualClock,
     condition: Mutex<Condition>,
     pub(crate) calls: AtomicU64,
@@ -72,11 +79,28 @@ pub(crate) struct Server {
     lost: Mutex<Option<Route>>,
 }
 
+/// A report that was charged.
+#[derive(Clone, Debug)]
+struct JournalEntry {
+    written: Timestamp,
+    node: NodeId,
+    report: CountReport,
+    units: u64,
+    charged_at: Timestamp,
+}
+
+fn no_counters() -> MemoryStore {
+    let config = MemoryConfig { seed: Some(1), ..MemoryConfig::default() };
+    MemoryStore::new(config).expect("the default budget is enough")
+}
+
 impl Server {
     pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
-        let config = MemoryConfig { seed: Some(1), ..MemoryConfig::default() };
         Arc::new(Server {
-            counters: MemoryStore::new(config).expect("the default budget is enough"),
+            counters: Mutex::new(no_counters()),
+            records: Mutex::default(),
+            journal: Mutex::default(),
+            replaced: AtomicU64::new(1),
             clock,
             condition: Mutex::new(Condition::Well),
             calls: AtomicU64::new(0),
@@ -122,8 +146,68 @@ impl Server {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.checks.fetch_add(batch.checks.len() as u64, Ordering::Relaxed);
         let batch = Batch { now: self.clock.now(), ..*batch };
-        self.counters.apply_now(&batch, &mut answers);
+        self.counters.lock().apply_now(&batch, &mut answers);
         answers
+    }
+
+    /// Replaces the server by a replica that lacks the reports of the last `lag`, or by an empty one.
+    pub(crate) fn fail_over(&self, lag: Option<Duration>) {
+        self.replaced.fetch_add(1, Ordering::Relaxed);
+        let now = self.clock.now();
+        let mut journal = self.journal.lock();
+        journal.retain(|entry| lag.is_some_and(|lag| now.since(entry.written) >= lag.into()));
+        *self.counters.lock() = no_counters();
+        self.records.lock().clear();
+        for entry in journal.iter() {
+            self.write(entry);
+        }
+    }
+
+    fn write(&self, entry: &JournalEntry) {
+        let JournalEntry { node, report, units, charged_at, .. } = entry;
+        let checks = [Check::new(report.key, &report.limit, *units)];
+        let batch = Batch::new(Verb::Charge, Charge::Always, *charged_at, &checks);
+        self.counters.lock().apply_now(&batch, &mut Answers::new());
+        let mut records = self.records.lock();
+        let record = ReportRecord { epoch: report.epoch, total: report.total };
+        records.entry(report.key.fingerprint).or_default().insert(*node, record);
+    }
+
+    fn peek(&self, report: &CountReport) -> tidegate_algorithms::Decision {
+        let checks = [Check::new(report.key, &report.limit, 0)];
+        let batch = Batch::new(Verb::Peek, Charge::Always, self.clock.now(), &checks);
+        let mut answers = Answers::new();
+        self.counters.lock().apply_now(&batch, &mut answers);
+        answers[0].decision
+    }
+
+    /// Charges a report by the rule of the script.
+    fn report(&self, node: NodeId, report: &CountReport) -> ReportAnswer {
+        let (now, key) = (self.clock.now(), report.key.fingerprint);
+        let record = self.records.lock().get(&key).and_then(|nodes| nodes.get(&node).copied());
+        let due = report.due(record, Remains::RecordsOrNothing);
+        // A peek would settle a bucket at this instant, and the charge may be older.
+        let is_bucket = report.limit.algorithm().bucket_terms().is_some();
+        let (age, room) =
+            if is_bucket { (due.age.get(), u64::MAX) } else { (0, self.peek(report).remaining) };
+        let is_news =
+            record.is_none_or(|old| (report.epoch, report.total) > (old.epoch, old.total));
+        if is_news {
+            let charged_at = Timestamp::from_nanos(now.as_nanos() - age);
+            let (report, units) = (report.clone(), due.units);
+            let entry = JournalEntry { written: now, node, report, units, charged_at };
+            self.write(&entry);
+            self.journal.lock().push(entry);
+        }
+        let over = due.units.saturating_sub(room);
+        ReportAnswer { decision: self.peek(report), charged: due.units, over }
+    }
+
+    /// Charges reports, as one call.
+    fn report_all(&self, node: NodeId, reports: &[&CountReport]) -> Vec<ReportAnswer> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.checks.fetch_add(reports.len() as u64, Ordering::Relaxed);
+        reports.iter().map(|report| self.report(node, report)).collect()
     }
 }
 
@@ -227,6 +311,30 @@ impl Remote for Line {
             self.server.has_lost(current.get())?;
         }
         self.decide(batch, answers).await
+    }
+
+    fn connections_opened(&self) -> u64 {
+        self.server.replaced.load(Ordering::Relaxed)
+    }
+
+    async fn report_counts(
+        &self,
+        node: NodeId,
+        reports: &[&CountReport],
+        _now: Timestamp,
+        within: Duration,
+        results: &mut Vec<Result<ReportAnswer, StoreError>>,
+    ) {
+        let lost = reports.iter().map(|report| self.server.has_lost(self.route(report.key)));
+        let call = async {
+            lost.collect::<Result<Vec<()>, StoreError>>()?;
+            self.call(|server| server.report_all(node, reports)).await
+        };
+        let late = Err(StoreError::Timeout { waited: within });
+        match timeout(within, call).await.unwrap_or(late) {
+            Ok(answers) => results.extend(answers.into_iter().map(Ok)),
+            Err(error) => results.extend(reports.iter().map(|_| Err(error.clone()))),
+        }
     }
 
     async fn register(

@@ -10,6 +10,7 @@ mod outage;
 mod regions;
 mod routes;
 mod simulation;
+mod totals;
 mod world;
 
 #[path = "../conformance/model.rs"]

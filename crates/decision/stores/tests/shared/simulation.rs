@@ -23,10 +23,14 @@ const LASTING_MILLIS: u64 = 10_000;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Random numbers that follow from a seed.
-struct Chance(Cell<u64>);
+pub(crate) struct Chance(Cell<u64>);
 
 impl Chance {
-    fn below(&self, bound: u64) -> u64 {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Chance(Cell::new(seed))
+    }
+
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         let state = self.0.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         self.0.set(state);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -34,7 +38,7 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn one_of<'a, T>(&self, things: &'a [T]) -> &'a T {
+    pub(crate) fn one_of<'a, T>(&self, things: &'a [T]) -> &'a T {
         let at = usize::try_from(self.below(things.len() as u64)).expect("small");
         &things[at]
     }
@@ -97,7 +101,7 @@ impl Run {
     fn new(seed: u64) -> Rc<Self> {
         let run = Run {
             world: World::new(),
-            chance: Chance(Cell::new(seed)),
+            chance: Chance::new(seed),
             subjects: subjects(),
             nodes: RefCell::default(),
             sent: Cell::new(0),

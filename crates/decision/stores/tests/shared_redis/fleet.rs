@@ -191,14 +191,19 @@ impl Fleet {
     /// The server's count of a limit, read without a node.
     #[track_caller]
     pub(crate) fn counted(&self, subject: &Subject) -> u64 {
+        self.try_counted(subject).unwrap()
+    }
+
+    /// The server's count of a limit, if it answers.
+    pub(crate) fn try_counted(&self, subject: &Subject) -> Result<u64, StoreError> {
         let checks = [Check { cost: 0, ..subject.check() }];
         let now = self.nodes[0].clock.now();
         let batch = Batch::new(Verb::Peek, Charge::AllOrNothing, now, &checks);
         let batch = Batch { within: Some(UNHURRIED), ..batch };
         let mut answers = Answers::new();
         let remote = self.nodes[0].store.remote();
-        self.runtime.block_on(remote.apply(&batch, &mut answers)).unwrap();
-        answers[0].decision.limit - answers[0].decision.remaining
+        self.runtime.block_on(remote.apply(&batch, &mut answers))?;
+        Ok(answers[0].decision.limit - answers[0].decision.remaining)
     }
 
     /// Waits until no node is without its store; says how long that took.

@@ -62,8 +62,8 @@ impl Fleet {
             Consistency::Exact => (firm, admitted),
             // Slices are charged before they are used, and some are lost.
             Consistency::Leased => (firm, u64::MAX),
-            Consistency::Eventual if unsure == 0 => (admitted, admitted),
-            Consistency::Eventual => (0, admitted),
+            // Reports are repeated until they are confirmed.
+            Consistency::Eventual => (admitted, admitted),
         };
         let counted = eventually(&format!("that {name} is counted: {least} of {admitted}"), || {
             Some(self.counted(subject)).filter(|counted| *counted >= least)

@@ -25,8 +25,6 @@ const PACE: Duration = Duration::from_millis(10);
 /// How long a thread may wait for a processor when several suites share the machine.
 const SLACK: Duration = Duration::from_millis(900);
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// A limit under load, with its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
@@ -298,14 +296,6 @@ impl LoadReport {
     #[track_caller]
     pub(crate) fn of(&self, name: &str, number: impl Fn(&Tally) -> u64) -> u64 {
         self.by_subject(number).find(|(subject, _)| subject.name == name).unwrap().1
-    }
-
-    /// The most that one node admitted of a subject within a second.
-    #[track_caller]
-    pub(crate) fn busiest_second(&self, name: &str) -> u64 {
-        let at = self.subjects.iter().position(|subject| subject.name == name).unwrap();
-        let each = self.tallies.iter().map(|tallies| tallies[at].most_in(SECOND));
-        each.max().unwrap()
     }
 
     /// A number of everything.

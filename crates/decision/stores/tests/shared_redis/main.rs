@@ -14,6 +14,7 @@ mod nodes;
 mod slots;
 
 mod clocks;
+mod counts;
 mod crash;
 mod failover;
 mod freeze;

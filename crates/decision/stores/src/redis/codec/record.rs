@@ -145,7 +145,7 @@ fn put_bucket(body: &mut ScriptBody, params: CheckParams, hard: BucketTerms, wid
     };
     put_span(body, room(wide.capacity));
     let charged = match params.verb {
-        ScriptVerb::Take => u128::from(wide.interval),
+        ScriptVerb::Take | ScriptVerb::Report => u128::from(wide.interval),
         ScriptVerb::Refund => ticks.min(u128::from(u64::MAX)),
         _ => ticks.min(TICKS_MAX),
     };
@@ -154,7 +154,7 @@ fn put_bucket(body: &mut ScriptBody, params: CheckParams, hard: BucketTerms, wid
     if params.soft {
         put_span(body, room(hard.capacity));
     }
-    if params.verb == ScriptVerb::Charge {
+    if matches!(params.verb, ScriptVerb::Charge | ScriptVerb::Report) {
         put_span(body, finest(u128::from(wide.capacity)));
     }
 }

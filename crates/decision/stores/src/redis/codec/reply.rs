@@ -67,6 +67,13 @@ pub(in crate::redis) fn reported_state(bytes: &[u8], limit: &Limit) -> Option<St
     Some(super::state::decode(bytes))
 }
 
+/// The units that a report charged, whether the server had lost counts, and the bytes of the state before.
+pub(in crate::redis) fn charged_units(bytes: &[u8]) -> Option<(u64, bool, &[u8])> {
+    let mut reader = NumberReader::new(bytes);
+    let (units, lost) = (reader.number(7)?, reader.number(1)?);
+    Some((units, lost == 1, reader.rest()))
+}
+
 /// The reported part of a sorted set.
 #[derive(Clone, Copy, Debug)]
 struct ListSummary<'a> {

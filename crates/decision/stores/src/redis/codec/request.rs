@@ -7,6 +7,8 @@ use super::record::put_check;
 use super::state::encode;
 use crate::batch::{Batch, Charge, Check, Verb};
 use crate::redis::key;
+use crate::redis::rounded_limit::{COUNT_MAX, MICRO};
+use crate::shared::{CountReport, NodeId};
 
 /// What the script does with the checks of a call; `VERB` in the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(in crate::redis) enum ScriptVerb {
     ChargeNone = 8,
     /// Replace the states that were read, if they are unchanged.
     Swap = 9,
+    /// Charge what is new in the cumulative counts of a node.
+    Report = 10,
 }
 
 impl ScriptVerb {
@@ -86,6 +90,20 @@ pub(in crate::redis) struct Request<'a> {
     /// The estimated time of the server.
     pub(in crate::redis) expected: Timestamp,
     pub(in crate::redis) settled: &'a [SettledState],
+    /// The report of each check, for [`ScriptVerb::Report`].
+    pub(in crate::redis) reports: NodeReports<'a>,
+}
+
+/// The reports of one node.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::redis) struct NodeReports<'a> {
+    pub(in crate::redis) node: NodeId,
+    pub(in crate::redis) counts: &'a [&'a CountReport],
+}
+
+impl NodeReports<'_> {
+    /// No reports.
+    pub(in crate::redis) const NONE: Self = NodeReports { node: NodeId(0), counts: &[] };
 }
 
 impl Request<'_> {
@@ -93,7 +111,9 @@ impl Request<'_> {
     pub(in crate::redis) fn call(&self, prefix: &[u8]) -> ScriptCall {
         let keys = self.checks.iter().map(|check| key::text(prefix, check.key.fingerprint));
         let tag = self.checks.first().map_or(0, |check| check.key.fingerprint.tag());
-        ScriptCall { tag, keys: keys.collect(), body: self.body() }
+        let counts = self.reports.counts.iter();
+        let records = counts.map(|report| key::of_records(prefix, report.key.fingerprint));
+        ScriptCall { tag, keys: keys.chain(records).collect(), body: self.body() }
     }
 
     fn body(&self) -> ScriptBody {
@@ -109,9 +129,12 @@ impl Request<'_> {
         body.push(self.verb as u8 + flag);
         put_settled(&mut body, settled);
         if !matches!(self.verb, ScriptVerb::Swap) {
-            for (check, limit) in self.checks.iter().zip(self.limits) {
+            for (index, (check, limit)) in self.checks.iter().zip(self.limits).enumerate() {
                 let key_cost = self.cost_on(check);
                 put_check(&mut body, self.verb, check, limit, self.expected, key_cost);
+                if let Some(report) = self.reports.counts.get(index) {
+                    put_report(&mut body, self.reports.node, report, self.expected);
+                }
             }
         }
         body
@@ -122,6 +145,16 @@ impl Request<'_> {
         let same = self.checks.iter().filter(|other| other.key == check.key);
         same.fold(0, |sum, other| sum.saturating_add(other.cost))
     }
+}
+
+fn put_report(body: &mut ScriptBody, node: NodeId, report: &CountReport, expected: Timestamp) {
+    put_number(body, node.0, 8);
+    put_number(body, report.epoch, 6);
+    for units in [report.total, report.confirmed, report.current] {
+        put_number(body, units.min(COUNT_MAX), 7);
+    }
+    put_number(body, report.age.get() / MICRO, 7);
+    put_number(body, report.kept_for(expected).as_secs_ceil(), 5);
 }
 
 fn put_settled(body: &mut ScriptBody, settled: &[SettledState]) {

@@ -9,7 +9,7 @@
     if soft then
       r.hard_s, r.hard_t, at = read('>I5I6', body, at)
     end
-    if r.verb == VERB.charge then
+    if r.verb == VERB.charge or r.verb == VERB.report then
       r.full_s, r.full_t, at = read('>I5I6', body, at)
     end
     return at
@@ -30,13 +30,27 @@
     end
     t = t - t % r.grain
     if s < now_s or (s == now_s and t < now_t) then
-      return { s = now_s, t = now_t, scale = scale }
+      return { s = now_s, t = now_t, scale = scale, full_s = s, full_t = t }
     end
     local state = { s = s, t = t, scale = scale }
     if not bucket.owes_less(state, r.longest_s, r.longest_t) then
       return nil
     end
     return state
+  end
+
+  -- Takes a full bucket back to when it became full, at most by `age`, so that it refills what is charged since then.
+  function bucket.rewind(state, age)
+    if state.s ~= now_s or state.t ~= now_t then
+      return
+    end
+    local at = math.max(0, now - age)
+    local us = at % 1000000
+    local s, t = (at - us) / 1000000, us * TICKS_IN_MICRO
+    if state.full_s and (state.full_s > s or (state.full_s == s and state.full_t > t)) then
+      s, t = state.full_s, state.full_t
+    end
+    state.s, state.t = s, t
   end
 
   -- Whether the bucket is full again in less than this span.

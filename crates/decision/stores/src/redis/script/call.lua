@@ -28,6 +28,9 @@
       if r.soft then
         r.lasting, r.rest, at = read('>I7I7', body, at)
       end
+      if verb == VERB.report then
+        r.node, r.epoch, r.total, r.confirmed, r.current, r.age, r.keep, at = read('>c8I6I7I7I7I7I5', body, at)
+      end
       p.checks[i] = r
     end
     parsed[body] = p
@@ -292,32 +295,3 @@
     return reply(charged and 'c' or 'n', parts)
   end
 
-  return function(body, base)
-    local p = parsed[body] or parse(body)
-    if p.verb == VERB.swap then
-      return p.count, swap(p, base)
-    end
-    for _, settled in ipairs(p.settled) do
-      local key = KEYS[base + settled.index]
-      if value[key] == settled.was then
-        put(key, settled)
-      end
-    end
-    if p.verb == VERB.reset then
-      for i = 1, p.count do
-        local key = KEYS[base + i]
-        call('DEL', key)
-        value[key], lives[key] = '', nil
-      end
-      return p.count, 'c'
-    end
-    local states, why_not = open_all(p, base)
-    if not states then
-      return p.count, why_not
-    end
-    if p.verb == VERB.refund or p.verb == VERB.renew then
-      return p.count, refund_or_renew(p, base, states)
-    end
-    return p.count, judge(p, base, states)
-  end
-end

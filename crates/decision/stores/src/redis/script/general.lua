@@ -1,5 +1,5 @@
 local function make_general()
-  local VERB = { read = 0, all = 1, always = 2, take = 3, refund = 4, reset = 5, charge = 6, renew = 7, none = 8, swap = 9 }
+  local VERB = { read = 0, all = 1, always = 2, take = 3, refund = 4, reset = 5, charge = 6, renew = 7, none = 8, swap = 9, report = 10 }
   local ALWAYS = 72057594037927935 -- room that admits whatever is used
 
   -- Each kind of limit is a table of

@@ -65,8 +65,11 @@ for i = 2, #ARGV do
       answers[i + 1] = answer
     else
       -- Skip its keys, so that the other calls find theirs.
-      local keys = byte(body)
-      base = base + (keys == 255 and read('>I2', body, 2) or keys)
+      local keys, verb = byte(body, 1, 2)
+      if keys == 255 then
+        keys, verb = read('>I2I1', body, 2)
+      end
+      base = base + (verb % 128 == 10 and keys * 2 or keys)
       answers[i + 1] = 'e' .. (type(count) == 'table' and count.err or tostring(count))
     end
   end

@@ -49,15 +49,26 @@ impl<R: Remote> SharedStore<R> {
         now: Timestamp,
         error: &StoreError,
     ) -> Decision {
-        let debt_policy = if error.may_have_run() { DebtPolicy::Skip } else { DebtPolicy::Record };
+        let is_eventual = consistency_of(check) == Consistency::Eventual;
+        // The counts of an eventual key are reported to all regions; those of other keys are a debt to this one.
+        let is_reported = is_eventual && !error.may_have_run() && self.tallies.ensure(check);
+        let skips_debt = error.may_have_run() || is_reported;
+        let debt_policy = if skips_debt { DebtPolicy::Skip } else { DebtPolicy::Record };
         let terms = LeaseTerms::of_check(check);
         let limit = terms.as_ref().map_or(check.limit, |terms| &terms.tightened);
-        let state = match consistency_of(check) {
-            Consistency::Eventual => self.tallies.state(check.key.fingerprint),
-            Consistency::Exact | Consistency::Leased => None,
-        };
+        let state = is_eventual.then(|| self.tallies.state(check.key.fingerprint)).flatten();
         let (now, nodes) = (self.remote.remote_time(now), self.nodes.live());
         let check = Check { limit, ..*check };
-        self.outage.apply(verb, &check, state.as_ref(), nodes, now, debt_policy)
+        let decision = self.outage.apply(verb, &check, state.as_ref(), nodes, now, debt_policy);
+        match verb {
+            Verb::Check | Verb::Take | Verb::Charge if is_reported && decision.taken > 0 => {
+                let check = Check { cost: decision.taken, ..check };
+                let _ = self.tallies.apply(Verb::Charge, &check, now);
+            }
+            Verb::Refund if is_reported => self.tallies.uncharge(&check, now),
+            Verb::Reset => self.tallies.forget(check.key.fingerprint),
+            Verb::Check | Verb::Take | Verb::Charge | Verb::Peek | Verb::Refund => {}
+        }
+        decision
     }
 }
