@@ -8,6 +8,8 @@
 
 mod fall_back;
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
 use tokio::time::Instant;
@@ -21,6 +23,11 @@ use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
 use crate::counter_store::StoreError;
+
+/// How long a call of a leased check waits for others to share a pipeline with, if [`JOIN_CALLS_MIN`] are under way.
+const JOIN_WINDOW: Duration = Duration::from_millis(1);
+/// With fewer calls under way the remote is not busy, and a call would wait in vain.
+const JOIN_CALLS_MIN: usize = 8;
 
 /// A check's answer, and how to revert it if another check refuses the request.
 #[derive(Clone, Copy, Debug)]
@@ -173,20 +180,34 @@ impl<R: Remote> SharedStore<R> {
             .collect();
         let mut checks: SmallVec<[Check<'_>; 2]> = SmallVec::new();
         for (_, check, terms, plan) in &wanted {
-            checks.push(Check { limit: &terms.tightened, cost: plan.units, ..**check });
+            let (limit, cost, role) = (&terms.tightened, plan.units, Role::Required);
+            checks.push(Check { limit, cost, role, ..**check });
             if plan.units < check.cost {
                 let life = Nanos::new(terms.life.get().saturating_sub(CLOCK_SLACK.get()));
-                deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
+                deadline = deadline.min(Instant::now() + Duration::from(life));
             }
         }
-        // The script has a fast path for one check.
+        // The script has a fast path for one check. It takes all units or none, so that it may have to be sent again.
         let is_exact = matches!(wanted.as_slice(), [(_, _, _, plan)] if plan.is_exact);
-        let verb = if is_exact { Verb::Check } else { Verb::Take };
+        let is_whole = matches!(wanted.as_slice(), [(_, _, _, plan)] if plan.is_ample && !is_exact);
+        let verb = if is_exact || is_whole { Verb::Check } else { Verb::Take };
         let take = Batch { verb, charge: Charge::Always, checks: &checks, names: &[], ..*batch };
-        // Other requests that are ready come as far as this one, so that their calls share a pipeline.
-        tokio::task::yield_now().await;
         let sent = Instant::now();
-        let results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        let call = self.leases.enter_call();
+        if call.others >= JOIN_CALLS_MIN {
+            // Timers fire once a millisecond, so the calls of a millisecond are sent together.
+            tokio::time::sleep(JOIN_WINDOW).await;
+        } else {
+            // Requests that are ready come as far as this one, so that their calls share a pipeline.
+            tokio::task::yield_now().await;
+        }
+        let mut results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        if is_whole && matches!(results.as_slice(), [Ok(answer)] if !answer.decision.is_admitted())
+        {
+            let take = Batch { verb: Verb::Take, ..take };
+            results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        }
+        drop(call);
         let round_trip = Nanos::from(sent.elapsed());
         if results.iter().any(Result::is_ok) {
             self.leases.note_round_trip(round_trip);
@@ -220,11 +241,8 @@ impl<R: Remote> SharedStore<R> {
             let check = Check { limit: &terms.tightened, ..*check };
             self.outage.learn(&check, granted, self.remote.remote_time(times.sent));
         }
-        let basis = if expires.is_none() && decision.is_admitted() {
-            Basis::Exact
-        } else {
-            Basis::Leased
-        };
+        let basis =
+            if expires.is_none() && decision.is_admitted() { Basis::Exact } else { Basis::Leased };
         // Units without a slice cannot be put back; they count as lost.
         let expires = expires.unwrap_or(Timestamp::EPOCH);
         ProvisionalAnswer::new(decision, basis, Undo::Lease { expires })

@@ -107,7 +107,8 @@ impl LeaseTerms {
         let long_kept = match algorithm {
             Algorithm::TokenBucket(bucket) => {
                 let nanos = u128::from(bucket.period().as_nanos());
-                let refilled = u128::from(bucket.amount()) * u128::from(LONG_KEPT_SPAN.get()) / nanos;
+                let refilled =
+                    u128::from(bucket.amount()) * u128::from(LONG_KEPT_SPAN.get()) / nanos;
                 u64::try_from(refilled).unwrap_or(u64::MAX)
             }
             _ => 0,

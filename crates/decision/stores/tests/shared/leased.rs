@@ -369,7 +369,8 @@ async fn cost_of(
 ) -> Cost {
     let world = World::new();
     let within = Duration::from_millis(500);
-    let settings = SharedSettings { within, background_within: within, ..SharedSettings::default() };
+    let settings =
+        SharedSettings { within, background_within: within, ..SharedSettings::default() };
     let node = world.node_with(1, 0, |store| store, &settings);
     node.line.slow(latency);
     let mut cost = Cost::default();
@@ -413,7 +414,9 @@ async fn a_key_that_is_used_rarely_costs_no_more_than_an_exact_check() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_used_rarely_and_at_random_costs_hardly_more_than_an_exact_check() {
-    for limit in [bucket(1_000_000), window(1_000_000, Period::SECOND), window(10_000, Period::HOUR)] {
+    for limit in
+        [bucket(1_000_000), window(1_000_000, Period::SECOND), window(10_000, Period::HOUR)]
+    {
         // A thousand keys, each once a second on average.
         let mut chance = Chance(11);
         let cost = cost_of(Duration::ZERO, &limit, 10_000, 0, |_| {
@@ -432,10 +435,9 @@ async fn a_hot_key_costs_almost_nothing() {
         window(1_000_000, Period::HOUR),
         Limit::new(TokenBucket::new(600_000, Period::MINUTE, 1_000_000)),
     ] {
-        let cost = cost_of(Duration::from_millis(1), &limit, 5_000, 1_000, |_| {
-            vec!["hot".to_owned(); 5]
-        })
-        .await;
+        let cost =
+            cost_of(Duration::from_millis(1), &limit, 5_000, 1_000, |_| vec!["hot".to_owned(); 5])
+                .await;
         assert!(cost.decisions >= 15_000, "{cost:?}");
         assert!(cost.checks * 1_000 <= cost.decisions * 5, "5 for each 1,000: {cost:?}: {limit:?}");
     }

@@ -110,7 +110,10 @@ async fn slices_and_counts_of_other_routes_go_on() {
             world.server.lose(Some(Route(0)));
         }
         let basis = node.ask(leased).await.1;
-        assert!(basis == Basis::Leased || (millis < 20 && basis == Basis::Exact), "{millis}: {basis:?}");
+        assert!(
+            basis == Basis::Leased || (millis < 20 && basis == Basis::Exact),
+            "{millis}: {basis:?}"
+        );
         assert_eq!(node.ask(counted).await.1, Basis::Eventual);
         node.ask(gone).await;
         pass(1).await;

@@ -64,8 +64,7 @@ impl Subject {
     ) -> Self {
         let policy = Policy { consistency, on_store_error };
         assert_eq!(tidegate_stores::consistency_for(consistency, &limit), consistency);
-        let (firm, in_window, all) =
-            (RefCell::default(), RefCell::default(), RefCell::default());
+        let (firm, in_window, all) = (RefCell::default(), RefCell::default(), RefCell::default());
         Subject { name, limit, policy, cost_max, firm, in_window, all }
     }
 }

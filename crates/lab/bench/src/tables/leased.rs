@@ -60,20 +60,20 @@ enum Shape {
 
 /// A server under the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ContenderName {
+struct ModeName {
     shape: Shape,
     mode: Mode,
 }
 
-impl ContenderName {
-    const ALL: [ContenderName; 7] = [
-        ContenderName { shape: Shape::FixedWindow, mode: Mode::Memory },
-        ContenderName { shape: Shape::FixedWindow, mode: Mode::Exact },
-        ContenderName { shape: Shape::FixedWindow, mode: Mode::Leased },
-        ContenderName { shape: Shape::FixedWindow, mode: Mode::Upstream },
-        ContenderName { shape: Shape::TokenBucket, mode: Mode::Memory },
-        ContenderName { shape: Shape::TokenBucket, mode: Mode::Exact },
-        ContenderName { shape: Shape::TokenBucket, mode: Mode::Leased },
+impl ModeName {
+    const ALL: [ModeName; 7] = [
+        ModeName { shape: Shape::FixedWindow, mode: Mode::Memory },
+        ModeName { shape: Shape::FixedWindow, mode: Mode::Exact },
+        ModeName { shape: Shape::FixedWindow, mode: Mode::Leased },
+        ModeName { shape: Shape::FixedWindow, mode: Mode::Upstream },
+        ModeName { shape: Shape::TokenBucket, mode: Mode::Memory },
+        ModeName { shape: Shape::TokenBucket, mode: Mode::Exact },
+        ModeName { shape: Shape::TokenBucket, mode: Mode::Leased },
     ];
 
     fn rules(self) -> String {
@@ -89,7 +89,7 @@ impl ContenderName {
     }
 }
 
-impl fmt::Display for ContenderName {
+impl fmt::Display for ModeName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(match self.mode {
             Mode::Memory => "store in memory",
@@ -111,7 +111,7 @@ impl fmt::Display for Shape {
 
 /// A running server, its Redis, and its requests.
 #[derive(Debug)]
-struct Contender {
+struct ModeServer {
     server: Server,
     redis: Option<Server>,
     questions: Questions,
@@ -136,8 +136,8 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
     let folder = TempDir::new().context("cannot create a folder for the rules")?;
     let pins = Pins::new()?;
     let mut contenders = Vec::new();
-    for name in ContenderName::ALL {
-        match pins.on_server(|| Contender::start(name, folder.path(), tools)) {
+    for name in ModeName::ALL {
+        match pins.on_server(|| ModeServer::start(name, folder.path(), tools)) {
             Ok(contender) => contenders.push((name, contender)),
             Err(missing) => table.note(format!("Not measured: {name}: {missing:#}.")),
         }
@@ -163,14 +163,16 @@ pub(super) fn table(scale: Scale, tools: &Tools) -> anyhow::Result<Table> {
 }
 
 /// The rows about limits of one algorithm.
-fn compare(table: &mut Table, rounds: &Rounds<ContenderName, LeaseFigures>, shape: Shape) {
+fn compare(table: &mut Table, rounds: &Rounds<ModeName, LeaseFigures>, shape: Shape) {
     let redis: Column<LeaseFigures> = Column { of: |figures| figures.redis_micros, shown: micros };
     let cpu: Column<LeaseFigures> = Column { of: |figures| figures.cpu_micros, shown: micros };
     let p99: Column<LeaseFigures> =
         Column { of: |figures| figures.p99_micros, shown: whole_micros };
     let rate: Column<LeaseFigures> = Column { of: |figures| figures.per_second, shown: thousands };
-    let [memory, exact, leased, upstream] = [Mode::Memory, Mode::Exact, Mode::Leased, Mode::Upstream]
-        .map(|mode| ContenderName { shape, mode });
+    let [memory, exact, leased] =
+        [Mode::Memory, Mode::Exact, Mode::Leased].map(|mode| ModeName { shape, mode });
+    // It has fixed windows only.
+    let upstream = ModeName { shape: Shape::FixedWindow, mode: Mode::Upstream };
     let what = |what: &str| format!("{shape}: {what}");
     redis.row(table, &what("Redis CPU per call, leased"), rounds, [leased, exact], REDIS_CPU);
     p99.row(table, &what("p99 at saturation, leased"), rounds, [leased, exact], P99);
@@ -192,15 +194,14 @@ fn compare(table: &mut Table, rounds: &Rounds<ContenderName, LeaseFigures>, shap
         micros(rounds.median(leased, cpu.of)),
         micros(rounds.median(memory, cpu.of)),
     ));
-    if shape == Shape::FixedWindow {
-        let total = what("CPU per call, Redis included, exact");
-        cpu.row(table, &total, rounds, [exact, upstream], AGAINST_UPSTREAM);
-    }
+    let total = what("CPU per call, Redis included, exact");
+    cpu.row(table, &total, rounds, [exact, upstream], AGAINST_UPSTREAM);
 }
 
-impl Contender {
-    fn start(name: ContenderName, folder: &Path, tools: &Tools) -> anyhow::Result<Self> {
-        let folder = folder.join(format!("{name:?}").replace(|letter: char| !letter.is_alphanumeric(), ""));
+impl ModeServer {
+    fn start(name: ModeName, folder: &Path, tools: &Tools) -> anyhow::Result<Self> {
+        let folder =
+            folder.join(format!("{name:?}").replace(|letter: char| !letter.is_alphanumeric(), ""));
         fs::create_dir_all(&folder)?;
         let redis = match name.mode {
             Mode::Memory => None,
@@ -233,7 +234,7 @@ impl Contender {
             }
         };
         let questions = Questions::zipf(Wire::Rls { descriptors: 1 }, USERS, DRAWN)?;
-        Ok(Contender { server, redis, questions })
+        Ok(ModeServer { server, redis, questions })
     }
 
     /// Saturates the server for a time.

@@ -23,6 +23,8 @@ const LEAD: Nanos = Nanos::from_millis(25);
 const SLOW_UNITS: u64 = 8;
 /// Uses that a slice must be expected to have beside that of the check, which has to call anyway.
 const PAYS_FROM: u64 = 1;
+/// So many times the units of a slice remain at the remote where there are enough for all.
+const AMPLE: u64 = 4;
 /// Units of a slow key that refill in half of their life are not returned.
 const REFILLED_FROM: u64 = 2;
 /// The same for slices whose unused units are returned, which is one more call; and for slices that are taken ahead,
@@ -95,6 +97,15 @@ pub(crate) struct TakePlan {
     pub(crate) units: u64,
     /// Whether the units are the check's own cost, and nothing is held: the remote can decide the check itself.
     pub(crate) is_exact: bool,
+    /// Whether far more remained at the remote, so that it will probably grant all units or the check's cost.
+    pub(crate) is_ample: bool,
+}
+
+impl TakePlan {
+    /// The check's own cost.
+    pub(crate) const fn exact(units: u64) -> Self {
+        TakePlan { units, is_exact: true, is_ample: false }
+    }
 }
 
 /// Circumstances of a grant that are the same for all keys.
@@ -110,13 +121,7 @@ pub(crate) struct GrantContext {
 
 impl KeyLease {
     /// A lease without units, created at `now`.
-    pub(crate) fn new(
-        key: Key,
-        limit: Limit,
-        terms: LeaseTerms,
-        era: u64,
-        now: Timestamp,
-    ) -> Self {
+    pub(crate) fn new(key: Key, limit: Limit, terms: LeaseTerms, era: u64, now: Timestamp) -> Self {
         let lasting = LASTING.min(Nanos::new(terms.life.get() / 8 * 7));
         KeyLease {
             key,
@@ -202,17 +207,19 @@ impl KeyLease {
     pub(crate) fn take_for_check(&mut self, cost: u64, now: Timestamp) -> TakePlan {
         let missing = cost.saturating_sub(self.slices.usable(now));
         let is_exact = missing == cost;
+        let only_missing = TakePlan { units: missing, is_exact, is_ample: false };
         if self.has_call_in_flight(now) {
-            return TakePlan { units: missing, is_exact };
+            return only_missing;
         }
         self.update_demand(now);
         self.is_leased = self.expects_in_slice(self.pays_from(now), now);
         if !self.is_leased {
-            return TakePlan { units: missing, is_exact };
+            return only_missing;
         }
         let units = missing.max(self.size(now).saturating_sub(self.lasting(now)));
         self.called_at = Some(now);
-        TakePlan { units, is_exact: is_exact && units == missing }
+        let is_ample = self.left / AMPLE >= units;
+        TakePlan { units, is_exact: is_exact && units == missing, is_ample }
     }
 
     /// How many units to take ahead.

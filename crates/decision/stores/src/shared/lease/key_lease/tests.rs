@@ -125,7 +125,7 @@ fn takes_more_while_slices_run_dry_and_less_when_they_last() {
 
 #[test]
 fn a_rare_key_takes_its_own_cost_only() {
-    let exact = TakePlan { units: 1, is_exact: true };
+    let exact = TakePlan::exact(1);
     for limit in [
         Limit::new(TokenBucket::new(1_000, Period::SECOND, 1_000)),
         Limit::new(FixedWindow::new(1_000, Window::Every(Period::SECOND))),
@@ -192,7 +192,7 @@ fn a_key_far_from_the_remote_is_leased_only_if_units_are_used_before_they_expire
     };
     assert!(plan_at(Nanos::from_millis(2)).units >= 8);
     assert!(plan_at(Nanos::from_millis(80)).units >= 4);
-    assert_eq!(plan_at(Nanos::from_millis(110)), TakePlan { units: 1, is_exact: true });
+    assert_eq!(plan_at(Nanos::from_millis(110)), TakePlan::exact(1));
 }
 
 #[test]
