@@ -8,4 +8,4 @@ mod pins;
 mod usage;
 
 pub(crate) use pins::Pins;
-pub(crate) use usage::{resident_bytes, spent};
+pub(crate) use usage::{resident_bytes, spent, time_of};

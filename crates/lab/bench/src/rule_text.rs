@@ -81,6 +81,11 @@ pub(crate) fn user_rules(users: u64) -> String {
     text
 }
 
+/// A rule file with one rule for all users, whose limit has these keys.
+pub(crate) fn one_rule(limit: &str) -> String {
+    format!("domain: {DOMAIN}\ndescriptors:\n  - key: {USER}\n    rate_limit: {{{limit}}}\n")
+}
+
 /// Compiles a rule file.
 ///
 /// # Errors
@@ -124,6 +129,14 @@ mod tests {
     fn a_file_has_as_many_rules_as_asked_for() {
         let snapshot = compiled(rule_text(100, Limits::Two)).unwrap();
         assert_eq!(snapshot.limits().len(), 200);
+    }
+
+    #[test]
+    fn one_rule_limits_every_user_by_itself() {
+        let snapshot = compiled(one_rule("unit: second, requests_per_unit: 5")).unwrap();
+        let found = snapshot.domain(DOMAIN).unwrap().find(&[Entry { key: USER, value: "a" }]);
+        assert_eq!(found.unwrap().rule.path(), USER);
+        assert_eq!(snapshot.limits().len(), 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod decision;
 mod engine;
 mod gateway;
 pub(crate) mod growth;
+mod leased;
 pub(crate) mod memory;
 mod overload_check;
 mod parts;
@@ -48,6 +49,8 @@ pub(crate) enum Topic {
     Gateway,
     /// An API of fixed capacity under overload, with the gateway in front of it and without.
     OverloadCheck,
+    /// Leased limits beside exact ones and a store in memory, over the network.
+    Leased,
 }
 
 /// Paths of other programs to compare with.
@@ -110,6 +113,7 @@ impl Topic {
             Topic::Redis => redis::table(scale),
             Topic::Gateway => gateway::table(scale, tools),
             Topic::OverloadCheck => overload_check::table(scale),
+            Topic::Leased => leased::table(scale, tools),
         }
     }
 }

@@ -54,6 +54,13 @@ impl Remote for RedisStore {
     }
 
     async fn apply_each(&self, batch: &Batch<'_>, results: &mut Vec<Result<Answer, StoreError>>) {
+        if let [_] = batch.checks {
+            let mut answers = Answers::new();
+            let applied = self.apply(&Batch { names: &[], ..*batch }, &mut answers).await;
+            let unanswered = || protocol_error("it did not answer the check");
+            results.push(applied.and_then(|()| answers.first().copied().ok_or_else(unanswered)));
+            return;
+        }
         let calls = split_into_calls(batch.checks, self.is_cluster);
         let apply = |indexes: &Vec<usize>| {
             let checks: SmallVec<[Check<'_>; 2]> =

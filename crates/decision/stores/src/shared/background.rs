@@ -29,6 +29,8 @@ const SLOT_BEAT: Duration = Duration::from_millis(100);
 const RENEW_TURNS: usize = 8;
 /// Keys in one batch: a few milliseconds of the remote's time.
 const BATCH_MAX: usize = 1_000;
+/// Batches of leases that are renewed in one beat: a busy node renews most of its leases when windows begin.
+const RENEW_BATCHES: usize = 4;
 /// A node that has not registered for this many beats is not counted any more.
 const NODE_BEATS: u32 = 5;
 /// The maximum random delay before the debts of an outage are charged.
@@ -73,8 +75,8 @@ impl<R: Remote> SharedStore<R> {
                 self.refusal_cache.clear();
             }
             last = reading;
-            self.renew(reading.shown).await;
-            self.return_unused(clock.now(), turn).await;
+            // Both at once, so that they share a pipeline.
+            tokio::join!(self.renew(reading.shown), self.return_unused(reading.shown, turn));
         }
     }
 
@@ -124,8 +126,15 @@ impl<R: Remote> SharedStore<R> {
         if self.breakers.all_open() {
             return;
         }
-        let transfers = self.leases.due(BATCH_MAX, now);
+        let transfers = self.leases.due(BATCH_MAX * RENEW_BATCHES, now);
+        if transfers.is_empty() {
+            return;
+        }
+        let sent = Instant::now();
         let results = self.send(Verb::Take, &transfers, now).await;
+        if results.iter().any(Result::is_ok) {
+            self.leases.note_round_trip(sent.elapsed().into());
+        }
         for (transfer, result) in transfers.iter().zip(results) {
             match result {
                 Ok(answer) => {

@@ -133,6 +133,9 @@ impl Breakers {
         batch: &Batch<'_>,
         deadline: Instant,
     ) -> Vec<Result<Answer, StoreError>> {
+        if let [check] = batch.checks {
+            return self.of(remote.route(check.key)).apply_each(remote, batch, deadline).await;
+        }
         let mut routes: BTreeMap<Route, Vec<usize>> = BTreeMap::new();
         for (index, check) in batch.checks.iter().enumerate() {
             routes.entry(remote.route(check.key)).or_default().push(index);

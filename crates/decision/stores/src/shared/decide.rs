@@ -8,12 +8,14 @@
 
 mod fall_back;
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
 use tokio::time::Instant;
 
 use super::SharedStore;
-use super::lease::{CLOCK_SLACK, SpendOutcome};
+use super::lease::{CLOCK_SLACK, GrantTimes, SpendOutcome, TakePlan};
 use super::lease_terms::{LeaseTerms, consistency_for};
 use super::metrics::{add, count};
 use super::remote::Remote;
@@ -21,6 +23,11 @@ use crate::batch::{
     Answer, Answers, Basis, Batch, Charge, Check, Consistency, OnStoreError, Role, Verb, passes,
 };
 use crate::counter_store::StoreError;
+
+/// How long a call of a leased check waits for others to share a pipeline with, if [`JOIN_CALLS_MIN`] are under way.
+const JOIN_WINDOW: Duration = Duration::from_millis(1);
+/// With fewer calls under way the remote is not busy, and a call would wait in vain.
+const JOIN_CALLS_MIN: usize = 8;
 
 /// A check's answer, and how to revert it if another check refuses the request.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +41,13 @@ impl ProvisionalAnswer {
     fn new(decision: Decision, basis: Basis, undo: Undo) -> Self {
         let undo = if decision.taken > 0 { undo } else { Undo::Nothing };
         ProvisionalAnswer { answer: Answer { decision, basis }, undo }
+    }
+
+    /// The same of a check that the remote decided by itself, which knows better when to retry.
+    fn decided_by(self, answer: &Answer) -> Self {
+        let is_same = answer.decision.is_admitted() == self.is_admitted();
+        let decision = if is_same { answer.decision } else { self.answer.decision };
+        ProvisionalAnswer { answer: Answer { decision, basis: Basis::Exact }, ..self }
     }
 
     const fn is_admitted(&self) -> bool {
@@ -85,7 +99,8 @@ impl<R: Remote> SharedStore<R> {
         let mut progress = Progress::new();
         let (mut takes, mut exact) = (Indexes::new(), Indexes::new());
         for (index, check) in batch.checks.iter().enumerate() {
-            let settled = self.answer_locally(check, batch.now, within.into());
+            let lasting = Nanos::from(within).min(self.leases.usual_wait());
+            let settled = self.answer_locally(check, batch.now, lasting);
             if settled.is_none() {
                 match consistency_of(check) {
                     Consistency::Leased => takes.push(index),
@@ -142,42 +157,68 @@ impl<R: Remote> SharedStore<R> {
         self.breakers.is_open(self.remote.route(check.key))
     }
 
-    /// Takes slices for leased checks that lack units. Returns the deadline for the rest of the request: the units must
-    /// not expire before.
+    /// Takes slices for leased checks that lack units, or lets the remote decide a check whose key is not worth a slice.
+    /// Returns the deadline for the rest of the request: held units that a check uses must not expire before.
     async fn take_slices(
         &self,
         batch: &Batch<'_>,
         takes: &Indexes,
         progress: &mut Progress,
-        deadline: Instant,
+        mut deadline: Instant,
     ) -> Result<Instant, StoreError> {
         if takes.is_empty() {
             return Ok(deadline);
         }
         let now = batch.now;
-        let wanted: SmallVec<[(usize, &Check<'_>, LeaseTerms); 2]> = takes
+        let wanted: SmallVec<[(usize, &Check<'_>, LeaseTerms, TakePlan); 2]> = takes
             .iter()
             .filter_map(|index| {
                 let check = batch.checks.get(*index)?;
-                Some((*index, check, LeaseTerms::of(check.limit)?))
+                let terms = LeaseTerms::of(check.limit)?;
+                Some((*index, check, terms, self.leases.take_for_check(check, now)))
             })
             .collect();
-        let checks: SmallVec<[Check<'_>; 2]> = wanted
-            .iter()
-            .map(|(_, check, terms)| {
-                let cost = self.leases.units_to_take(check, now);
-                Check { limit: &terms.tightened, cost, ..**check }
-            })
-            .collect();
-        // A reply after a slice has expired is useless.
-        let shortest = wanted.iter().map(|(_, _, terms)| terms.life.get()).min().unwrap_or(0);
-        let life = Nanos::new(shortest.saturating_sub(CLOCK_SLACK.get()));
-        let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
-        let take = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
-        let results = self.breakers.apply_each(&self.remote, &take, deadline).await;
-        for ((index, check, terms), result) in wanted.iter().zip(results) {
+        let mut checks: SmallVec<[Check<'_>; 2]> = SmallVec::new();
+        for (_, check, terms, plan) in &wanted {
+            let (limit, cost, role) = (&terms.tightened, plan.units, Role::Required);
+            checks.push(Check { limit, cost, role, ..**check });
+            if plan.units < check.cost {
+                let life = Nanos::new(terms.life.get().saturating_sub(CLOCK_SLACK.get()));
+                deadline = deadline.min(Instant::now() + Duration::from(life));
+            }
+        }
+        // The script has a fast path for one check. It takes all units or none, so that it may have to be sent again.
+        let is_exact = matches!(wanted.as_slice(), [(_, _, _, plan)] if plan.is_exact);
+        let is_whole = matches!(wanted.as_slice(), [(_, _, _, plan)] if plan.is_ample && !is_exact);
+        let verb = if is_exact || is_whole { Verb::Check } else { Verb::Take };
+        let take = Batch { verb, charge: Charge::Always, checks: &checks, names: &[], ..*batch };
+        let sent = Instant::now();
+        let call = self.leases.enter_call();
+        if call.others >= JOIN_CALLS_MIN {
+            // Timers fire once a millisecond, so the calls of a millisecond are sent together.
+            tokio::time::sleep(JOIN_WINDOW).await;
+        } else {
+            // Requests that are ready come as far as this one, so that their calls share a pipeline.
+            tokio::task::yield_now().await;
+        }
+        let mut results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        if is_whole && matches!(results.as_slice(), [Ok(answer)] if !answer.decision.is_admitted())
+        {
+            let take = Batch { verb: Verb::Take, ..take };
+            results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        }
+        drop(call);
+        let round_trip = Nanos::from(sent.elapsed());
+        if results.iter().any(Result::is_ok) {
+            self.leases.note_round_trip(round_trip);
+        }
+        let times = GrantTimes { sent: now, replied: now.after(round_trip) };
+        for ((index, check, terms, _), result) in wanted.iter().zip(results) {
             progress[*index] = Some(match result {
-                Ok(answer) => self.spend_taken(check, terms, &answer.decision, now),
+                Ok(answer) => {
+                    let paid = self.spend_taken(check, terms, &answer.decision, times);
+                    if is_exact { paid.decided_by(&answer) } else { paid }
+                }
                 Err(error) => {
                     self.leases.on_no_answer(check.key.fingerprint);
                     self.fall_back(Verb::Check, check, now, error)?
@@ -192,15 +233,19 @@ impl<R: Remote> SharedStore<R> {
         check: &Check<'_>,
         terms: &LeaseTerms,
         granted: &Decision,
-        now: Timestamp,
+        times: GrantTimes,
     ) -> ProvisionalAnswer {
         let (decision, expires) =
-            self.leases.grant_and_spend(check, terms, granted, now, self.nodes.live());
+            self.leases.grant_and_spend(check, terms, granted, times, self.nodes.live());
         if check.policy.on_store_error == OnStoreError::Local {
             let check = Check { limit: &terms.tightened, ..*check };
-            self.outage.learn(&check, granted, self.remote.remote_time(now));
+            self.outage.learn(&check, granted, self.remote.remote_time(times.sent));
         }
-        ProvisionalAnswer::new(decision, Basis::Leased, Undo::Lease { expires })
+        let basis =
+            if expires.is_none() && decision.is_admitted() { Basis::Exact } else { Basis::Leased };
+        // Units without a slice cannot be put back; they count as lost.
+        let expires = expires.unwrap_or(Timestamp::EPOCH);
+        ProvisionalAnswer::new(decision, basis, Undo::Lease { expires })
     }
 
     /// Refuses the exact checks if there are cached refusals for all of them; returns whether it did. Otherwise all are

@@ -4,16 +4,18 @@
 //! even if a node crashes: its unused units are lost. The price is a slightly tighter limit; see
 //! [`super::lease_terms`].
 //!
-//! Background work renews slices when few units remain or the last slice is about to expire, and returns unused units,
-//! many keys in one batch. A request waits only if its slice is used up. The size of a slice follows the demand, and
-//! shrinks when little remains at the remote.
+//! A key that is used rarely is not leased: each check is one call, as for an exact limit. A check that has to call takes
+//! a slice if the recent rate of the key says that the slice saves further calls. Background work renews the slices of
+//! busy keys when few units remain or the last slice is about to expire, and returns unused units, many keys in one
+//! batch; a request for a busy key waits only if its slice is used up sooner than expected. The size of a slice follows
+//! the demand, and shrinks when little remains at the remote.
 
 mod demand;
 mod expiry_queue;
 mod key_lease;
 mod slices;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tidegate_algorithms::{Decision, Nanos, Timestamp};
 
@@ -23,9 +25,15 @@ use super::transfer::Transfer;
 use crate::batch::{Check, Key};
 use crate::fingerprint::Fingerprint;
 use expiry_queue::ExpiryQueue;
-use key_lease::KeyLease;
-pub(crate) use key_lease::{ReturnOptions, SpendOutcome};
+use key_lease::{GrantContext, KeyLease};
+pub(crate) use key_lease::{ReturnOptions, SpendOutcome, TakePlan};
 pub(crate) use slices::CLOCK_SLACK;
+
+/// The usual wait of a request for the remote, beyond some round trips.
+const WAIT: Nanos = Nanos::from_millis(10);
+/// The smoothed round trip falls by this fraction of the difference, and rises at once: a renewal that is asked for too
+/// late makes requests wait, one that is too early makes them a little more frequent.
+const SMOOTHED: u64 = 8;
 
 /// The slices of this node, for all leased keys.
 #[derive(Debug)]
@@ -36,9 +44,34 @@ pub(crate) struct Leases {
     era: AtomicU64,
     /// The longest pause before an empty remote is called again.
     pause_max: Nanos,
+    /// How long the remote takes to answer, in nanoseconds, smoothed.
+    round_trip: AtomicU64,
+    /// Requests that take units at the moment.
+    calls: AtomicUsize,
     renewed: AtomicU64,
     returned: AtomicU64,
     lost: AtomicU64,
+}
+
+/// When a slice was asked for and when it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrantTimes {
+    pub(crate) sent: Timestamp,
+    pub(crate) replied: Timestamp,
+}
+
+/// Counts a request while it takes units; also if its future is dropped.
+#[derive(Debug)]
+pub(crate) struct CallGuard<'a> {
+    calls: &'a AtomicUsize,
+    /// The requests that were taking units before.
+    pub(crate) others: usize,
+}
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts of leased units.
@@ -65,6 +98,8 @@ impl Leases {
             expiries: ExpiryQueue::new(keys_max.saturating_mul(2)),
             era: AtomicU64::new(0),
             pause_max,
+            round_trip: AtomicU64::new(0),
+            calls: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -79,7 +114,7 @@ impl Leases {
         let mut shard = self.by_key.lock(key);
         let shard = &mut *shard;
         let Some(lease) = shard.values.get_mut(&key) else { return SpendOutcome::Short };
-        if lease.era != self.era.load(Ordering::Relaxed) || lease.limit != *check.limit {
+        if lease.era != self.era() || lease.limit != *check.limit {
             return SpendOutcome::Short;
         }
         self.count_lost(lease.drop_expired(now));
@@ -103,49 +138,87 @@ impl Leases {
     }
 
     /// How many units to take for a check that cannot be paid.
-    pub(crate) fn units_to_take(&self, check: &Check<'_>, now: Timestamp) -> u64 {
-        let units = self.by_key.with(check.key.fingerprint, |lease| {
-            (lease.limit == *check.limit).then(|| lease.units_to_take(check.cost, now))
+    pub(crate) fn take_for_check(&self, check: &Check<'_>, now: Timestamp) -> TakePlan {
+        let plan = self.by_key.with(check.key.fingerprint, |lease| {
+            let is_current = lease.limit == *check.limit && lease.era == self.era();
+            is_current.then(|| lease.take_for_check(check.cost, now))
         });
-        // A new key may never be used again, so take only the cost.
-        units.flatten().unwrap_or(check.cost)
+        // Nothing is known about a new key, which may never be used again.
+        plan.flatten().unwrap_or(TakePlan::exact(check.cost))
     }
 
-    /// Adds the slice that the remote granted for a check, and pays the check if that suffices.
+    /// Counts a request that takes units, until the guard is dropped.
+    pub(crate) fn enter_call(&self) -> CallGuard<'_> {
+        let others = self.calls.fetch_add(1, Ordering::Relaxed);
+        CallGuard { calls: &self.calls, others }
+    }
+
+    /// Notes how long the remote took to answer.
+    pub(crate) fn note_round_trip(&self, took: Nanos) {
+        let (known, took) = (self.round_trip.load(Ordering::Relaxed), took.get());
+        let smoothed = if took > known { took } else { known - (known - took) / SMOOTHED };
+        self.round_trip.store(smoothed, Ordering::Relaxed);
+    }
+
+    /// How long a request usually waits for the remote, at most.
+    pub(crate) fn usual_wait(&self) -> Nanos {
+        let trips = self.round_trip.load(Ordering::Relaxed).saturating_mul(4);
+        Nanos::new(WAIT.get().saturating_add(trips))
+    }
+
+    #[inline]
+    fn era(&self) -> u64 {
+        self.era.load(Ordering::Relaxed)
+    }
+
+    fn grant_context(&self, nodes: usize) -> GrantContext {
+        let round_trip = Nanos::new(self.round_trip.load(Ordering::Relaxed));
+        GrantContext { nodes: nodes as u64, pause_max: self.pause_max, round_trip }
+    }
+
+    /// Adds the slice that the remote granted for a check, and pays the check if that suffices. Also returns when the
+    /// units expire that pay it, or `None` if the check is paid by the remote's own decision or not at all.
     pub(crate) fn grant_and_spend(
         &self,
         check: &Check<'_>,
         terms: &LeaseTerms,
         granted: &Decision,
-        sent: Timestamp,
+        GrantTimes { sent, replied }: GrantTimes,
         nodes: usize,
-    ) -> (Decision, Timestamp) {
+    ) -> (Decision, Option<Timestamp>) {
         let key = check.key.fingerprint;
         self.renewed.fetch_add(u64::from(granted.taken > 0), Ordering::Relaxed);
         let mut shard = self.by_key.lock(key);
-        let era = self.era.load(Ordering::Relaxed);
-        let fresh = || KeyLease::new(check.key, check.limit.clone(), terms.clone(), era);
+        let era = self.era();
+        let fresh = || KeyLease::new(check.key, check.limit.clone(), terms.clone(), era, sent);
         // If the map is full, the rest of the slice is lost.
-        let mut unstored = fresh();
+        let mut unstored = None;
         let (lease, is_stored) = match shard.get_or_insert(key, fresh) {
             Some(lease) => (lease, true),
-            None => (&mut unstored, false),
+            None => (unstored.insert(fresh()), false),
         };
         if lease.limit != *check.limit || lease.era != era {
             self.count_lost(lease.units());
             *lease = fresh();
         }
         self.count_lost(lease.drop_expired(sent));
-        lease.grant(granted, sent, nodes as u64, self.pause_max);
-        if is_stored {
-            self.queue_expiry(lease);
-        }
-        let (decision, expires) = match lease.spend(check.cost, sent) {
-            SpendOutcome::Paid { decision, expires, .. } => (decision, expires),
-            SpendOutcome::Refused(decision) => (decision, Timestamp::EPOCH),
-            SpendOutcome::Short => (lease.refusal(check.cost, sent), Timestamp::EPOCH),
+        lease.grant(granted, sent, self.grant_context(nodes));
+        let mut lost = lease.drop_expired(replied);
+        let (decision, expires) = match lease.spend(check.cost, replied) {
+            SpendOutcome::Paid { decision, expires, .. } => (decision, Some(expires)),
+            // Its units have expired on the way, or their window ends, but the remote has charged the check itself.
+            SpendOutcome::Refused(_) | SpendOutcome::Short if granted.taken >= check.cost => {
+                lost = lost.saturating_sub(check.cost);
+                (lease.admission(check.cost, replied), None)
+            }
+            SpendOutcome::Refused(decision) => (decision, None),
+            SpendOutcome::Short => (lease.refusal(check.cost, replied), None),
         };
-        self.count_lost(unstored.units());
+        self.count_lost(lost);
+        if is_stored {
+            self.queue_expiry(lease, replied);
+        }
+        self.count_lost(unstored.map_or(0, |lease| lease.units()));
         (decision, expires)
     }
 
@@ -179,7 +252,7 @@ impl Leases {
             let some = shard.marked.len().min(keys_max.saturating_sub(transfers.len()));
             for key in shard.marked.drain(..some) {
                 let Some(lease) = shard.values.get_mut(&key) else { continue };
-                let units = lease.units_to_take(0, now);
+                let units = lease.take_ahead(now);
                 transfers.extend(lease.transfer(units));
             }
         }
@@ -194,7 +267,7 @@ impl Leases {
             let Some(lease) = shard.values.get_mut(&key) else { continue };
             lease.is_queued = false;
             if lease.check_at().is_some_and(|at| at > now) {
-                self.queue_expiry(lease);
+                self.queue_expiry(lease, now);
             } else if lease.is_wanted(now) {
                 lease.marked = true;
                 shard.marked.push(key);
@@ -202,9 +275,9 @@ impl Leases {
         }
     }
 
-    /// Queues a key to be checked before its last slice expires.
-    fn queue_expiry(&self, lease: &mut KeyLease) {
-        if lease.is_queued {
+    /// Queues a key to be checked before its last slice expires, unless it is used too rarely to be renewed.
+    fn queue_expiry(&self, lease: &mut KeyLease, now: Timestamp) {
+        if lease.is_queued || !lease.pays_ahead(now) {
             return;
         }
         if let Some(at) = lease.check_at() {
@@ -222,13 +295,13 @@ impl Leases {
     ) {
         let key = transfer.key.fingerprint;
         let mut shard = self.by_key.lock(key);
-        let era = self.era.load(Ordering::Relaxed);
+        let era = self.era();
         match shard.values.get_mut(&key) {
             Some(lease) if lease.terms.tightened == transfer.limit && lease.era == era => {
                 self.renewed.fetch_add(u64::from(granted.taken > 0), Ordering::Relaxed);
                 self.count_lost(lease.drop_expired(now));
-                lease.grant(granted, now, nodes as u64, self.pause_max);
-                self.queue_expiry(lease);
+                lease.grant(granted, now, self.grant_context(nodes));
+                self.queue_expiry(lease, now);
             }
             _ => self.count_lost(granted.taken),
         }
@@ -244,7 +317,7 @@ impl Leases {
         turns: usize,
         is_reachable: impl Fn(Key) -> bool,
     ) -> Vec<Transfer> {
-        let era = self.era.load(Ordering::Relaxed);
+        let era = self.era();
         let mut transfers = Vec::new();
         for mut shard in self.by_key.shards_of_turn(turn, turns) {
             shard.values.retain(|_, lease| {

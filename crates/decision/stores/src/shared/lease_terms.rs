@@ -15,6 +15,15 @@ const LIFE_MAX: Nanos = Nanos::from_secs(1);
 const LIFE_MIN: Nanos = Nanos::from_millis(20);
 /// The cost of a life: a bucket loses at most this fraction of its burst, a sliding window of its rate.
 const TIGHTENED_PART: u64 = 8;
+/// How long a node may keep a few units of a bucket whose rate is far above their number.
+pub(crate) const LONG_LIFE: Nanos = LIFE_MAX;
+/// All nodes together may keep as much for [`LONG_LIFE`] as a bucket refills in this span, by which other units expire
+/// earlier.
+const LONG_KEPT_SPAN: Nanos = Nanos::from_millis(5);
+/// Less than this, shared by nodes, is no more than one unit for each.
+const LONG_KEPT_MIN: u64 = 32;
+/// The nodes that share it, at least.
+const LONG_KEPT_NODES_MIN: u64 = 4;
 /// Smaller limits are not leased: a slice would be one unit.
 const CAPACITY_MIN: u64 = 16;
 
@@ -25,8 +34,12 @@ pub(crate) struct LeaseTerms {
     pub(crate) tightened: Limit,
     /// How long after it was taken a unit may be used.
     pub(crate) life: Nanos,
+    /// How long units are kept for a key when little remains at the remote; see [`life`].
+    pub(crate) scarce_life: Nanos,
     /// Which unused units can be returned.
     pub(crate) returns: ReturnRule,
+    /// How many units all nodes together may keep for longer than `life`; `life` is shortened for it.
+    long_kept: u64,
 }
 
 /// Which unused units can be returned.
@@ -85,7 +98,32 @@ impl LeaseTerms {
             }
             Algorithm::LeakyBucket(_) | Algorithm::Concurrency(_) => return None,
         };
-        Some(LeaseTerms { tightened: Limit::new(tightened), life, returns })
+        let scarce_life = life;
+        let life = match algorithm {
+            // Units of a fixed window end with it, whatever their life, so a longer one tightens nothing.
+            Algorithm::FixedWindow(_) => algorithm.period().min(LIFE_MAX),
+            _ => life,
+        };
+        let long_kept = match algorithm {
+            Algorithm::TokenBucket(bucket) => {
+                let nanos = u128::from(bucket.period().as_nanos());
+                let refilled =
+                    u128::from(bucket.amount()) * u128::from(LONG_KEPT_SPAN.get()) / nanos;
+                u64::try_from(refilled).unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        };
+        let long_kept = if long_kept >= LONG_KEPT_MIN { long_kept } else { 0 };
+        let cut = if long_kept > 0 { LONG_KEPT_SPAN.get() } else { 0 };
+        let life = Nanos::new(life.get().saturating_sub(cut));
+        let tightened = Limit::new(tightened);
+        Some(LeaseTerms { tightened, life, scarce_life, returns, long_kept })
+    }
+
+    /// How many units of a key one of so many nodes may keep for [`LONG_LIFE`].
+    pub(crate) fn long_kept(&self, nodes: u64) -> u64 {
+        // Nodes that are not registered yet must fit in, too.
+        self.long_kept / nodes.max(LONG_KEPT_NODES_MIN).saturating_mul(4)
     }
 }
 

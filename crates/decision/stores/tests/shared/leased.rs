@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate_algorithms::{
     Clock, FixedWindow, Limit, Period, SlidingLog, Timestamp, TokenBucket, Window,
 };
-use tidegate_stores::{Answers, Basis, Batch, Charge, Check, Consistency, CounterStore, Verb};
+use tidegate_stores::{
+    Answers, Basis, Batch, Charge, Check, Consistency, CounterStore, SharedSettings, Verb,
+};
 
 use super::fake::Condition;
 use super::world::{Node, Witness, World, check, pass, policy};
@@ -346,5 +348,143 @@ async fn what_nodes_hold_ahead_leaves_nine_tenths_of_the_limit_to_random_arrival
                 "{admitted} of {sent} by {nodes} nodes of {limit:?}"
             );
         }
+    }
+}
+
+/// The checks that the server decided, and how many requests waited for it.
+#[derive(Debug, Default)]
+struct Cost {
+    decisions: u64,
+    checks: u64,
+    waited: u64,
+}
+
+/// Requests for the keys of `next`, some every millisecond, with one cost measured after `warm_millis`.
+async fn cost_of(
+    latency: Duration,
+    limit: &Limit,
+    millis: u64,
+    warm_millis: u64,
+    mut next: impl FnMut(u64) -> Vec<String>,
+) -> Cost {
+    let world = World::new();
+    let within = Duration::from_millis(500);
+    let settings =
+        SharedSettings { within, background_within: within, ..SharedSettings::default() };
+    let node = world.node_with(1, 0, |store| store, &settings);
+    node.line.slow(latency);
+    let mut cost = Cost::default();
+    let mut before = 0;
+    for now in 0..millis {
+        if now == warm_millis {
+            before = world.server.checks.load(Ordering::Relaxed);
+            cost = Cost::default();
+        }
+        for name in next(now) {
+            let sent = tokio::time::Instant::now();
+            assert!(node.admits(leased(&name, limit)).await, "at {now} ms: {limit:?}");
+            cost.decisions += 1;
+            cost.waited += u64::from(!sent.elapsed().is_zero());
+        }
+        pass(1).await;
+    }
+    cost.checks = world.server.checks.load(Ordering::Relaxed) - before;
+    cost
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_used_rarely_costs_no_more_than_an_exact_check() {
+    for limit in [
+        bucket(1_000_000),
+        Limit::new(TokenBucket::new(60, Period::MINUTE, 1_000)),
+        window(1_000_000, Period::SECOND),
+        window(1_000, Period::HOUR),
+        Limit::new(SlidingLog::new(1_000, Period::MINUTE).unwrap()),
+    ] {
+        // A hundred keys, each once a second.
+        let keys = |now: u64| (now % 10 == 0).then(|| format!("key{}", now / 10 % 100));
+        let cost = cost_of(Duration::from_millis(1), &limit, 10_000, 0, |now| {
+            keys(now).into_iter().collect()
+        })
+        .await;
+        assert!(cost.decisions >= 400, "{cost:?}");
+        assert!(cost.checks <= cost.decisions, "{cost:?}: {limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_used_rarely_and_at_random_costs_hardly_more_than_an_exact_check() {
+    for limit in
+        [bucket(1_000_000), window(1_000_000, Period::SECOND), window(10_000, Period::HOUR)]
+    {
+        // A thousand keys, each once a second on average.
+        let mut chance = Chance(11);
+        let cost = cost_of(Duration::ZERO, &limit, 10_000, 0, |_| {
+            vec![format!("key{}", chance.below(1_000))]
+        })
+        .await;
+        assert!(cost.checks * 100 <= cost.decisions * 105, "{cost:?}: {limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_key_costs_almost_nothing() {
+    for limit in [
+        bucket(1_000_000),
+        window(1_000_000, Period::SECOND),
+        window(1_000_000, Period::HOUR),
+        Limit::new(TokenBucket::new(600_000, Period::MINUTE, 1_000_000)),
+    ] {
+        let cost =
+            cost_of(Duration::from_millis(1), &limit, 5_000, 1_000, |_| vec!["hot".to_owned(); 5])
+                .await;
+        assert!(cost.decisions >= 15_000, "{cost:?}");
+        assert!(cost.checks * 1_000 <= cost.decisions * 5, "5 for each 1,000: {cost:?}: {limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_waits_for_a_renewal_that_could_be_asked_for_earlier() {
+    let limit = Limit::new(TokenBucket::new(600_000, Period::MINUTE, 1_000_000));
+    for latency in [1, 20, 100] {
+        let latency = Duration::from_millis(latency);
+        for every in [1, 5, 40] {
+            let cost = cost_of(latency, &limit, 6_000, 3_000, |now| {
+                (now % every == 0).then(|| "a".to_owned()).into_iter().collect()
+            })
+            .await;
+            assert_eq!(cost.waited, 0, "every {every} ms, {latency:?} away: {cost:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_refused_at_the_end_of_a_window_of_which_much_remains() {
+    let limit = window(1_000_000, Period::SECOND);
+    let cost = cost_of(Duration::from_millis(2), &limit, 3_000, 0, |now| {
+        vec!["busy".to_owned(), format!("rare{now}")]
+    })
+    .await;
+    assert!(cost.decisions >= 2_000, "{cost:?}");
+}
+
+/// A few busy keys, many rare ones: number n in proportion to 1 / (n + 1).
+#[tokio::test(start_paused = true)]
+async fn keys_in_zipfs_proportions_cost_less_than_half_of_exact_checks() {
+    let mut sums = Vec::new();
+    let mut sum = 0;
+    for rank in 1..=2_000 {
+        sum += 1_000_000 / rank;
+        sums.push(sum);
+    }
+    for (limit, percent) in [(bucket(1_000_000), 50), (window(1_000_000, Period::SECOND), 25)] {
+        let mut chance = Chance(3);
+        let cost = cost_of(Duration::ZERO, &limit, 4_000, 1_500, |_| {
+            let mut draw = || chance.below(sum);
+            let drawn = (0..20).map(|_| draw());
+            drawn.map(|drawn| sums.partition_point(|sum| *sum <= drawn).to_string()).collect()
+        })
+        .await;
+        assert!(cost.checks * 100 <= cost.decisions * percent, "{cost:?}: {limit:?}");
     }
 }

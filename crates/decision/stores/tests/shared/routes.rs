@@ -96,7 +96,8 @@ async fn a_request_on_two_routes_blames_the_one_that_failed() {
 #[tokio::test(start_paused = true)]
 async fn slices_and_counts_of_other_routes_go_on() {
     let (world, node) = two_routes().await;
-    let limit = hourly();
+    // Near its end the store would decide each check.
+    let limit = Limit::new(FixedWindow::new(100_000, Window::Every(Period::HOUR)));
     let leased = on(&world, Route(1), &limit, Consistency::Leased);
     let counted = on(&world, Route(1), &limit, Consistency::Eventual);
     let gone = on(&world, Route(0), &limit, Consistency::Eventual);
@@ -108,7 +109,11 @@ async fn slices_and_counts_of_other_routes_go_on() {
         if millis == 500 {
             world.server.lose(Some(Route(0)));
         }
-        assert_eq!(node.ask(leased).await.1, Basis::Leased);
+        let basis = node.ask(leased).await.1;
+        assert!(
+            basis == Basis::Leased || (millis < 20 && basis == Basis::Exact),
+            "{millis}: {basis:?}"
+        );
         assert_eq!(node.ask(counted).await.1, Basis::Eventual);
         node.ask(gone).await;
         pass(1).await;

@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token};
 
 use super::arrivals::Arrivals;
 use super::connection::Connection;
-use super::{Protocol, Reply};
+use super::{Protocol, Reply, wait_histogram};
 use crate::questions::Questions;
 use crate::stopwatch::Stopwatch;
 
@@ -45,6 +46,14 @@ pub(crate) struct Wait {
     /// The arrival of the caller, from the start of the run.
     pub(crate) arrived: Duration,
     pub(crate) waited: Duration,
+}
+
+/// Replies of a saturated server.
+#[derive(Clone, Debug)]
+pub(crate) struct TimedReplies {
+    /// How long callers waited, in nanoseconds.
+    pub(crate) waits: Histogram<u64>,
+    pub(crate) refused: u64,
 }
 
 /// The connections to one server.
@@ -92,6 +101,36 @@ impl<P: Protocol> Generator<P> {
     /// # Errors
     /// When a call fails or is refused.
     pub(crate) fn saturate(&mut self, enough: Enough) -> anyhow::Result<u64> {
+        let mut replied = 0;
+        self.saturate_with(enough, |replies, _| {
+            replied += replies.len() as u64;
+            check_admitted(replies)
+        })?;
+        Ok(replied)
+    }
+
+    /// Like [`Self::saturate`], but records how long each caller waited, and counts refusals.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub(crate) fn saturate_and_time(&mut self, enough: Enough) -> anyhow::Result<TimedReplies> {
+        let mut timed = TimedReplies { waits: wait_histogram()?, refused: 0 };
+        self.saturate_with(enough, |replies, now| {
+            for reply in replies {
+                let waited = now.saturating_sub(reply.asked).as_nanos();
+                timed.waits.saturating_record(u64::try_from(waited).unwrap_or(u64::MAX));
+                timed.refused += u64::from(!reply.admitted);
+            }
+            Ok(())
+        })?;
+        Ok(timed)
+    }
+
+    fn saturate_with(
+        &mut self,
+        enough: Enough,
+        mut on_replies: impl FnMut(&[Reply], Duration) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let start = self.clock.elapsed();
         let mut replied = 0;
         let mut now = start;
@@ -105,9 +144,10 @@ impl<P: Protocol> Generator<P> {
             self.listen(Some(SILENCE_MAX))?;
             now = self.clock.elapsed();
             replied += self.replies.len() as u64;
-            self.check(now)?;
+            on_replies(&self.replies, now)?;
+            self.check_alive(now)?;
         }
-        Ok(replied)
+        Ok(())
     }
 
     /// Sends requests at this average rate for a time, then waits for the last answers;
@@ -151,7 +191,8 @@ impl<P: Protocol> Generator<P> {
                     waited: now.saturating_sub(reply.asked),
                 });
             }
-            self.check(now)?;
+            check_admitted(&self.replies)?;
+            self.check_alive(now)?;
         }
         Ok(waits)
     }
@@ -186,9 +227,8 @@ impl<P: Protocol> Generator<P> {
         Ok(())
     }
 
-    /// Fails if a request was refused: refusals cost less than the calls to measure.
-    fn check(&mut self, now: Duration) -> anyhow::Result<()> {
-        ensure!(self.replies.iter().all(|reply| reply.admitted), "the server refused a call");
+    /// The server must not fall silent.
+    fn check_alive(&mut self, now: Duration) -> anyhow::Result<()> {
         if !self.replies.is_empty() || self.in_flight() == 0 {
             self.heard_last = now;
         }
@@ -197,6 +237,12 @@ impl<P: Protocol> Generator<P> {
         }
         Ok(())
     }
+}
+
+/// Everything must be admitted, or something else is measured than is meant.
+fn check_admitted(replies: &[Reply]) -> anyhow::Result<()> {
+    ensure!(replies.iter().all(|reply| reply.admitted), "the server refused a call");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -219,6 +265,15 @@ mod tests {
             let replies = generator.saturate(Enough::Replies(5_000)).unwrap();
             assert!((5_000..5_000 + 128).contains(&replies), "{replies}");
         }
+    }
+
+    #[test]
+    fn every_reply_of_a_saturated_server_is_timed() {
+        let mut generator = generator(peer::PeerName::BareTonic, Wire::Rls { descriptors: 1 });
+        let timed = generator.saturate_and_time(Enough::Replies(1_000)).unwrap();
+        assert!((1_000..1_000 + 128).contains(&timed.waits.len()), "{}", timed.waits.len());
+        assert!(timed.waits.min() > 0);
+        assert_eq!(timed.refused, 0);
     }
 
     #[test]

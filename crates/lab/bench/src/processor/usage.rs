@@ -86,7 +86,10 @@ fn time_of_all(processes: &[u32]) -> anyhow::Result<Duration> {
 
 /// The CPU time of all threads of a process. The file of the process covers its first thread
 /// only.
-fn time_of(process: u32) -> anyhow::Result<Duration> {
+///
+/// # Errors
+/// When the process has ended.
+pub(crate) fn time_of(process: u32) -> anyhow::Result<Duration> {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.with_context(|| format!("process {process} has ended"))?;
     let mut nanos = 0_u64;

@@ -21,7 +21,7 @@ use super::server_figures::{SaturationFigures, WaitFigures};
 use contender::{Contender, ContenderName};
 use programs::Programs;
 
-pub(super) use programs::beside;
+pub(super) use programs::{beside, start_redis, start_upstream};
 
 const RULES: u64 = 10_000;
 

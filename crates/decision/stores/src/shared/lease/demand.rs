@@ -34,9 +34,14 @@ pub(super) struct Usage {
 }
 
 impl Demand {
-    /// One unit per slice of this duration.
+    /// No usage yet, counted per slice of this duration.
     pub(super) fn new(lasting: Nanos) -> Self {
-        Demand { parts: PARTS, lasting: lasting.max(PERIOD_MIN) }
+        Demand { parts: 0, lasting: lasting.max(PERIOD_MIN) }
+    }
+
+    /// The duration of a slice.
+    pub(super) const fn lasting(self) -> Nanos {
+        self.lasting
     }
 
     /// Updates the estimate with the usage since the last update.
@@ -57,9 +62,15 @@ impl Demand {
         self.parts = narrow(parts).min(PARTS_MAX);
     }
 
-    /// How many units to hold after a renewal.
-    pub(super) fn size(self) -> u64 {
-        self.parts.saturating_add(root(self.parts) / 2).div_ceil(PARTS).max(1)
+    /// How many units to hold for a span: the expectation plus half its square root, at least one.
+    pub(super) fn size_for(self, span: Nanos) -> u64 {
+        let parts = self.parts_in(span);
+        parts.saturating_add(root(parts) / 2).div_ceil(PARTS).max(1)
+    }
+
+    /// Whether at least so many units are expected to be used in a span.
+    pub(super) fn expects(self, units: u64, span: Nanos) -> bool {
+        self.parts_in(span) >= units.saturating_mul(PARTS)
     }
 
     /// What may be used in a span: the expectation plus its square root.
@@ -126,7 +137,7 @@ mod tests {
             let demand = steady(units, millis);
             assert!((9..=10).contains(&demand.expected_in(LASTING)), "{demand:?}");
         }
-        assert_eq!(steady(0, 100).size(), 1, "at least one unit");
+        assert_eq!(steady(0, 100).size_for(LASTING), 1, "at least one unit");
     }
 
     #[test]
@@ -143,7 +154,7 @@ mod tests {
         let mut demand = Demand::new(LASTING);
         let mut sizes = Vec::new();
         for _ in 0..5 {
-            demand.update(Usage { ran_dry: true, ..used(demand.size(), 1) });
+            demand.update(Usage { ran_dry: true, ..used(demand.size_for(LASTING), 1) });
             sizes.push(demand.expected_in(LASTING));
         }
         assert_eq!(sizes, [2, 4, 8, 16, 32]);
@@ -154,7 +165,7 @@ mod tests {
     #[test]
     fn carries_half_a_root_more_and_renews_a_root_early() {
         let demand = Demand { parts: 16 * PARTS, lasting: LASTING };
-        assert_eq!(demand.size(), 18);
+        assert_eq!(demand.size_for(LASTING), 18);
         assert_eq!(demand.likely_in(LASTING), 20);
         assert_eq!(demand.likely_in(Nanos::from_millis(25)), 6);
         assert_eq!(demand.likely_in(Nanos::ZERO), 0);
@@ -170,7 +181,7 @@ mod tests {
             short.update(Usage { units: u64::MAX, passed: Nanos::ZERO, ran_dry: true });
         }
         assert_eq!(short.parts, PARTS_MAX);
-        assert!(short.size() < u64::MAX);
+        assert!(short.size_for(LASTING) < u64::MAX);
         assert!(short.likely_in(Nanos::MAX) > 0);
     }
 }

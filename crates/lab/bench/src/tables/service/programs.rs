@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -108,35 +108,8 @@ impl Programs {
 
     /// envoyproxy/ratelimit with the same rules and a Redis of its own.
     fn start_upstream(&self) -> anyhow::Result<WithRedis> {
-        let program = &self.upstream;
-        ensure!(
-            program.is_file(),
-            "{} is missing; tools/install-upstream builds it, where Go is installed",
-            program.display()
-        );
         let redis = start_redis(self.folder.path())?;
-        let redis_address = redis.door(Door::Redis)?;
-        let root = self.folder.path().display().to_string();
-        let [http, debug] = [free_port()?, free_port()?];
-        // Through `env`, which becomes the program: the port is known only when it starts.
-        let server = Server::start_at(Command::new("env"), Door::Grpc, |address| {
-            Ok(vec![
-                format!("GRPC_PORT={}", address.port()),
-                "GRPC_HOST=127.0.0.1".to_owned(),
-                format!("PORT={http}"),
-                "HOST=127.0.0.1".to_owned(),
-                format!("DEBUG_PORT={debug}"),
-                "DEBUG_HOST=127.0.0.1".to_owned(),
-                "USE_STATSD=false".to_owned(),
-                "LOG_LEVEL=error".to_owned(),
-                format!("RUNTIME_ROOT={root}"),
-                "RUNTIME_SUBDIRECTORY=upstream".to_owned(),
-                "RUNTIME_WATCH_ROOT=false".to_owned(),
-                "REDIS_SOCKET_TYPE=tcp".to_owned(),
-                format!("REDIS_URL={redis_address}"),
-                program.display().to_string(),
-            ])
-        })?;
+        let server = start_upstream(&self.upstream, self.folder.path(), redis.door(Door::Redis)?)?;
         Ok(WithRedis { server, redis })
     }
 
@@ -209,12 +182,52 @@ impl Servers {
 }
 
 /// A Redis without persistence.
-fn start_redis(folder: &Path) -> anyhow::Result<Server> {
+///
+/// # Errors
+/// When there is none, or it does not listen.
+pub(in crate::tables) fn start_redis(folder: &Path) -> anyhow::Result<Server> {
     let mut command = Command::new("redis-server");
     command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir"]);
     command.arg(folder);
     Server::start_at(command, Door::Redis, |address| {
         Ok(vec!["--port".to_owned(), address.port().to_string()])
+    })
+}
+
+/// An envoyproxy/ratelimit with the rules in `upstream/config` of this folder.
+///
+/// # Errors
+/// When it is not installed, or does not listen.
+pub(in crate::tables) fn start_upstream(
+    program: &Path,
+    folder: &Path,
+    redis: SocketAddr,
+) -> anyhow::Result<Server> {
+    ensure!(
+        program.is_file(),
+        "{} is missing; tools/install-upstream builds it, where Go is installed",
+        program.display()
+    );
+    let root = folder.display().to_string();
+    let [http, debug] = [free_port()?, free_port()?];
+    // Through `env`, which becomes the program: the port is known only when it starts.
+    Server::start_at(Command::new("env"), Door::Grpc, |address| {
+        Ok(vec![
+            format!("GRPC_PORT={}", address.port()),
+            "GRPC_HOST=127.0.0.1".to_owned(),
+            format!("PORT={http}"),
+            "HOST=127.0.0.1".to_owned(),
+            format!("DEBUG_PORT={debug}"),
+            "DEBUG_HOST=127.0.0.1".to_owned(),
+            "USE_STATSD=false".to_owned(),
+            "LOG_LEVEL=error".to_owned(),
+            format!("RUNTIME_ROOT={root}"),
+            "RUNTIME_SUBDIRECTORY=upstream".to_owned(),
+            "RUNTIME_WATCH_ROOT=false".to_owned(),
+            "REDIS_SOCKET_TYPE=tcp".to_owned(),
+            format!("REDIS_URL={redis}"),
+            program.display().to_string(),
+        ])
     })
 }
 
