@@ -35,7 +35,7 @@ pub use fields::{
 };
 pub use kinds::{
     AccessLogFormat, Address, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat,
-    LogLevel, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token,
+    LogLevel, OnRedisError, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token,
     TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};

@@ -9,11 +9,11 @@ use tidegate_overload::FleetSettings;
 use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
     LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError, RedisStore, Remote,
-    Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
+    Secret, SharedSettings, SharedStore, StoreErrors, UpstreamLayout, UpstreamStore,
 };
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, RedisUrl, WhenFull, count, size};
+use crate::config::{self, Config, OnRedisError, RedisUrl, WhenFull, count, size};
 use crate::exit::{Complaint, Failure};
 
 /// How long a process that stops may take to return its leases and slots.
@@ -145,8 +145,18 @@ pub(super) fn in_upstream_layout(
 
 fn shared<R: Remote>(config: &Config, remote: R) -> Result<SharedStore<R>, Failure> {
     let redis = &config.store.redis;
-    let settings =
-        SharedSettings { within: redis.deadline, beat: redis.beat, ..SharedSettings::default() };
+    let usual = SharedSettings::default();
+    let errors = match redis.on_error {
+        OnRedisError::Upstream => StoreErrors::Upstream,
+        OnRedisError::Local | OnRedisError::Allow | OnRedisError::Deny => StoreErrors::Own,
+    };
+    let settings = SharedSettings {
+        within: redis.deadline,
+        background_within: usual.background_within.max(redis.deadline),
+        beat: redis.beat,
+        errors,
+        ..usual
+    };
     let store = SharedStore::new(remote, settings);
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "check `store.redis`"))?)
 }

@@ -51,7 +51,7 @@ pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 #[cfg(feature = "shared")]
 pub use shared::{
     CurrentRoute, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remote, Route, SHARED_METRICS,
-    SharedSettings, SharedStore, consistency_for,
+    SharedSettings, SharedStore, StoreErrors, consistency_for,
 };
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::{

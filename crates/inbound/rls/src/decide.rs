@@ -90,9 +90,10 @@ impl<S: CounterStore, C: Clock> RlsState<S, C> {
         if !verdict.domain_is_known() && self.lacks_rules() {
             return Some(Err(Failure::no_rules()));
         }
+        let upstream_errors = self.settings.upstream_errors;
         let undecided = verdict.undecided();
-        if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
-            return Some(Err(Failure::undecided(undecided)));
+        if let Some(undecided) = undecided.filter(|_| upstream_errors || !verdict.is_admitted()) {
+            return Some(Err(Failure::undecided(undecided, upstream_errors)));
         }
         contain(LimiterStage::Render, || {
             let answer = Answer::of(verdict, request, limits, &self.settings);

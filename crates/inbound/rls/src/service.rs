@@ -104,8 +104,8 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
         };
         let decided = shared.decide(&json.request(), json_answer::render).await;
         match decided.unwrap_or(Ok((AnswerKind::ErrorOpen, json_answer::ADMITTED))) {
-            Ok((kind, (code, answer))) => json_answer::response(kind, code, answer),
-            Err(failure) => json_answer::bad_request(&failure.message, &shared.settings),
+            Ok((_, (code, answer))) => json_answer::response(code, answer),
+            Err(failure) => json_answer::failure(&failure, &shared.settings),
         }
     }
 }

@@ -172,9 +172,13 @@ impl<R: Remote> SharedStore<R> {
         // A reply after a slice has expired is useless.
         let shortest = wanted.iter().map(|(_, _, terms)| terms.life.get()).min().unwrap_or(0);
         let life = Nanos::new(shortest.saturating_sub(CLOCK_SLACK.get()));
-        let deadline = deadline.min(Instant::now() + std::time::Duration::from(life));
+        let expiry = Instant::now() + std::time::Duration::from(life);
+        let deadline = deadline.min(expiry);
         let take = Batch { verb: Verb::Take, checks: &checks, names: &[], ..*batch };
-        let results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        let mut results = self.breakers.apply_each(&self.remote, &take, deadline).await;
+        if Instant::now() > expiry {
+            results.fill(Err(StoreError::Timeout { waited: life.into() }));
+        }
         for ((index, check, terms), result) in wanted.iter().zip(results) {
             progress[*index] = Some(match result {
                 Ok(answer) => self.spend_taken(check, terms, &answer.decision, now),

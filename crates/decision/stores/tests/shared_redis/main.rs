@@ -15,6 +15,7 @@ mod slots;
 
 mod clocks;
 mod crash;
+mod distance;
 mod failover;
 mod freeze;
 mod killed;
