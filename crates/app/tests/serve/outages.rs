@@ -3,7 +3,7 @@
 use crate::client::{Client, Spoken, Told};
 use crate::process::{Folder, Serving, Start};
 use crate::upstream::Upstream;
-use tidegate_test_servers::server::{Server, Setup};
+use tidegate_test_servers::server::Server;
 
 const POLICIES: [&str; 3] = ["local", "allow", "deny"];
 
@@ -45,12 +45,13 @@ impl Failure {
 
     /// A server that fails, and a service that uses it.
     fn serving(self, start: impl FnOnce(&Server) -> Serving) -> (Server, Serving) {
-        let mut server = match self {
-            Failure::WrongPassword => Setup::redis().with("requirepass", &["right"]).start(),
-            Failure::Killed | Failure::Absent | Failure::Silent => Server::redis(),
-        };
-        if self == Failure::Absent {
-            server.kill();
+        let mut server = Server::redis();
+        match self {
+            Failure::Absent => server.kill(),
+            Failure::WrongPassword => {
+                server.ask(&["CONFIG", "SET", "requirepass", "right"]);
+            }
+            Failure::Killed | Failure::Silent => {}
         }
         let mut serving = start(&server);
         match self {

@@ -22,6 +22,10 @@ impl StoreError {
 /// code in parentheses, as far as they are known.
 fn text(kind: FailureKind, reason: &str) -> String {
     let has_code = |code: &str| reason.contains(&format!("({code})"));
+    // The client closes a connection on which the server is silent.
+    if reason.contains("it said nothing for") {
+        return of_connection("i/o timeout");
+    }
     match kind {
         FailureKind::Timeout => of_connection("i/o timeout"),
         FailureKind::Refused => match refused_address(reason) {
@@ -100,6 +104,14 @@ mod tests {
         let eof = "response returned from Conn: EOF";
         assert_eq!(words(FailureKind::Refused, "127.0.0.1:6379: it closed the connection"), eof);
         assert_eq!(words(FailureKind::Lost, "the connection was lost"), eof);
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_because_of_silence_has_timed_out() {
+        let reason = "the connection was lost while a call was in flight: 127.0.0.1:6379: it said nothing for 10s";
+        for kind in [FailureKind::Lost, FailureKind::Refused] {
+            assert_eq!(words(kind, reason), "response returned from Conn: i/o timeout");
+        }
     }
 
     #[test]
