@@ -35,8 +35,8 @@ pub use fields::{
 };
 pub use kinds::{
     AccessLogFormat, Address, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat,
-    LogLevel, OnRedisError, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token,
-    TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    LogLevel, OnRedisError, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess,
+    SwitchMode, Token, TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

@@ -9,13 +9,13 @@ mod gateway;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_rules::OnStoreError;
 use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, section};
+use tidegate_rules::OnStoreError;
 
 use super::kinds::{
     Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, OnRedisError,
-    Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, WhenFull,
-    Workers,
+    Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url,
+    UrlPath, WhenFull, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -501,7 +501,6 @@ impl OnRedisError {
 }
 
 impl Rules {
-
     /// Where rules are read from.
     pub fn source(&self) -> RulesFrom<'_> {
         match &self.runtime.root {

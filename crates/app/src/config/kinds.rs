@@ -8,8 +8,7 @@ mod text;
 pub use address::Address;
 pub use choice::{
     AccessLogFormat, CallerFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
-    OnRedisError,
-    SwitchAccess, SwitchMode, TraceProtocol, WhenFull,
+    OnRedisError, SwitchAccess, SwitchMode, TraceProtocol, WhenFull,
 };
 pub use number::{Percent, Ratio, Workers};
 pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};

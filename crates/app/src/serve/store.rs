@@ -103,8 +103,8 @@ impl<R: MonitoredRemote> ServiceStore for SharedStore<R> {
     }
 }
 
-/// Logs whether the shared store could be reached at the start. The service starts without it, so nothing else might say
-/// so until a request needs it.
+/// Logs whether the shared store could be reached at the start. The service starts without it, so nothing else might
+/// say so until a request needs it.
 async fn log_first_contact(remote: &impl MonitoredRemote) {
     let mut ticks = tokio::time::interval(FIRST_CONTACT_BEAT);
     loop {

@@ -128,7 +128,10 @@ fn gateway_document(upstream: &Upstream) -> String {
         )
     };
     let routes: String = POLICIES.map(route).concat();
-    format!("routes:\n{routes}upstreams:\n- {{name: api, hosts: ['http://{}']}}\n", upstream.address)
+    format!(
+        "routes:\n{routes}upstreams:\n- {{name: api, hosts: ['http://{}']}}\n",
+        upstream.address
+    )
 }
 
 #[test]

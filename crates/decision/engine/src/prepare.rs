@@ -5,9 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_algorithms::{CallerMode, Clock, Holder, Limit, Percent, Tenure, Timestamp};
 use tidegate_rules::{Domain, Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
-use tidegate_stores::{
-    Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Policy, Role, Verb,
-};
+use tidegate_stores::{Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Policy, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::active_rules::{ActiveRules, HotLimit};

@@ -8,14 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use support::elsewhere::Down;
 use support::{by_user, get, hello, layer, send, user_limits};
 use tidegate_admission::RequestDescription;
 use tidegate_answers::{HeaderSet, HeadersOn, Refusal};
 use tidegate_engine::{
-    DESCRIPTORS_MAX, Engine, FailureKind, FailureMode, ManualClock, MemoryStore, Nanos, Options,
-    Source, StoreError, compile,
+    CounterStore, DESCRIPTORS_MAX, Engine, FailureKind, FailureMode, ManualClock, MemoryStore,
+    Nanos, Options, Source, StoreError, compile,
 };
+use tidegate_stores::{Answers, Batch};
 use tidegate_tower_layer::RateLimitLayer;
 use tower::Layer;
 
@@ -213,13 +213,24 @@ async fn what_could_not_be_decided_is_never_called_over_the_limit() {
     assert_eq!(refused.field("grpc-status"), Some("14"));
 }
 
+/// A store that fails each time with this error.
+struct Down(StoreError);
+
+impl CounterStore for Down {
+    async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        Err(self.0.clone())
+    }
+
+    fn give_back(&self, _: &Batch<'_>) {}
+}
+
 /// Every policy with every kind of failure of the store.
 #[tokio::test]
 async fn a_store_that_fails_is_never_called_over_the_limit() {
     let timeout = StoreError::Timeout { waited: Duration::from_millis(250) };
-    let failures = [FailureKind::Refused, FailureKind::Lost, FailureKind::Auth].map(|kind| {
-        StoreError::Unavailable { kind, reason: "it is down".to_owned() }
-    });
+    let failures = [FailureKind::Refused, FailureKind::Lost, FailureKind::Auth]
+        .map(|kind| StoreError::Unavailable { kind, reason: "it is down".to_owned() });
     for error in failures.into_iter().chain([timeout]) {
         for (policy, status) in [("deny", 503), ("allow", 200), ("local", 200)] {
             let text = format!(

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::node::{Connection, ConnectionState, Node};
-use super::pipeline::{PipelineInFlight, load_command};
 use super::now;
+use super::pipeline::{PipelineInFlight, load_command};
 use super::worker::{ConnectionId, Event, Worker};
 use crate::cluster_slots::text;
 use crate::dial::{Dialer, OpenConnection, Peer, read_password, silent};
@@ -190,7 +190,12 @@ impl Worker {
         let retries = self.retries.iter().map(|(due, _)| *due);
         let single =
             [self.expiry, self.cluster.as_ref().and_then(|cluster| cluster.due), self.password_due];
-        let next = dials.chain(silences).chain(retries).chain(lingers).chain(single.into_iter().flatten()).min();
+        let next = dials
+            .chain(silences)
+            .chain(retries)
+            .chain(lingers)
+            .chain(single.into_iter().flatten())
+            .min();
         next.unwrap_or(self.now + IDLE)
     }
 
@@ -234,7 +239,7 @@ async fn connect(
     };
     let started = now();
     let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;
-    connection.round_trip = started.elapsed();
+    connection.round_trip = now().saturating_duration_since(started);
     let hash = loaded.and_then(|reply| text(&reply).ok_or_else(error::not_redis));
     Ok((connection, hash.map_err(|error| error::at_node(address, &error))?))
 }

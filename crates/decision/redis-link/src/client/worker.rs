@@ -220,7 +220,9 @@ impl Worker {
 
     /// Whether a pipeline may be sent now.
     fn can_send(&self) -> bool {
-        self.nodes.iter().any(|node| !node.waiting.is_empty() && node.next_connection(self.now).is_some())
+        self.nodes
+            .iter()
+            .any(|node| !node.waiting.is_empty() && node.next_connection(self.now).is_some())
     }
 
     fn accept(&mut self, jobs: JobBatch) {

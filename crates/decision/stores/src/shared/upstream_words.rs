@@ -46,9 +46,7 @@ fn text(kind: FailureKind, reason: &str) -> String {
         FailureKind::Auth if has_code("WRONGPASS") => {
             of_connection("WRONGPASS invalid username-password pair or user is disabled.")
         }
-        FailureKind::Auth if has_code("NOAUTH") => {
-            of_connection("NOAUTH Authentication required.")
-        }
+        FailureKind::Auth if has_code("NOAUTH") => of_connection("NOAUTH Authentication required."),
         FailureKind::Overloaded
         | FailureKind::Auth
         | FailureKind::Cluster

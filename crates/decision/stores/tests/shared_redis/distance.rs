@@ -119,10 +119,17 @@ fn two_nodes_admit_the_limit_at_any_distance() {
         assert!(eventual >= LIMIT, "{eventual} at {millis} ms, {jitter} ms of jitter");
         let ratio = |admitted: u64| admitted as f64 / LIMIT as f64;
         let [exact, leased, eventual] = admitted.map(ratio);
-        let distance = if jitter == 0 { format!("{millis} ms") } else { format!("{millis} to {} ms", millis + jitter) };
+        let distance = if jitter == 0 {
+            format!("{millis} ms")
+        } else {
+            format!("{millis} to {} ms", millis + jitter)
+        };
         rows.push(format!("| {distance} | {exact:.2} | {leased:.2} | {eventual:.2} |"));
     }
-    println!("| Round trip | `exact` | `leased` | `eventual` |\n|---|---|---|---|\n{}", rows.join("\n"));
+    println!(
+        "| Round trip | `exact` | `leased` | `eventual` |\n|---|---|---|---|\n{}",
+        rows.join("\n")
+    );
 }
 
 /// Threads that keep the machine busy until they are dropped.
@@ -177,8 +184,7 @@ fn two_thousand_concurrent_requests_on_a_busy_machine_admit_the_limit() {
     let (_relay, fleet) = two_nodes(&server, Duration::ZERO, Duration::ZERO);
     let _busy = BusyMachine::start();
     let limit = hourly(1_000);
-    let admitted =
-        without_local_answers("a burst", |key| send_at_once(&fleet, 2_000, key, &limit));
+    let admitted = without_local_answers("a burst", |key| send_at_once(&fleet, 2_000, key, &limit));
     assert_eq!(admitted, 1_000);
 }
 

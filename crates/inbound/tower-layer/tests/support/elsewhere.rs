@@ -1,4 +1,4 @@
-//! Stores that have to be waited for, or fail.
+//! A store that has to be waited for.
 
 use tidegate_engine::{CounterStore, MemoryConfig, MemoryStore, StoreError};
 use tidegate_stores::{Answers, Batch};
@@ -21,16 +21,4 @@ impl CounterStore for Elsewhere {
     fn give_back(&self, batch: &Batch<'_>) {
         self.0.give_back(batch);
     }
-}
-
-/// A store that fails each time with this error.
-pub(crate) struct Down(pub(crate) StoreError);
-
-impl CounterStore for Down {
-    async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
-        tokio::task::yield_now().await;
-        Err(self.0.clone())
-    }
-
-    fn give_back(&self, _: &Batch<'_>) {}
 }

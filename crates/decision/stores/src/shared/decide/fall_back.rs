@@ -5,12 +5,12 @@ use tidegate_algorithms::{CheckInput, Decision, Tenure, Timestamp};
 use super::{ProvisionalAnswer, Undo, consistency_of};
 use crate::batch::{Basis, Check, Consistency, OnStoreError, Role, Verb};
 use crate::counter_store::StoreError;
-use crate::shared::{SharedStore, StoreErrors};
 use crate::shared::lease_terms::LeaseTerms;
 use crate::shared::metrics::count;
 use crate::shared::node_share::admit_without_store;
 use crate::shared::outage::DebtPolicy;
 use crate::shared::remote::Remote;
+use crate::shared::{SharedStore, StoreErrors};
 
 impl<R: Remote> SharedStore<R> {
     /// Decides a check by its failure policy.
