@@ -34,8 +34,9 @@ pub use fields::{
     RulesFrom, Runtime, Sentinel, Shutdown, Store, Tls, Traces, UpstreamLayout, Worker,
 };
 pub use kinds::{
-    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, Password, Percent, Ratio,
-    RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath, Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, Password, Percent,
+    Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, Token, TraceProtocol, Url, UrlPath,
+    Workers,
 };
 pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};

@@ -85,9 +85,13 @@ fn json_says_the_same_as_the_text() {
     assert_eq!(document(&ran)["summary"]["errors"], 1);
     let backend = [("BACKEND_TYPE", "memcache")];
     let ran = config(&["check", "--format", "json", "--compat"], &backend, None);
+    assert_eq!((ran.code, &document(&ran)["ok"]), (1, &Value::Bool(false)));
+    let problem = &document(&ran)["problems"][0];
+    assert_eq!(problem["code"], "unsupported", "{problem}");
+    let ran = config(&["check", "--format", "json", "--compat"], &[("REDIS_POOL_SIZE", "3")], None);
     assert_eq!((ran.code, &document(&ran)["ok"]), (0, &Value::Bool(true)));
     let notes = document(&ran)["notes"].as_array().unwrap().clone();
-    assert!(notes.iter().any(|note| note["weight"] == "warning"), "{notes:?}");
+    assert!(notes.iter().any(|note| note["weight"] == "note"), "{notes:?}");
 }
 
 #[test]

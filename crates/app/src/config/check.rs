@@ -110,7 +110,7 @@ impl ConfigCheck {
                 return Ok(None);
             }
         };
-        match compile(&sources, &config.rules.options()) {
+        match compile(&sources, &config.rule_options()) {
             Ok(snapshot) => {
                 self.problems.extend_from_slice(snapshot.warnings());
                 let (rules, domains) = (snapshot.rules().len(), snapshot.domains().count());

@@ -28,6 +28,11 @@ pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
         "both can count together in one Redis while a team moves from one to the other",
     ),
     ("limiter.error_codes", "unknown", "upstream's errors are all `Unknown`"),
+    (
+        "store.redis.on_error",
+        "upstream",
+        "upstream answers with an error while Redis fails, and Envoy's `failure_mode_deny` decides",
+    ),
 ];
 
 /// Whether upstream has a variable of this name.

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, Word, section};
 use tidegate_engine::{FailureMode, WhenFull};
+use tidegate_rules::OnStoreError;
 
 use super::kinds::{
-    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, Password, Percent, Ratio,
-    RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
+    Address, Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, Password, Percent,
+    Ratio, RedisUrl, San, Secret, SwitchAccess, Token, TraceProtocol, Url, UrlPath, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -268,8 +269,13 @@ section! {
         connections: u32 = "1" in 1..=64,
         /// How long a request may wait for Redis; after that the `on_store_error` of its limits
         /// applies.
-        deadline: Duration = "10ms" in 1..=HOUR,
-        /// How long connecting may take.
+        deadline: Duration = "250ms" in 1..=HOUR,
+        /// What happens while Redis fails to limits without `on_store_error` of their own: the
+        /// request fails with the error of envoyproxy/ratelimit, this process decides on its share
+        /// of the limit, the request passes, or it fails as undecided.
+        on_error: OnRedisError = "local",
+        /// How long connecting may take, and how long Redis may be silent before its connection
+        /// counts as dead, unless `deadline` is longer.
         connect_timeout: Duration = "1s" in 1..=HOUR,
         /// How long the slots of a crashed process stay occupied. A running process renews its
         /// slots. Slots that are not renewed expire by the `time_to_live` of their limit.
@@ -471,16 +477,30 @@ pub enum RulesFrom<'c> {
     },
 }
 
-impl Rules {
+impl Config {
     /// The options for compiling the rules.
-    pub const fn options(&self) -> tidegate_rules::Options {
+    pub const fn rule_options(&self) -> tidegate_rules::Options {
         tidegate_rules::Options {
-            merge_domains: self.merge_domains,
-            compat: self.charge_refused,
-            calendar_months: self.calendar_months,
+            merge_domains: self.rules.merge_domains,
+            compat: self.rules.charge_refused,
+            calendar_months: self.rules.calendar_months,
+            on_store_error: self.store.redis.on_error.policy(),
         }
     }
+}
 
+impl OnRedisError {
+    /// The policy of limits whose rules do not have one.
+    pub const fn policy(self) -> OnStoreError {
+        match self {
+            OnRedisError::Upstream | OnRedisError::Deny => OnStoreError::Deny,
+            OnRedisError::Local => OnStoreError::Local,
+            OnRedisError::Allow => OnStoreError::Allow,
+        }
+    }
+}
+
+impl Rules {
     /// Where rules are read from.
     pub fn source(&self) -> RulesFrom<'_> {
         match &self.runtime.root {

@@ -7,7 +7,8 @@ mod text;
 
 pub use address::Address;
 pub use choice::{
-    Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, SwitchAccess, SwitchMode, TraceProtocol,
+    Compat, ErrorCodes, KeyLayout, LogFormat, LogLevel, OnRedisError, SwitchAccess, SwitchMode,
+    TraceProtocol,
 };
 pub use number::{Percent, Ratio, Workers};
 pub use text::{Password, RedisUrl, San, Secret, Token, Url, UrlPath};

@@ -204,6 +204,7 @@ fn debug<S: ServiceStore>(
     let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
     let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
+    let counted = rls.clone();
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
@@ -218,6 +219,7 @@ fn debug<S: ServiceStore>(
             }
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
+        service_errors: Some(Box::new(move || counted.service_errors())),
         switchboard: Some(Arc::clone(service.switches.board())),
         gateway_document: document_handle.map(
             |document| -> Box<dyn Fn() -> DeliveryReading + Send + Sync> {

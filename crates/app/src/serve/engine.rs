@@ -35,6 +35,7 @@ impl<S: ServiceStore> EngineParts<S> {
         let engine = store
             .engine()
             .with_failure_mode(config.limiter.failure_mode.0)
+            .with_on_store_error(config.store.redis.on_error.policy())
             .with_tallies(NearLimit::from_millionths(near_millionths))
             .with_observer(Arc::new(observer));
         EngineParts {

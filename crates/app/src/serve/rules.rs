@@ -38,7 +38,7 @@ pub(super) fn start<S: ServiceStore>(
         set_readiness(snapshot.domains().next().is_some());
         engine.install(snapshot);
     };
-    let (rules, options) = (&config.rules, config.rules.options());
+    let (rules, options) = (&config.rules, config.rule_options());
     let watch = match rules.source() {
         RulesFrom::Paths(paths) => {
             let source = FileSource::new(paths);

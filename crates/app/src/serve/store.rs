@@ -9,15 +9,18 @@ use tidegate_overload::FleetSettings;
 use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
     LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError, RedisStore, Remote,
-    Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
+    Secret, SharedSettings, SharedStore, StoreErrors, UpstreamLayout, UpstreamStore,
 };
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, RedisUrl, count};
+use crate::config::{self, Config, OnRedisError, RedisUrl, count};
 use crate::exit::{Complaint, Failure};
 
 /// How long a process that stops may take to return its leases and slots.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// How often the first contact with the shared store is looked for.
+const FIRST_CONTACT_BEAT: Duration = Duration::from_millis(50);
 
 /// A store that the service can use.
 pub(super) trait ServiceStore: CounterStore + Sized {
@@ -77,7 +80,10 @@ impl<R: MonitoredRemote> ServiceStore for SharedStore<R> {
 
     fn start_background(engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>> {
         let engine = Arc::clone(engine);
-        Some(tokio::spawn(async move { engine.store().run(engine.clock()).await }))
+        Some(tokio::spawn(async move {
+            let store = engine.store();
+            tokio::join!(store.run(engine.clock()), log_first_contact(store.remote()));
+        }))
     }
 
     fn unavailable_reason(&self) -> Option<String> {
@@ -93,6 +99,25 @@ impl<R: MonitoredRemote> ServiceStore for SharedStore<R> {
         let closing = SharedStore::close(self, clock.now());
         if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
             tracing::warn!("the leases and slots of this process were not returned in time");
+        }
+    }
+}
+
+/// Logs whether the shared store could be reached at the start. The service starts without it, so nothing else might
+/// say so until a request needs it.
+async fn log_first_contact(remote: &impl MonitoredRemote) {
+    let mut ticks = tokio::time::interval(FIRST_CONTACT_BEAT);
+    loop {
+        ticks.tick().await;
+        let link = remote.link_state();
+        if link.is_connected() {
+            return tracing::info!("connected to the shared store");
+        }
+        if let Some(error) = link.last_failure {
+            return tracing::warn!(
+                %error,
+                "the shared store cannot be reached; until it can, limits follow store.redis.on_error and on_store_error"
+            );
         }
     }
 }
@@ -141,8 +166,18 @@ pub(super) fn in_upstream_layout(
 
 fn shared<R: Remote>(config: &Config, remote: R) -> Result<SharedStore<R>, Failure> {
     let redis = &config.store.redis;
-    let settings =
-        SharedSettings { within: redis.deadline, beat: redis.beat, ..SharedSettings::default() };
+    let usual = SharedSettings::default();
+    let errors = match redis.on_error {
+        OnRedisError::Upstream => StoreErrors::Upstream,
+        OnRedisError::Local | OnRedisError::Allow | OnRedisError::Deny => StoreErrors::Own,
+    };
+    let settings = SharedSettings {
+        within: redis.deadline,
+        background_within: usual.background_within.max(redis.deadline),
+        beat: redis.beat,
+        errors,
+        ..usual
+    };
     let store = SharedStore::new(remote, settings);
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "check `store.redis`"))?)
 }

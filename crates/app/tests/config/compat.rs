@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_app::config::{
-    Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, RulesFrom, TraceProtocol, VARIABLES,
-    Weight,
+    Compat, Config, Effect, ErrorCodes, LogFormat, LogLevel, OnRedisError, RulesFrom,
+    TraceProtocol, VARIABLES, Weight,
 };
 
 use crate::config_cases::root;
@@ -82,7 +82,7 @@ fn compat_brings_the_defaults_of_upstream() {
     assert_eq!(config.traces.endpoint.as_str(), "http://localhost:4318");
     assert_eq!(config.traces.service_name, "RateLimit");
     assert!(!config.rules.required);
-    let options = config.rules.options();
+    let options = config.rule_options();
     assert!(options.compat && !options.merge_domains && !options.calendar_months);
     let RulesFrom::Runtime { root, runtime } = config.rules.source() else { panic!("{config:?}") };
     assert_eq!(root.to_str(), Some("/srv/runtime_data/current"));
@@ -178,13 +178,31 @@ fn upstreams_tls_needs_its_switch_and_both_files() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_a_loud_warning() {
-    let loaded = compat(&[("BACKEND_TYPE", "memcache")]);
-    let loud: Vec<_> = loaded.notes.iter().filter(|note| note.weight == Weight::Warning).collect();
-    assert_eq!(loud.len(), 1, "{loud:?}");
-    assert!(loud[0].message.contains("every process limits for itself"), "{loud:?}");
+fn a_store_that_is_not_supported_is_an_error_that_says_what_to_do() {
+    let said = compat_problems(&[("BACKEND_TYPE", "memcache")]);
+    assert!(said.contains("counters in Memcached are not supported"), "{said}");
+    assert!(said.contains("hint: set BACKEND_TYPE=redis and REDIS_URL"), "{said}");
     assert!(compat(&[]).notes.iter().all(|note| note.weight == Weight::Note));
     assert!(compat_problems(&[("BACKEND_TYPE", "etcd")]).contains("is not a store of counters"));
+}
+
+#[test]
+fn upstreams_timeout_is_the_deadline_of_calls_and_of_connecting() {
+    let of = |variables: &[(&str, &str)]| {
+        let redis = compat(variables).config.store.redis;
+        [redis.deadline, redis.connect_timeout]
+    };
+    assert_eq!(of(&[]), [Duration::from_secs(10); 2]);
+    assert_eq!(of(&[("REDIS_TIMEOUT", "300ms")]), [Duration::from_millis(300); 2]);
+    assert_eq!(of(&[("REDIS_TIMEOUT", "0")]), [Duration::from_secs(3_600); 2], "without end");
+}
+
+#[test]
+fn under_compat_errors_of_redis_are_upstreams() {
+    assert_eq!(compat(&[]).config.store.redis.on_error, OnRedisError::Upstream);
+    let chosen = compat(&[("TIDEGATE_STORE_REDIS_ON_ERROR", "local")]);
+    assert_eq!(chosen.config.store.redis.on_error, OnRedisError::Local);
+    assert_eq!(Config::default().store.redis.on_error, OnRedisError::Local);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod documents;
 mod encryption;
 mod gateway;
 mod operating;
+mod outages;
 mod redis;
 mod regions;
 mod reloading;

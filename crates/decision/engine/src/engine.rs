@@ -50,6 +50,8 @@ pub struct Engine<S = MemoryStore, C = SystemClock> {
     clock: C,
     pub(crate) fingerprinter: Fingerprinter,
     failure_mode: FailureMode,
+    /// The policy of limits that requests carry.
+    pub(crate) on_store_error: OnStoreError,
     observer: Option<Arc<dyn Observer>>,
     /// When a hit is near its limit; `None` unless limits are tallied.
     tallied: Option<NearLimit>,
@@ -71,6 +73,7 @@ impl<S, C: Clock> Engine<S, C> {
             clock,
             fingerprinter: Fingerprinter::random(),
             failure_mode: FailureMode::default(),
+            on_store_error: OnStoreError::default(),
             observer: None,
             tallied: None,
             switched_off: AtomicBool::new(false),
@@ -93,6 +96,12 @@ impl<S, C: Clock> Engine<S, C> {
     #[must_use]
     pub fn with_failure_mode(self, failure_mode: FailureMode) -> Self {
         Engine { failure_mode, ..self }
+    }
+
+    /// The same engine with another policy for limits that requests carry, while the shared store is unavailable.
+    #[must_use]
+    pub fn with_on_store_error(self, on_store_error: OnStoreError) -> Self {
+        Engine { on_store_error, ..self }
     }
 
     /// The same engine with an observer of every verdict.
@@ -293,7 +302,7 @@ impl<S, C: Clock> Engine<S, C> {
             let enforced = rulings.iter().filter(|ruling| ruling.role != Role::Observed);
             let policy = |limit: Option<LimitId>| {
                 let limit = limit.and_then(|limit| verdict.rules.snapshot().limit(limit));
-                limit.map_or(OnStoreError::Local, |limit| limit.on_store_error)
+                limit.map_or(self.on_store_error, |limit| limit.on_store_error)
             };
             enforced.map(|ruling| policy(ruling.limit)).collect::<Vec<_>>()
         }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_algorithms::{CallerMode, Clock, Holder, Limit, Percent, Tenure, Timestamp};
 use tidegate_rules::{Domain, Entry, KeyValue, LimitId, NameId, RuleId, Snapshot, Values};
-use tidegate_stores::{Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Role, Verb};
+use tidegate_stores::{Batch, Charge, Check, Fingerprint, Fingerprinter, Key, Policy, Role, Verb};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::active_rules::{ActiveRules, HotLimit};
@@ -117,7 +117,8 @@ impl<S, C: Clock> Engine<S, C> {
                 verdict.matched.push(None);
                 let key =
                     key_of_own_limit(fingerprinter, request.domain, descriptor.entries, limit);
-                let check = Check::new(key, limit, cost);
+                let policy = Policy { on_store_error: self.on_store_error, ..Policy::default() };
+                let check = Check { policy, ..Check::new(key, limit, cost) };
                 prepared.push_own(verdict.rulings, index, descriptor.refund, check);
                 continue;
             }

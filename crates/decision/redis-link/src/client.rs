@@ -152,6 +152,12 @@ impl BatchingClient {
         u16::try_from(node).ok()
     }
 
+    /// Whether this node of a cluster, or the only server as node 0, has an open connection: one that is silent for
+    /// too long is closed, so an open one means that the server has answered lately, or was not called.
+    pub fn is_answering(&self, node: u16) -> bool {
+        self.published.borrow().open_nodes.get(usize::from(node)).is_some_and(|is_open| *is_open)
+    }
+
     /// The state of the connections.
     pub fn state(&self) -> LinkState {
         self.published.borrow().at(now())
@@ -206,3 +212,6 @@ fn now() -> Instant {
 fn thread_ended() -> LinkError {
     unavailable(LinkErrorKind::Other, "the thread that owns its connections has ended")
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ pub(crate) struct OpenConnection {
     closed: oneshot::Receiver<()>,
     /// The password of the last login.
     password: Option<Secret>,
+    /// How long the server took to answer when the connection was opened.
+    pub(crate) round_trip: Duration,
 }
 
 /// The kind of process at the other end; it selects the login.
@@ -144,7 +146,8 @@ where
         driver.await;
     };
     let driver = tokio::spawn(driver).abort_handle();
-    Ok(OpenConnection { connection, driver, closed, password: None })
+    let round_trip = Duration::ZERO;
+    Ok(OpenConnection { connection, driver, closed, password: None, round_trip })
 }
 
 /// The error of a server that accepted the connection and then sent nothing.

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 pub use secret::{Login, Password, Secret};
 
-/// The default deadline of a call.
-const DEADLINE: Duration = Duration::from_millis(10);
+/// The default deadline of a call: a server in another region of the same continent answers in time.
+const DEADLINE: Duration = Duration::from_millis(250);
 
 /// How long opening a connection may take, from the first packet to the loaded script; also how long an open one may be
 /// silent while calls are in flight.
@@ -26,7 +26,7 @@ const SLOT_LEASE: Duration = Duration::from_secs(10);
 /// Slots are renewed at a third of their lease, by a loop that runs ten times a second.
 const SLOT_LEASE_MIN: Duration = Duration::from_millis(300);
 
-/// How many calls may wait in this process: at 100,000 a second more than ten deadlines of 10 ms, and a few megabytes.
+/// How many calls may wait in this process: at 50,000 a second more than a deadline of 250 ms, and a few megabytes.
 const QUEUE: usize = 16_384;
 
 /// More connections to a server do not help: it executes commands on one thread.
@@ -60,9 +60,10 @@ pub struct RedisSettings {
     pub tls: Option<RedisTls>,
     /// Connections to each server. Default 1: concurrent calls share pipelines, so one connection carries many.
     pub connections: usize,
-    /// The deadline of a call that does not set its own. Default 10 ms.
+    /// The deadline of a call that does not set its own. Default 250 ms.
     pub deadline: Duration,
-    /// How long opening a connection may take, and how long an open one may be silent. Default 1 s.
+    /// How long opening a connection may take, and how long an open one may be silent, unless the deadline is longer.
+    /// Default 1 s.
     pub connect_timeout: Duration,
     /// The lease of slots that this process holds and renews, unless their time to live is shorter. Default 10 s.
     pub slot_lease: Duration,
@@ -153,6 +154,12 @@ impl RedisSettings {
         }
     }
 
+    /// How long a connection may be silent while calls are in flight before it counts as dead. Never shorter than the
+    /// deadline: until then the server may answer in time.
+    pub fn silence_max(&self) -> Duration {
+        self.connect_timeout.max(self.deadline)
+    }
+
     /// Parses a URL. Special characters in users and passwords are written as `%XX`.
     ///
     /// | URL | Meaning |
@@ -174,7 +181,7 @@ impl RedisSettings {
     /// | `roots`, `certificate`, `key` | PEM files for TLS |
     /// | `name_check` | `on`, or `off` to accept certificates for other names |
     /// | `connections` | connections to each server |
-    /// | `deadline`, `connect_timeout` | as `10ms`, `1s` |
+    /// | `deadline`, `connect_timeout` | as `250ms`, `1s` |
     /// | `slot_lease` | the lease of slots that this process renews, as `10s` |
     /// | `queue` | how many calls may wait |
     ///

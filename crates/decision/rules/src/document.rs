@@ -112,7 +112,8 @@ pub(crate) struct Terms {
     pub(crate) unit: Option<Unit>,
     pub(crate) mode: Option<Mode>,
     pub(crate) enforce_percent: Option<u8>,
-    pub(crate) on_store_error: OnStoreError,
+    /// None if the file does not say it.
+    pub(crate) on_store_error: Option<OnStoreError>,
     pub(crate) consistency: Consistency,
     pub(crate) when_over: WhenOver,
     pub(crate) refusal_status: Option<RefusalStatus>,

@@ -1,5 +1,7 @@
 //! How rule files become one snapshot.
 
+use tidegate_algorithms::OnStoreError;
+
 /// The largest rule file, in bytes. At about a hundred bytes a rule that is well over 100,000 rules, and a file of this
 /// size is still read in a second.
 pub const SOURCE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -14,10 +16,17 @@ pub struct Options {
     pub compat: bool,
     /// Whether the unit `month` means calendar months, in UTC.
     pub calendar_months: bool,
+    /// What decides while the shared store is unavailable, for limits whose file does not say it.
+    pub on_store_error: OnStoreError,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { merge_domains: true, compat: false, calendar_months: false }
+        Options {
+            merge_domains: true,
+            compat: false,
+            calendar_months: false,
+            on_store_error: OnStoreError::default(),
+        }
     }
 }

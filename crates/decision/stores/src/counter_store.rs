@@ -64,6 +64,14 @@ pub enum StoreError {
         /// The reason, and what to do about it.
         reason: String,
     },
+    /// The same in the words of envoyproxy/ratelimit, for its clients.
+    #[error("{text}")]
+    Upstream {
+        /// The kind of failure.
+        kind: FailureKind,
+        /// The text of its error.
+        text: String,
+    },
 }
 
 impl StoreError {
@@ -71,7 +79,7 @@ impl StoreError {
     pub const fn kind(&self) -> FailureKind {
         match self {
             StoreError::Timeout { .. } => FailureKind::Timeout,
-            StoreError::Unavailable { kind, .. } => *kind,
+            StoreError::Unavailable { kind, .. } | StoreError::Upstream { kind, .. } => *kind,
         }
     }
 
@@ -79,7 +87,7 @@ impl StoreError {
     pub const fn may_have_run(&self) -> bool {
         match self {
             StoreError::Timeout { .. } => true,
-            StoreError::Unavailable { kind, .. } => {
+            StoreError::Unavailable { kind, .. } | StoreError::Upstream { kind, .. } => {
                 matches!(kind, FailureKind::Lost | FailureKind::Protocol | FailureKind::Other)
             }
         }

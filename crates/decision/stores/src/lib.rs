@@ -52,7 +52,7 @@ pub use redis::{HeldCounts, RedisStore, UpstreamLayout, UpstreamStore};
 pub use shared::{
     CountReport, CurrentRoute, DueCharge, LeaseCounts, Metrics, NodeId, OVERSHOOT_BOUNDS, Remains,
     Remote, ReportAnswer, ReportRecord, Route, SHARED_METRICS, SharedSettings, SharedStore,
-    consistency_for,
+    StoreErrors, consistency_for,
 };
 #[cfg(feature = "redis")]
 pub use tidegate_redis_link::{

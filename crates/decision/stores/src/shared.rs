@@ -31,6 +31,7 @@ mod route_breaker;
 mod sharded_map;
 mod tally;
 mod transfer;
+mod upstream_words;
 mod verbs;
 
 pub use lease_terms::consistency_for;
@@ -67,9 +68,9 @@ pub use remote::{CurrentRoute, NodeId, Remote, Route};
 /// Settings of a [`SharedStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSettings {
-    /// The deadline of a request whose batch does not set its own. Default: 10 ms.
+    /// The deadline of a request whose batch does not set its own. Default: 250 ms.
     pub within: Duration,
-    /// The deadline of background calls. Default: 100 ms.
+    /// The deadline of background calls. Default: 1 s.
     pub background_within: Duration,
     /// How often eventual counts are added up. Default: 100 ms.
     pub beat: Duration,
@@ -84,6 +85,8 @@ pub struct SharedSettings {
     pub known_bytes: usize,
     /// The number of nodes until the register was read. Default: 1.
     pub nodes_expected: usize,
+    /// Whose errors the caller of a limit with [`OnStoreError::Deny`](crate::OnStoreError::Deny) gets. Default: ours.
+    pub errors: StoreErrors,
     /// The seed of jitter and of the node's id; random if none.
     pub seed: Option<u64>,
 }
@@ -91,17 +94,28 @@ pub struct SharedSettings {
 impl Default for SharedSettings {
     fn default() -> Self {
         SharedSettings {
-            within: Duration::from_millis(10),
-            background_within: Duration::from_millis(100),
+            within: Duration::from_millis(250),
+            background_within: Duration::from_secs(1),
             beat: Duration::from_millis(100),
             node_beat: Duration::from_secs(1),
             refusals_for: Duration::from_millis(250),
             keys_max: 100_000,
             known_bytes: 16 * 1024 * 1024,
             nodes_expected: 1,
+            errors: StoreErrors::Own,
             seed: None,
         }
     }
+}
+
+/// Whose errors callers get when the remote fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreErrors {
+    /// Ours. A check that only observes fails no request.
+    #[default]
+    Own,
+    /// Those of envoyproxy/ratelimit, in its words. As there, checks that only observe fail the request too.
+    Upstream,
 }
 
 /// Counters that many processes share.

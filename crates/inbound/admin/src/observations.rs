@@ -14,7 +14,7 @@ mod values;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{
-    Descriptor, Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict,
+    Descriptor, FailureKind, Observer, Request, Rule, Ruling, StoreError, Undecided, Verb, Verdict,
 };
 
 use refusals::Refusals;
@@ -62,7 +62,12 @@ impl Reason {
     const fn of(undecided: &Undecided) -> Self {
         match undecided {
             Undecided::Store(StoreError::Timeout { .. }) => Reason::StoreTimeout,
-            Undecided::Store(StoreError::Unavailable { .. }) => Reason::StoreUnavailable,
+            Undecided::Store(StoreError::Upstream { kind: FailureKind::Timeout, .. }) => {
+                Reason::StoreTimeout
+            }
+            Undecided::Store(StoreError::Unavailable { .. } | StoreError::Upstream { .. }) => {
+                Reason::StoreUnavailable
+            }
             Undecided::Panicked { .. } => Reason::Panicked,
             Undecided::TooManyDescriptors { .. } => Reason::TooManyDescriptors,
         }

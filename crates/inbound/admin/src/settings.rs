@@ -68,6 +68,8 @@ pub struct DebugParts {
     pub reload: Option<Source<()>>,
     /// How many answers the shadow mode of the whole service changed.
     pub globally_shadowed: Option<Source<u64>>,
+    /// How many calls over gRPC had no domain, no descriptors or no rules.
+    pub service_errors: Option<Source<u64>>,
     /// Switches the limiters. Default: those of the engine.
     pub switchboard: Option<Arc<Switchboard>>,
     /// The delivery of the gateway's document.

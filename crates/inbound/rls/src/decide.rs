@@ -8,7 +8,7 @@ use tidegate_engine::{
 use tidegate_metrics::AnswerKind;
 
 use crate::decode::frame::{self, Compression};
-use crate::decode::{OverrideLimits, RateLimitRequest, RefusedHits, decode};
+use crate::decode::{OverrideLimits, RateLimitRequest, RefusedHits, RequestError, decode};
 use crate::encode::{Answer, Code};
 use crate::failure::Failure;
 use crate::service::RlsState;
@@ -76,7 +76,12 @@ impl<S: CounterStore, C: Clock> RlsState<S, C> {
     fn validate(&self, request: &RateLimitRequest<'_>) -> Result<OverrideLimits, Failure> {
         let upstream = self.settings.upstream_errors;
         let refused_hits = if upstream { RefusedHits::Count } else { RefusedHits::Drop };
-        request.validate(refused_hits).map_err(|error| Failure::invalid_request(error, upstream))
+        request.validate(refused_hits).map_err(|error| {
+            if matches!(error, RequestError::NoDomain | RequestError::NoDescriptors) {
+                self.service_errors.fetch_add(1, Relaxed);
+            }
+            Failure::invalid_request(error, upstream)
+        })
     }
 
     #[inline]
@@ -88,11 +93,13 @@ impl<S: CounterStore, C: Clock> RlsState<S, C> {
         render: impl FnOnce(&Answer<'_>) -> R,
     ) -> ContainedResult<R> {
         if !verdict.domain_is_known() && self.lacks_rules() {
+            self.service_errors.fetch_add(1, Relaxed);
             return Some(Err(Failure::no_rules()));
         }
+        let upstream_errors = self.settings.upstream_errors;
         let undecided = verdict.undecided();
-        if let Some(undecided) = undecided.filter(|_| self.settings.upstream_errors) {
-            return Some(Err(Failure::undecided(undecided)));
+        if let Some(undecided) = undecided.filter(|_| upstream_errors || !verdict.is_admitted()) {
+            return Some(Err(Failure::undecided(undecided, upstream_errors)));
         }
         contain(LimiterStage::Render, || {
             let answer = Answer::of(verdict, request, limits, &self.settings);

@@ -63,9 +63,11 @@ impl Failure {
         Failure::new(code, error.to_string(), AnswerKind::Invalid)
     }
 
-    /// The request could not be decided, and the settings make that an error.
-    pub(super) fn undecided(undecided: &Undecided) -> Self {
-        Failure::new(Code::Unknown, undecided.to_string(), AnswerKind::Undecided)
+    /// The request could not be decided, and that is an error: an outage does not mean that the client is over its
+    /// limit, and the proxy's own failure mode should apply.
+    pub(super) fn undecided(undecided: &Undecided, upstream_errors: bool) -> Self {
+        let code = if upstream_errors { Code::Unknown } else { Code::Unavailable };
+        Failure::new(code, undecided.to_string(), AnswerKind::Undecided)
     }
 
     /// No rules were ever loaded, and the settings make that an error.

@@ -54,6 +54,8 @@ pub(crate) struct RlsState<S, C> {
     routes: Routes,
     /// Calls whose answer the shadow mode of the whole service changed.
     pub(crate) shadowed: AtomicU64,
+    /// Calls that upstream counts as errors of the service.
+    pub(crate) service_errors: AtomicU64,
     pub(crate) has_rules: Option<HasRules>,
 }
 
@@ -67,8 +69,18 @@ impl<S, C> Rls<S, C> {
     ) -> Self {
         let routes = routes(health, &settings);
         let shadowed = AtomicU64::new(0);
-        let has_rules = None;
-        Rls { shared: Arc::new(RlsState { engine, settings, meter, routes, shadowed, has_rules }) }
+        let (service_errors, has_rules) = (AtomicU64::new(0), None);
+        Rls {
+            shared: Arc::new(RlsState {
+                engine,
+                settings,
+                meter,
+                routes,
+                shadowed,
+                service_errors,
+                has_rules,
+            }),
+        }
     }
 
     /// Fails calls while there are no rules, if [`RlsSettings::upstream_errors`] is set.
@@ -82,9 +94,15 @@ impl<S, C> Rls<S, C> {
                 meter: Arc::clone(meter),
                 routes: routes.clone(),
                 shadowed: AtomicU64::new(self.shadowed()),
+                service_errors: AtomicU64::new(self.service_errors()),
                 has_rules: Some(has_rules),
             }),
         }
+    }
+
+    /// How many calls failed without a domain, without descriptors or without rules: upstream's `service_error`.
+    pub fn service_errors(&self) -> u64 {
+        self.shared.service_errors.load(Relaxed)
     }
 
     /// How many requests over their limit passed because of [`RlsSettings::shadow`].
@@ -104,8 +122,8 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
         };
         let decided = shared.decide(&json.request(), json_answer::render).await;
         match decided.unwrap_or(Ok((AnswerKind::ErrorOpen, json_answer::ADMITTED))) {
-            Ok((kind, (code, answer))) => json_answer::response(kind, code, answer),
-            Err(failure) => json_answer::bad_request(&failure.message, &shared.settings),
+            Ok((_, (code, answer))) => json_answer::response(code, answer),
+            Err(failure) => json_answer::failure(&failure, &shared.settings),
         }
     }
 }

@@ -13,8 +13,8 @@ pub struct RlsSettings {
     pub response_headers: Option<HeaderNames>,
     /// Whether answers have dynamic metadata for the proxy.
     pub dynamic_metadata: bool,
-    /// Whether errors are those of envoyproxy/ratelimit: always `Unknown`, also for an undecided request. Otherwise the
-    /// engine's failure mode answers undecided requests.
+    /// Whether errors are those of envoyproxy/ratelimit: always `Unknown`, also for an undecided request. Otherwise an
+    /// undecided request is `Unavailable` if the engine's failure mode refuses it, and passes if it admits it.
     pub upstream_errors: bool,
     /// The largest message, in bytes.
     pub message_bytes_max: usize,

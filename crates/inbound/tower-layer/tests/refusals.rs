@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -10,7 +11,11 @@ use http::{Method, Request, Response};
 use support::{by_user, get, hello, layer, send, user_limits};
 use tidegate_admission::RequestDescription;
 use tidegate_answers::{HeaderSet, HeadersOn, Refusal};
-use tidegate_engine::{DESCRIPTORS_MAX, FailureMode, ManualClock, MemoryStore, Nanos};
+use tidegate_engine::{
+    CounterStore, DESCRIPTORS_MAX, Engine, FailureKind, FailureMode, ManualClock, MemoryStore,
+    Nanos, Options, Source, StoreError, compile,
+};
+use tidegate_stores::{Answers, Batch};
 use tidegate_tower_layer::RateLimitLayer;
 use tower::Layer;
 
@@ -206,6 +211,42 @@ async fn what_could_not_be_decided_is_never_called_over_the_limit() {
 
     let refused = send(&service, call("application/grpc", "1")).await;
     assert_eq!(refused.field("grpc-status"), Some("14"));
+}
+
+/// A store that fails each time with this error.
+struct Down(StoreError);
+
+impl CounterStore for Down {
+    async fn apply(&self, _: &Batch<'_>, _: &mut Answers) -> Result<(), StoreError> {
+        tokio::task::yield_now().await;
+        Err(self.0.clone())
+    }
+
+    fn give_back(&self, _: &Batch<'_>) {}
+}
+
+/// Every policy with every kind of failure of the store.
+#[tokio::test]
+async fn a_store_that_fails_is_never_called_over_the_limit() {
+    let timeout = StoreError::Timeout { waited: Duration::from_millis(250) };
+    let failures = [FailureKind::Refused, FailureKind::Lost, FailureKind::Auth]
+        .map(|kind| StoreError::Unavailable { kind, reason: "it is down".to_owned() });
+    for error in failures.into_iter().chain([timeout]) {
+        for (policy, status) in [("deny", 503), ("allow", 200), ("local", 200)] {
+            let text = format!(
+                "domain: api\ndescriptors:\n- key: user\n  rate_limit: {{unit: minute, \
+                 requests_per_unit: 2, on_store_error: {policy}}}\n"
+            );
+            let rules = compile(&[Source::new("rules.yaml", text)], &Options::default()).unwrap();
+            let clock = ManualClock::at(support::START);
+            let engine = Arc::new(Engine::new(Down(error.clone()), clock).with_rules(rules));
+            let service = RateLimitLayer::new(engine, "api", by_user).layer(hello());
+            for _ in 0..5 {
+                let answer = send(&service, get("/")).await;
+                assert_eq!(answer.status, status, "{policy}, {error}: {}", answer.body);
+            }
+        }
+    }
 }
 
 #[tokio::test]

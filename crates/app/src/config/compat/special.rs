@@ -3,9 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
+use super::GoKind;
 use super::go::invalid;
-use crate::config::layers::{NamedText, Note, Weight};
+use crate::config::layers::NamedText;
 use tidegate_document::Fault;
+
+/// Upstream's default of REDIS_TIMEOUT.
+const REDIS_TIMEOUT: &str = "10s";
+
+/// Upstream waits without end if its timeout is zero; here this is the maximum.
+const TIMEOUT_MAX: &str = "1h";
 
 /// Upstream's default address.
 const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -118,20 +125,39 @@ impl<'s> Environment<'_, 's, '_> {
         match backend.text {
             "redis" => self.redis(),
             "memcache" => {
-                let message = "BACKEND_TYPE is memcache, which is not supported: counters are kept \
-                               in memory, and every process limits for itself";
-                let (weight, message) = (Weight::Warning, message.to_owned());
-                self.notes.push(Note { weight, message });
+                let fault = Fault::new("unsupported", "counters in Memcached are not supported")
+                    .hint(
+                        "set BACKEND_TYPE=redis and REDIS_URL, to share limits through Redis or \
+                         Valkey; unset BACKEND_TYPE and REDIS_URL to count in the memory of one \
+                         process",
+                    );
+                self.refuse(&backend, fault);
             }
             other => {
-                let hint = "it can be `redis` or `memcache`";
+                let hint = "it can be `redis`";
                 let fault = invalid("unknown_choice", other, "a store of counters", hint);
                 self.refuse(&backend, fault);
             }
         }
     }
 
+    /// Upstream's timeout applies to connecting and to calls.
+    fn redis_timeout(&mut self) {
+        let text = self.get("REDIS_TIMEOUT");
+        let timeout = text.map_or(REDIS_TIMEOUT, |text| text.text);
+        // A value that is not a duration is reported already.
+        let Ok(timeout) = GoKind::Age.translate(timeout) else { return };
+        let timeout = if timeout == "off" { TIMEOUT_MAX.to_owned() } else { timeout };
+        for path in ["store.redis.deadline", "store.redis.connect_timeout"] {
+            match &text {
+                Some(text) => self.set(path, timeout.clone(), text),
+                None => self.default(path, timeout.clone()),
+            }
+        }
+    }
+
     fn redis(&mut self) {
+        self.redis_timeout();
         self.redis_url("REDIS", "store.redis.url");
         self.login("REDIS_AUTH", "store.redis.user", "store.redis.password");
         let sentinel = ("store.redis.sentinel.user", "store.redis.sentinel.password");

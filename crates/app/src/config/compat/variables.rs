@@ -63,7 +63,7 @@ const NO_XDS: &str = "rules over xDS are not supported";
 const NO_STATSD: &str = "metrics are not sent to statsd; Prometheus reads them at `/metrics`";
 const BATCHED: &str = "calls are batched on few connections; see `store.redis.connections`";
 const NO_WAIT: &str = "the service starts without Redis and connects as soon as Redis is available";
-const NO_MEMCACHED: &str = "Memcached is not supported; counters are kept in memory";
+const NO_MEMCACHED: &str = "Memcached is not supported: set BACKEND_TYPE=redis and REDIS_URL";
 
 /// Upstream's variables in the order of its documentation, then newer ones and those of OpenTelemetry.
 #[rustfmt::skip]
@@ -127,7 +127,7 @@ pub static VARIABLES: &[Variable] = &[
     row(STATISTICS, "STATS_FLUSH_INTERVAL", "10s", Duration, Nothing(NO_STATSD)),
     row(STATISTICS, "DISABLE_STATS", "false", Bool, Nothing("metrics cost nothing until they are read")),
 
-    row(LIMITER, "BACKEND_TYPE", "redis", Text, Special("`redis` uses Redis if REDIS_URL is set; `memcache` logs a warning and keeps counters in memory")),
+    row(LIMITER, "BACKEND_TYPE", "redis", Text, Special("`redis` uses Redis if REDIS_URL is set; `memcache` is an error, because counters of one process would allow every replica the whole limit")),
     row(LIMITER, "EXPIRATION_JITTER_MAX_SECONDS", "300", Int, Special("`store.redis.upstream.expiration_jitter`")),
     row(LIMITER, "LOCAL_CACHE_SIZE_IN_BYTES", "0", Int, Nothing("keys over their limit are always cached, in bounded memory")),
     row(LIMITER, "NEAR_LIMIT_RATIO", "0.8", Float, Sets("limiter.near_limit_ratio")),
@@ -160,7 +160,7 @@ pub static VARIABLES: &[Variable] = &[
     row(REDIS, "REDIS_PIPELINE_WINDOW", "0", Duration, Nothing(BATCHED)),
     row(REDIS, "REDIS_PIPELINE_LIMIT", "0", Int, Nothing(BATCHED)),
     row(REDIS, "REDIS_CLUSTER_PIPELINE_PARALLELISM", "1", Int, Nothing(BATCHED)),
-    row(REDIS, "REDIS_TIMEOUT", "10s", Duration, Sets("store.redis.connect_timeout")),
+    row(REDIS, "REDIS_TIMEOUT", "10s", Duration, Special("`store.redis.deadline` and `store.redis.connect_timeout`")),
     row(REDIS, "REDIS_POOL_ON_EMPTY_BEHAVIOR", "WAIT", Text, Nothing(BATCHED)),
     row(REDIS, "REDIS_STARTUP_INITIAL_INTERVAL", "1s", Duration, Nothing(NO_WAIT)),
     row(REDIS, "REDIS_STARTUP_MAX_INTERVAL", "30s", Duration, Nothing(NO_WAIT)),

@@ -43,6 +43,22 @@ choices! {
 }
 
 choices! {
+    /// What happens while Redis fails to limits whose rules do not say it.
+    #[derive(Default)]
+    pub enum OnRedisError {
+        /// The request fails with the error of envoyproxy/ratelimit.
+        Upstream = "upstream",
+        /// This process decides, on its share of the limit.
+        #[default]
+        Local = "local",
+        /// The request passes.
+        Allow = "allow",
+        /// The request fails as undecided.
+        Deny = "deny",
+    }
+}
+
+choices! {
     /// Which gRPC codes errors have.
     #[derive(Default)]
     pub enum ErrorCodes {

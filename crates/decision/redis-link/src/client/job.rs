@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::figures::Counters;
 use super::now;
 use crate::cluster_slots::slot_of;
-use crate::error::LinkError;
+use crate::error::{LinkError, LinkErrorKind, unavailable};
 use crate::script::{ScriptCall, ScriptReply};
 
 /// Keeps instants far from overflow.
@@ -64,7 +64,13 @@ pub(super) struct CommandReplies {
 
 impl Deadline {
     pub(super) fn after(within: Duration) -> Self {
-        Deadline { at: now() + within.min(WITHIN_MAX), within }
+        let within = within.min(WITHIN_MAX);
+        Deadline { at: now() + within, within }
+    }
+
+    /// When the caller began to wait.
+    pub(super) fn began(&self) -> Instant {
+        self.at.checked_sub(self.within).unwrap_or(self.at)
     }
 }
 
@@ -137,10 +143,21 @@ impl Job {
         }
     }
 
-    /// Answers the caller that its deadline has passed.
+    /// Answers the caller that its deadline has passed. The server may run the call.
     pub(super) fn expire(self, counters: &Counters) {
         let waited = self.deadline.within;
         self.fail(&LinkError::Timeout { waited }, counters);
+    }
+
+    /// Answers the caller that its deadline has passed before the call was sent: it certainly did not run.
+    pub(super) fn expire_unsent(self, counters: &Counters) {
+        let reason = format!("the call could not be sent within {:?}", self.deadline.within);
+        self.fail(&unavailable(LinkErrorKind::Timeout, reason), counters);
+    }
+
+    /// Whether a caller waits for the reply.
+    pub(super) fn has_caller(&self) -> bool {
+        !matches!(&self.payload, Payload::Script { reply: None, .. })
     }
 }
 

@@ -21,6 +21,20 @@ const PIPELINE_BYTES_MAX: usize = 64 * 1024;
 /// keeps the server busy while a reply travels back; further ones must be worth a round trip.
 const WAITING_MIN_BY_IN_FLIGHT: [usize; 4] = [1, 1, 16, 64];
 
+/// The round trip from which on a server counts as far. Waiting for a reply before the next pipeline is sent would then
+/// cost more than the larger batch saves.
+const FAR: Duration = Duration::from_millis(2);
+
+/// The share of a far server's round trip that a job waits for others to share its pipeline.
+const LINGER_SHARE: u32 = 16;
+
+/// Pipelines in flight on a connection to a far server: the lingering ones of a round trip, and as many full ones.
+const FAR_PIPELINES_MAX: usize = 64;
+
+/// The maximum of callers that wait for a server that has been silent for a whole deadline; more are rejected at once.
+/// Enough to notice when it answers again.
+const SILENT_CALLERS_MAX: usize = 64;
+
 /// One server.
 pub(super) struct Node {
     /// Its address; none for the master that the sentinels name.
@@ -33,6 +47,10 @@ pub(super) struct Node {
     pub(super) retired: bool,
     /// Why its last connection ended or could not be opened.
     pub(super) failure: Option<LinkError>,
+    /// Whether a call missed its deadline, and no reply has arrived since it was sent.
+    silent: bool,
+    /// Callers that wait, as counted when a deadline passed last, and those that came since.
+    callers: usize,
 }
 
 /// One connection, open or not.
@@ -46,6 +64,8 @@ pub(super) struct Connection {
     failures: u32,
     /// Whether the server has executed a call on it; otherwise its loss counts as a failure.
     pub(super) proven: bool,
+    /// The shortest round trip since it was opened: the distance of the server, whatever its load.
+    round_trip: Duration,
 }
 
 pub(super) enum ConnectionState {
@@ -63,7 +83,24 @@ impl Node {
             reload_script: false,
             retired: false,
             failure: None,
+            silent: false,
+            callers: 0,
         }
+    }
+
+    /// Queues a job, unless the server is silent and enough callers wait for it; then returns the job.
+    pub(super) fn enqueue(&mut self, job: Job) -> Option<Job> {
+        if self.silent && self.callers >= SILENT_CALLERS_MAX && job.has_caller() {
+            return Some(job);
+        }
+        self.callers = self.callers.saturating_add(1);
+        self.waiting.push_back(job);
+        None
+    }
+
+    /// The server has replied, or its connection is lost.
+    pub(super) const fn end_silence(&mut self) {
+        self.silent = false;
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -92,12 +129,30 @@ impl Node {
     }
 
     /// The connection on which a pipeline may be sent now.
-    pub(super) fn next_connection(&self) -> Option<usize> {
+    pub(super) fn next_connection(&self, now: Instant) -> Option<usize> {
+        let (index, connection) = self.least_busy()?;
+        let least = waiting_min(connection.in_flight.len(), connection.jobs_in_flight());
+        let is_enough = least.is_some_and(|least| self.waiting.len() >= least);
+        let is_due = || self.linger_until().is_some_and(|until| until <= now);
+        (is_enough || is_due()).then_some(index)
+    }
+
+    /// When the waiting jobs are sent to a far server, however few they are. A full pipeline has nothing to wait for.
+    pub(super) fn linger_until(&self) -> Option<Instant> {
+        let (_, connection) = self.least_busy()?;
+        let first = self.waiting.front()?;
+        if connection.round_trip < FAR || connection.in_flight.len() >= FAR_PIPELINES_MAX {
+            return None;
+        }
+        let is_full = self.waiting.len() >= PIPELINE_JOBS_MAX;
+        let linger = if is_full { Duration::ZERO } else { connection.round_trip / LINGER_SHARE };
+        Some(first.deadline.began() + linger)
+    }
+
+    /// The open connection with the fewest pipelines in flight.
+    fn least_busy(&self) -> Option<(usize, &Connection)> {
         let open = self.connections.iter().enumerate().filter(|(_, each)| each.is_open());
-        let (index, connection) = open.min_by_key(|(_, each)| each.in_flight.len())?;
-        let in_flight = connection.in_flight.len();
-        let enough = self.waiting.len() >= waiting_min(in_flight, connection.jobs_in_flight())?;
-        enough.then_some(index)
+        open.min_by_key(|(_, each)| each.in_flight.len())
     }
 
     /// Takes the jobs of the next pipeline. Jobs past their deadline fail; jobs without a caller are dropped.
@@ -107,7 +162,7 @@ impl Node {
         while jobs.len() < PIPELINE_JOBS_MAX && bytes < PIPELINE_BYTES_MAX {
             let Some(job) = self.waiting.pop_front() else { break };
             if job.deadline.at <= now {
-                job.expire(counters);
+                job.expire_unsent(counters);
             } else if job.is_wanted() {
                 bytes += job.bytes();
                 jobs.push(job);
@@ -120,15 +175,24 @@ impl Node {
     pub(super) fn expire(&mut self, now: Instant, counters: &Counters) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         expire_in(&mut self.waiting, now, &mut next, counters);
-        let pipelines = self.connections.iter_mut().flat_map(|each| &mut each.in_flight);
-        let commands = pipelines.flat_map(|pipeline| &mut pipeline.commands);
-        for job in commands.flat_map(|command| &mut command.jobs) {
-            match job {
-                Some(late) if late.deadline.at <= now => {
-                    job.take().into_iter().for_each(|job| job.expire(counters));
+        self.callers = self.waiting.len();
+        for connection in &mut self.connections {
+            let last_reply = connection.last_reply;
+            for pipeline in &mut connection.in_flight {
+                let is_unheard = last_reply <= pipeline.sent;
+                for job in pipeline.commands.iter_mut().flat_map(|command| &mut command.jobs) {
+                    match job {
+                        Some(late) if late.deadline.at <= now => {
+                            self.silent |= is_unheard;
+                            job.take().into_iter().for_each(|job| job.expire(counters));
+                        }
+                        Some(job) => {
+                            self.callers += 1;
+                            keep_earliest(&mut next, job.deadline.at);
+                        }
+                        None => {}
+                    }
                 }
-                Some(job) => keep_earliest(&mut next, job.deadline.at),
-                None => {}
             }
         }
         next
@@ -158,7 +222,7 @@ pub(super) fn expire_in(
     for _ in 0..jobs.len() {
         let Some(job) = jobs.pop_front() else { return };
         if job.deadline.at <= now {
-            job.expire(counters);
+            job.expire_unsent(counters);
         } else {
             keep_earliest(next, job.deadline.at);
             jobs.push_back(job);
@@ -175,6 +239,7 @@ impl Connection {
             last_reply: now,
             failures: 0,
             proven: false,
+            round_trip: Duration::ZERO,
         }
     }
 
@@ -192,9 +257,16 @@ impl Connection {
         script_hash: String,
         now: Instant,
     ) {
+        self.round_trip = connection.round_trip;
         self.state = ConnectionState::Open { connection, script_hash };
         self.last_reply = now;
         self.proven = false;
+    }
+
+    /// The server replied to a pipeline after this long.
+    pub(super) fn on_reply(&mut self, took: Duration, now: Instant) {
+        self.last_reply = now;
+        self.round_trip = self.round_trip.min(took);
     }
 
     /// The server executed a call.

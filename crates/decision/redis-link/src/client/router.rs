@@ -86,7 +86,13 @@ impl Worker {
             }
         };
         match node.and_then(|node| self.nodes.get_mut(node)) {
-            Some(node) => node.waiting.push_back(job),
+            Some(node) => {
+                if let Some(rejected) = node.enqueue(job) {
+                    let reason = "it is silent, and enough calls wait for it already";
+                    let error = unavailable(LinkErrorKind::Overloaded, reason);
+                    rejected.fail(&error, &self.state.counters);
+                }
+            }
             None => {
                 job.fail(&slot_without_node(), &self.state.counters);
                 self.refresh_slots_soon();

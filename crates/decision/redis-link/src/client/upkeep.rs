@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::node::{Connection, ConnectionState};
+use super::node::{Connection, ConnectionState, Node};
+use super::now;
 use super::pipeline::{PipelineInFlight, load_command};
 use super::worker::{ConnectionId, Event, Worker};
 use crate::cluster_slots::text;
@@ -26,6 +27,7 @@ impl Worker {
         let Some(node) = self.nodes.get_mut(id.node) else { return };
         let error = error::at_node(node.address.as_ref(), error);
         node.failure = Some(error.clone());
+        node.end_silence();
         let connection = node.connections.get_mut(id.connection);
         let Some(connection) = connection.filter(|connection| connection.is_open()) else { return };
         // Events of the lost connection do not concern the next one.
@@ -146,8 +148,16 @@ impl Worker {
         }
     }
 
+    /// Whether a call or a connection would time out now.
+    pub(super) fn is_deadline_due(&self) -> bool {
+        let timeout = self.dialer.settings.silence_max();
+        let connections = self.nodes.iter().flat_map(|node| &node.connections);
+        let silences = connections.filter_map(|connection| connection.silent_until(timeout));
+        self.expiry.into_iter().chain(silences).any(|due| due <= self.now)
+    }
+
     fn lose_silent(&mut self) {
-        let timeout = self.dialer.settings.connect_timeout;
+        let timeout = self.dialer.settings.silence_max();
         for node in 0..self.nodes.len() {
             for connection in 0..self.dialer.settings.connections {
                 let found = self.nodes.get(node).and_then(|node| node.connections.get(connection));
@@ -168,8 +178,9 @@ impl Worker {
     }
 
     pub(super) fn next_wake(&self) -> Instant {
-        let timeout = self.dialer.settings.connect_timeout;
+        let timeout = self.dialer.settings.silence_max();
         let nodes = self.nodes.iter().filter(|node| !node.retired);
+        let lingers = nodes.clone().filter_map(Node::linger_until);
         let connections = nodes.flat_map(|node| &node.connections);
         let dials = connections.clone().filter_map(|connection| match connection.state {
             ConnectionState::Waiting { until } => Some(until),
@@ -179,7 +190,12 @@ impl Worker {
         let retries = self.retries.iter().map(|(due, _)| *due);
         let single =
             [self.expiry, self.cluster.as_ref().and_then(|cluster| cluster.due), self.password_due];
-        let next = dials.chain(silences).chain(retries).chain(single.into_iter().flatten()).min();
+        let next = dials
+            .chain(silences)
+            .chain(retries)
+            .chain(lingers)
+            .chain(single.into_iter().flatten())
+            .min();
         next.unwrap_or(self.now + IDLE)
     }
 
@@ -214,14 +230,16 @@ async fn connect(
     address: Option<&RedisAddress>,
     script: &str,
 ) -> Result<(OpenConnection, String), LinkError> {
-    let connection = match (address, &dialer.settings.servers) {
+    let mut connection = match (address, &dialer.settings.servers) {
         (Some(address), _) => dialer.dial(address, Peer::Server).await?,
         (None, RedisServers::Sentinels { sentinels, master }) => {
             dial_master(dialer, sentinels, master).await?
         }
         (None, _) => return Err(unavailable(LinkErrorKind::Other, "no sentinel is named")),
     };
+    let started = now();
     let loaded = connection.run(load_command(script), dialer.settings.connect_timeout).await;
+    connection.round_trip = now().saturating_duration_since(started);
     let hash = loaded.and_then(|reply| text(&reply).ok_or_else(error::not_redis));
     Ok((connection, hash.map_err(|error| error::at_node(address, &error))?))
 }

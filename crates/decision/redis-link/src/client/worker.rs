@@ -23,6 +23,10 @@ use crate::state::LinkState;
 /// Messages taken from the inbox before replies are read again.
 const INBOX_BATCH_MAX: usize = 1_024;
 
+/// How often the other tasks of the thread run before a deadline is enforced: one polls the socket, one reads it, one
+/// passes the replies on; one more for a reply in several parts.
+const READ_TURNS: usize = 4;
+
 /// How long a batch waits for callers that were just answered: less than a round trip.
 const JOIN_WINDOW: Duration = Duration::from_micros(100);
 
@@ -36,13 +40,15 @@ pub(super) struct PublishedState {
     changed: Instant,
     /// Which node has which slot, in a cluster.
     pub(super) map: Option<Arc<SlotMap>>,
+    /// Whether each node has an open connection.
+    pub(super) open_nodes: Vec<bool>,
 }
 
 impl PublishedState {
     pub(super) fn disconnected(changed: Instant) -> Self {
         let state =
             LinkState { connected: 0, wanted: 1, since: Duration::ZERO, last_failure: None };
-        PublishedState { state, changed, map: None }
+        PublishedState { state, changed, map: None, open_nodes: Vec::new() }
     }
 
     pub(super) fn at(&self, now: Instant) -> LinkState {
@@ -135,6 +141,7 @@ impl Worker {
     pub(super) async fn run(mut self) {
         let mut batches = Vec::with_capacity(INBOX_BATCH_MAX);
         loop {
+            self.read_before_deadlines().await;
             self.advance();
             let wake = self.next_wake();
             tokio::select! {
@@ -152,6 +159,20 @@ impl Worker {
                 }
                 () = tokio::time::sleep_until(wake.into()) => self.now = now(),
             }
+            while let Some(event) = self.tasks.try_join_next() {
+                self.on_event(event.ok());
+            }
+        }
+    }
+
+    /// Reads what has arrived before a deadline is enforced. A deadline measures the server: however late this thread
+    /// was scheduled, a reply that is in the socket counts.
+    async fn read_before_deadlines(&mut self) {
+        if !self.is_deadline_due() {
+            return;
+        }
+        for _ in 0..READ_TURNS {
+            tokio::task::yield_now().await;
             while let Some(event) = self.tasks.try_join_next() {
                 self.on_event(event.ok());
             }
@@ -199,7 +220,9 @@ impl Worker {
 
     /// Whether a pipeline may be sent now.
     fn can_send(&self) -> bool {
-        self.nodes.iter().any(|node| !node.waiting.is_empty() && node.next_connection().is_some())
+        self.nodes
+            .iter()
+            .any(|node| !node.waiting.is_empty() && node.next_connection(self.now).is_some())
     }
 
     fn accept(&mut self, jobs: JobBatch) {
@@ -252,7 +275,7 @@ impl Worker {
 
     fn next_batch(&mut self, node: usize) -> Option<(usize, Vec<Job>)> {
         let node = self.nodes.get_mut(node)?;
-        let connection = node.next_connection()?;
+        let connection = node.next_connection(self.now)?;
         let jobs = node.take_batch(self.now, &self.state.counters);
         (!jobs.is_empty()).then_some((connection, jobs))
     }
@@ -283,11 +306,12 @@ impl Worker {
             Ok(replies) => replies,
             Err(error) => return self.lose(id, &error::of_connection(&error)),
         };
-        connection.last_reply = now;
         let found = connection.in_flight.iter().position(|pipeline| pipeline.number == number);
         let pipeline = found.and_then(|found| connection.in_flight.remove(found));
         let Some(pipeline) = pipeline else { return };
         let took = now.saturating_duration_since(pipeline.sent);
+        connection.on_reply(took, now);
+        self.nodes.get_mut(id.node).into_iter().for_each(Node::end_silence);
         for command in pipeline.commands {
             if command.is_script() {
                 self.state.counters.answered(command.jobs.len(), took);
@@ -370,6 +394,8 @@ impl Worker {
             state.wanted = wanted;
             state.last_failure = failure;
             published.map = map;
+            published.open_nodes.clear();
+            published.open_nodes.extend(self.nodes.iter().map(|node| node.connected() > 0));
         });
     }
 }

@@ -217,7 +217,7 @@ fn duration(name: &str, text: &str) -> SettingsResult<Duration> {
         _ => None,
     };
     duration.ok_or_else(|| {
-        RedisSettingsError(format!("{name} is a time such as 10ms or 1s, not {text:?}"))
+        RedisSettingsError(format!("{name} is a time such as 250ms or 1s, not {text:?}"))
     })
 }
 

@@ -89,6 +89,15 @@ impl Caller {
         self.send(adds(1, tag_of(key), &[key]), within).map(|reply| sum(&reply))
     }
 
+    /// Adds one to a key, without hurry, while the test goes on.
+    pub(crate) fn spawn_add(&self, key: &str) -> JoinHandle<Result<u64, LinkError>> {
+        let (client, call) = (Arc::clone(&self.client), adds(1, tag_of(key), &[key]));
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(client.send(call, UNHURRIED)).map(|reply| sum(&reply))
+        })
+    }
+
     pub(crate) fn send(
         &self,
         call: ScriptCall,

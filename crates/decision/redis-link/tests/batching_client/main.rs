@@ -10,6 +10,7 @@ mod caller;
 mod calls;
 mod cluster;
 mod connections;
+mod distance;
 mod outages;
 mod refusals;
 mod sentinels;

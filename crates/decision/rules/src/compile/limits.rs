@@ -177,7 +177,7 @@ impl<'s> LimitsBuild<'s> {
             quota: descriptor.quota,
             replaces: self.replaces(text),
             identity,
-            on_store_error: terms.on_store_error,
+            on_store_error: terms.on_store_error.unwrap_or(self.options.on_store_error),
             consistency: terms.consistency,
             when_over: terms.when_over,
             refusal_status: terms.refusal_status,

@@ -138,7 +138,7 @@ impl LimitKeys {
             unit: unit.filter(|_| name != AlgorithmName::Concurrency),
             mode: self.mode.map(|mode| mode.0),
             enforce_percent: self.enforce_percent.and_then(|percent| u8::try_from(percent).ok()),
-            on_store_error: self.on_store_error.map(|word| word.0).unwrap_or_default(),
+            on_store_error: self.on_store_error.map(|word| word.0),
             consistency: self.consistency.map(|word| word.0).unwrap_or_default(),
             when_over: self.when_over.unwrap_or(WhenOver::Refuse),
             refusal_status: self.refusal_status,

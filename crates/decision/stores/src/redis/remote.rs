@@ -44,6 +44,10 @@ impl Remote for RedisStore {
         self.route(register_key())
     }
 
+    fn is_answering(&self, route: Route) -> bool {
+        self.client.is_answering(route.0)
+    }
+
     async fn apply_with_route(
         &self,
         batch: &Batch<'_>,
@@ -212,6 +216,11 @@ impl Remote for UpstreamStore {
     fn remote_time(&self, local: Timestamp) -> Timestamp {
         // envoyproxy/ratelimit finds its windows by the clock of the process.
         local
+    }
+
+    /// One breaker serves all servers, so all of them must answer.
+    fn is_answering(&self, _: Route) -> bool {
+        self.all_connected()
     }
 
     async fn register(

@@ -70,6 +70,12 @@ impl UpstreamStore {
         &self.store
     }
 
+    /// Whether every connection is open, also that to the server of limits per second.
+    pub(super) fn all_connected(&self) -> bool {
+        let mut stores = [Some(&self.store), self.per_second.as_ref()].into_iter().flatten();
+        stores.all(|store| store.state().is_connected())
+    }
+
     async fn count(&self, batch: &Batch<'_>, names: &[&str]) -> Result<Vec<Answer>, StoreError> {
         let limits = rounded_limits(batch.checks);
         let keys = self.keys(batch, names);

@@ -23,6 +23,8 @@ use crate::counter_store::StoreError;
 
 /// How often leases are renewed.
 const RENEW_BEAT: Duration = Duration::from_millis(10);
+/// How long the return of unused units may take; later it is not sent. The bound of leased limits relies on it.
+const RETURN_WITHIN: Duration = Duration::from_millis(100);
 /// How often held slots are renewed: a third of the shortest slot lease. A beat costs as much as is due.
 const SLOT_BEAT: Duration = Duration::from_millis(100);
 /// How many beats it takes to search all leases for unused units.
@@ -50,7 +52,7 @@ impl<R: Remote> SharedStore<R> {
 
     /// Returns all units that this node holds, flushes its counts and unregisters it: the process is about to end.
     pub async fn close(&self, now: Timestamp) {
-        let options = ReturnOptions { all: true, within: self.settings.background_within.into() };
+        let options = ReturnOptions { all: true, within: RETURN_WITHIN.into() };
         let transfers = self.leases.take_returnable(now, options, 0, 1, |_| true);
         self.return_units(transfers, now).await;
         self.flush(now, 0).await;
@@ -151,7 +153,7 @@ impl<R: Remote> SharedStore<R> {
         if self.breakers.all_open() {
             return;
         }
-        let options = ReturnOptions { all: false, within: self.settings.background_within.into() };
+        let options = ReturnOptions { all: false, within: RETURN_WITHIN.into() };
         let transfers = self
             .leases
             .take_returnable(now, options, turn, RENEW_TURNS, |key| self.is_reachable(key));
@@ -179,7 +181,11 @@ impl<R: Remote> SharedStore<R> {
     ) -> Vec<Result<Answer, StoreError>> {
         let checks: Vec<Check<'_>> = transfers.iter().map(Transfer::check).collect();
         let batch = Batch::new(verb, Charge::Always, now, &checks);
-        let deadline = Instant::now() + self.settings.background_within;
+        let within = match verb {
+            Verb::Refund => RETURN_WITHIN,
+            _ => self.settings.background_within,
+        };
+        let deadline = Instant::now() + within;
         self.breakers.apply_each(&self.remote, &batch, deadline).await
     }
 

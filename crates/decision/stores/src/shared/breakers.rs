@@ -120,7 +120,7 @@ impl Breakers {
                 // Only the route that was called last has failed; the others may have answered.
                 let route = current.get();
                 let check = batch.checks.iter().find(|check| remote.route(check.key) == route);
-                self.of(route).failed(error, check, batch.now);
+                self.of(route).on_error(error, check, remote.is_answering(route), batch.now);
             }
         }
         result

@@ -31,6 +31,8 @@ tidegate_metrics::metrics! {
         "Checks that were decided without the shared store, by on_store_error.";
     CACHED_REFUSALS = Counter "tidegate_remote_remembered_refusals_total" []
         "Refusals answered from the cache of recent refusals, without a call to the shared store.";
+    LATE_CALLS = Counter "tidegate_remote_late_calls_total" []
+        "Calls that missed their deadline while the shared store kept answering; they open no circuit breaker.";
     OWING = Gauge "tidegate_remote_owing_keys" []
         "Keys that were decided in an outage and are still to be charged.";
     UNCERTAIN_COUNTS = Counter "tidegate_remote_uncertain_counts_total" []
@@ -68,6 +70,8 @@ pub struct Metrics {
     pub commands: u64,
     /// Calls that failed.
     pub failures: u64,
+    /// Those of them that missed their deadline while the remote kept answering.
+    pub late: u64,
     /// Checks decided by this node's share.
     pub fell_back_local: u64,
     /// Checks admitted without a counter.
@@ -114,6 +118,7 @@ impl Collector for Metrics {
         ];
         out.by_label(FALLBACKS, fallbacks);
         out.single(CACHED_REFUSALS, self.cached_refusals);
+        out.single(LATE_CALLS, self.late);
         out.single(OWING, self.owing);
         out.single(UNCERTAIN_COUNTS, self.unsure);
         out.single(LEASED_UNITS, self.leases.held);
@@ -138,6 +143,7 @@ pub(crate) struct Counters {
     pub(crate) outages: AtomicU64,
     pub(crate) commands: AtomicU64,
     pub(crate) failures: AtomicU64,
+    pub(crate) late: AtomicU64,
     pub(crate) local: AtomicU64,
     pub(crate) allow: AtomicU64,
     pub(crate) deny: AtomicU64,
@@ -185,6 +191,7 @@ impl Counters {
             outages: of(&self.outages),
             commands: of(&self.commands),
             failures: of(&self.failures),
+            late: of(&self.late),
             fell_back_local: of(&self.local),
             fell_back_allow: of(&self.allow),
             fell_back_deny: of(&self.deny),

@@ -40,6 +40,9 @@ impl CurrentRoute {
 
 /// A store of counters that many processes share.
 ///
+/// It keeps the deadline of a batch itself, and by the arrival of the reply: a caller that is scheduled late must not
+/// make an answer late.
+///
 /// Its errors distinguish calls that certainly did not run from calls that may have, because nothing may be charged
 /// twice. See [`StoreError::may_have_run`].
 pub trait Remote: CounterStore {
@@ -52,6 +55,13 @@ pub trait Remote: CounterStore {
     fn route(&self, key: Key) -> Route {
         let _ = key;
         Route::ONLY
+    }
+
+    /// Whether a route still answers although calls miss their deadlines. Late answers then do not open its circuit
+    /// breaker: slow is not dead.
+    fn is_answering(&self, route: Route) -> bool {
+        let _ = route;
+        false
     }
 
     /// The route of the register of nodes.

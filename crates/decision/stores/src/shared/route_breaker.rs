@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_algorithms::{Limit, Nanos, Timestamp};
@@ -12,7 +13,7 @@ use super::breaker::Breaker;
 use super::count_report::{CountReport, ReportAnswer};
 use super::metrics::{Counters, add, count};
 use super::random::Random;
-use super::remote::{NodeId, Remote};
+use super::remote::{NodeId, Remote, Route};
 use crate::batch::{Answer, Batch, Charge, Check, Key, Verb};
 use crate::counter_store::{FailureKind, StoreError};
 
@@ -61,7 +62,10 @@ impl RouteBreaker {
     /// opened the breaker may have.
     pub(crate) fn error(&self) -> StoreError {
         let (kind, reason) = match &self.history.lock().last_error {
-            Some(StoreError::Unavailable { kind, reason }) => (*kind, reason.clone()),
+            Some(
+                StoreError::Unavailable { kind, reason }
+                | StoreError::Upstream { kind, text: reason },
+            ) => (*kind, reason.clone()),
             Some(error @ StoreError::Timeout { .. }) => (FailureKind::Timeout, error.to_string()),
             None => (FailureKind::Refused, "its circuit breaker is open".to_owned()),
         };
@@ -110,7 +114,9 @@ impl RouteBreaker {
         let answered = results.iter().any(Result::is_ok);
         match results.last() {
             Some(Err(error)) if !answered => {
-                self.failed(error, batch.checks.first(), batch.now);
+                let first = batch.checks.first();
+                let route = first.map_or(Route::ONLY, |check| remote.route(check.key));
+                self.on_error(error, first, remote.is_answering(route), batch.now);
             }
             _ => {
                 self.answered(batch.now);
@@ -203,6 +209,25 @@ impl RouteBreaker {
         self.history.lock().breaker.succeeded(now);
     }
 
+    /// Counts a call without an answer. While the remote keeps answering, a late answer is no failure of it: it does
+    /// not bring the breaker closer to opening.
+    pub(crate) fn on_error(
+        &self,
+        error: &StoreError,
+        check: Option<&Check<'_>>,
+        is_answering: bool,
+        now: Timestamp,
+    ) {
+        let is_late = matches!(error.kind(), FailureKind::Timeout | FailureKind::Overloaded);
+        if is_late && is_answering && !self.is_open() {
+            count(&self.counters.commands);
+            count(&self.counters.failures);
+            count(&self.counters.late);
+            return;
+        }
+        self.failed(error, check, now);
+    }
+
     /// Counts a call that failed, and remembers one of its checks.
     pub(crate) fn failed(&self, error: &StoreError, check: Option<&Check<'_>>, now: Timestamp) {
         count(&self.counters.commands);
@@ -245,13 +270,17 @@ pub(super) fn with_deadline<'a>(batch: &Batch<'a>, deadline: Instant) -> Batch<'
     Batch { within: Some(within), ..*batch }
 }
 
-/// Awaits a call until the deadline.
+/// How long a call may take beyond its deadline, which the remote keeps itself. Only a remote that does not is cut off
+/// here: this task may be scheduled late, and that must not make a reply late.
+const OVERTIME: Duration = Duration::from_secs(1);
+
+/// Awaits a call that keeps its deadline itself.
 pub(super) async fn in_time<T>(
     call: impl Future<Output = Result<T, StoreError>>,
     deadline: Instant,
 ) -> Result<T, StoreError> {
     let started = Instant::now();
-    timeout_at(deadline, call)
+    timeout_at(deadline + OVERTIME, call)
         .await
         .unwrap_or_else(|_| Err(StoreError::Timeout { waited: started.elapsed() }))
 }

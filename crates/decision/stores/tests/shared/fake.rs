@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -219,6 +219,8 @@ pub(crate) struct Line {
     clock: VirtualClock,
     condition: Arc<Mutex<Condition>>,
     latency: Arc<Mutex<Duration>>,
+    /// Whether the remote says that it answers, however late.
+    answering: Arc<AtomicBool>,
 }
 
 impl Line {
@@ -228,11 +230,17 @@ impl Line {
             clock,
             condition: Arc::new(Mutex::new(Condition::Well)),
             latency: Arc::default(),
+            answering: Arc::default(),
         }
     }
 
     pub(crate) fn set(&self, condition: Condition) {
         *self.condition.lock() = condition;
+    }
+
+    /// Makes the remote say that it still answers.
+    pub(crate) fn keep_answering(&self) {
+        self.answering.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn slow(&self, latency: Duration) {
@@ -298,6 +306,10 @@ impl Remote for Line {
 
     fn route(&self, key: Key) -> Route {
         self.server.route(key)
+    }
+
+    fn is_answering(&self, _: Route) -> bool {
+        self.answering.load(Ordering::Relaxed)
     }
 
     async fn apply_with_route(

@@ -5,6 +5,7 @@ mod conforming;
 mod eventual;
 mod exact;
 mod fake;
+mod late;
 mod leased;
 mod outage;
 mod regions;

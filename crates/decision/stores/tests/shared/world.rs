@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep};
 
 use super::fake::{Line, Server, VirtualClock};
 
+/// Deadlines for a server that is near.
+const WITHIN: Duration = Duration::from_millis(10);
+const BACKGROUND_WITHIN: Duration = Duration::from_millis(100);
+
 pub(crate) type Store = SharedStore<Line>;
 
 /// A store with its own line, clock and background work.
@@ -74,7 +78,12 @@ impl World {
     ) -> Node {
         let clock = VirtualClock::off_by(self.origin, millis);
         let line = Line::new(&self.server, clock.clone());
-        let settings = SharedSettings { seed: Some(seed), ..settings.clone() };
+        let settings = SharedSettings {
+            seed: Some(seed),
+            within: WITHIN,
+            background_within: BACKGROUND_WITHIN,
+            ..settings.clone()
+        };
         let store = SharedStore::new(line.clone(), settings).expect("enough bytes");
         let store = Arc::new(finish(store));
         let (running, its_clock) = (Arc::clone(&store), clock.clone());

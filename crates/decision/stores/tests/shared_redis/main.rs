@@ -16,6 +16,7 @@ mod slots;
 mod clocks;
 mod counts;
 mod crash;
+mod distance;
 mod failover;
 mod freeze;
 mod killed;

@@ -60,6 +60,8 @@ fn service_stats<S, C: Clock>(stats: &mut StatsReading, door: &Inner<S, C>) {
     add("config_load_success", rules.loads);
     add("config_load_error", rules.failures);
     add("global_shadow_mode", parts.globally_shadowed.as_ref().map_or(0, |ask| ask()));
+    let service_errors = parts.service_errors.as_ref().map_or(0, |ask| ask());
+    add("call.should_rate_limit.service_error", service_errors);
     for reason in Reason::ALL {
         let word = if reason.is_store() { "redis_error" } else { "service_error" };
         add(&format!("call.should_rate_limit.{word}"), parts.observations.undecided(reason));

@@ -91,6 +91,7 @@ fn compat(rules: DeliveryReading) -> DebugParts {
         settings: DebugSettings { compat: true, ..DebugSettings::default() },
         rules: Some(Box::new(move || rules)),
         globally_shadowed: Some(Box::new(|| 4)),
+        service_errors: Some(Box::new(|| 3)),
         meters: vec![asked_twice("grpc"), asked_twice("http")],
         ..DebugParts::default()
     }
@@ -127,7 +128,7 @@ async fn under_compat_statistics_have_the_names_of_upstream() {
     stage.check("pair", "x");
     let expected = "\
 ratelimit.service.call.should_rate_limit.redis_error: 0
-ratelimit.service.call.should_rate_limit.service_error: 0
+ratelimit.service.call.should_rate_limit.service_error: 3
 ratelimit.service.config_load_error: 1
 ratelimit.service.config_load_success: 3
 ratelimit.service.global_shadow_mode: 4

@@ -9,6 +9,7 @@ use tidegate_metrics::AnswerKind;
 
 use super::answer::{Answer, Code, DescriptorStatus};
 use super::metadata::Metadata;
+use crate::failure::Failure;
 use crate::settings::RlsSettings;
 use crate::unit::UnitNumber;
 
@@ -38,27 +39,41 @@ pub(crate) fn render(answer: &Answer<'_>) -> (Code, Bytes) {
 }
 
 /// The HTTP response for an answer.
-pub(crate) fn response(kind: AnswerKind, code: Code, answer: Bytes) -> Response<Full<Bytes>> {
+pub(crate) fn response(code: Code, answer: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(answer));
-    *response.status_mut() = match (code, kind) {
-        (Code::OverLimit, AnswerKind::Undecided) => StatusCode::SERVICE_UNAVAILABLE,
-        (Code::OverLimit, _) => StatusCode::TOO_MANY_REQUESTS,
-        (Code::Ok, _) => StatusCode::OK,
-        (Code::Unknown, _) => StatusCode::INTERNAL_SERVER_ERROR,
+    *response.status_mut() = match code {
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+        Code::Ok => StatusCode::OK,
+        Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
     };
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// The HTTP response for an invalid request. Upstream gives no reason.
+/// The HTTP response for an error: 503 if the request could not be decided, otherwise the request is invalid.
+pub(crate) fn failure(failure: &Failure, settings: &RlsSettings) -> Response<Full<Bytes>> {
+    match failure.answer {
+        AnswerKind::Undecided if !settings.upstream_errors => {
+            let text = format!("Service Unavailable: {}\n", failure.message);
+            plain(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
+        _ => bad_request(&failure.message, settings),
+    }
+}
+
+/// The HTTP response for an invalid request. Upstream gives no reason, and answers an error of its store alike.
 pub(crate) fn bad_request(why: &str, settings: &RlsSettings) -> Response<Full<Bytes>> {
     let text = if settings.upstream_errors {
         "Bad Request\n".to_owned()
     } else {
         format!("Bad Request: {why}\n")
     };
+    plain(StatusCode::BAD_REQUEST, text)
+}
+
+fn plain(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = StatusCode::BAD_REQUEST;
+    *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
     response

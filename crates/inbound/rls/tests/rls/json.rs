@@ -173,7 +173,9 @@ async fn what_nobody_could_decide_is_not_the_clients_fault() {
         Engine::new(Down, clock).with_rules(rules(RULES)).with_failure_mode(FailureMode::Refuse)
     };
     let closed = door_of(refusing, RlsSettings::default());
-    assert_eq!(post(&closed, asking("")).await.0, 503);
+    let (status, _, body) = post(&closed, asking("")).await;
+    assert_eq!(status, 503);
+    assert_eq!(body, "Service Unavailable: the store cannot be used: it is down\n");
     let settings = RlsSettings { upstream_errors: true, ..RlsSettings::default() };
     let upstream = door_to(Down, rules(RULES), settings);
     assert_eq!(post(&upstream, asking("")).await.0, 400);

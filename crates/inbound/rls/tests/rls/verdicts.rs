@@ -426,8 +426,10 @@ async fn what_nobody_could_decide_is_answered_by_the_failure_mode() {
             .with_failure_mode(FailureMode::Refuse)
     };
     let door = door_of(refusing, RlsSettings::default());
-    // The request is refused; that the user is over a limit is not said.
-    assert_eq!(door.ask(request([user()])).await, ["OVER_LIMIT", "UNKNOWN, 0 left"]);
+    // The request is refused; that the user is over a limit is not said, so that the proxy's own failure mode decides.
+    let error = door.error(request([user()])).await;
+    assert_eq!(error, (Code::Unavailable, "the store cannot be used: it is down".to_owned()));
+    assert_eq!(door.meter.read().answers, [0, 0, 1, 0, 0, 0]);
 }
 
 #[tokio::test]

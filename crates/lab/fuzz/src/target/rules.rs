@@ -120,7 +120,12 @@ impl Target for RulesTarget {
     fn give(&mut self, input: &[u8]) -> Result<Trail, String> {
         let text = String::from_utf8_lossy(input);
         let compat = text.len() % 2 == 1;
-        let options = Options { compat, calendar_months: compat, merge_domains: !compat };
+        let options = Options {
+            compat,
+            calendar_months: compat,
+            merge_domains: !compat,
+            ..Options::default()
+        };
         let sources = [Source::new("rules.yaml", text)];
         match (compile(&sources, &options), compile(&sources, &options)) {
             (Ok(one), Ok(two)) => usable(&one, &two, &sources),

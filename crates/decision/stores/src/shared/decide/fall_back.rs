@@ -5,12 +5,12 @@ use tidegate_algorithms::{CheckInput, Decision, Tenure, Timestamp};
 use super::{ProvisionalAnswer, Undo, consistency_of};
 use crate::batch::{Basis, Check, Consistency, OnStoreError, Role, Verb};
 use crate::counter_store::StoreError;
-use crate::shared::SharedStore;
 use crate::shared::lease_terms::LeaseTerms;
 use crate::shared::metrics::count;
 use crate::shared::node_share::admit_without_store;
 use crate::shared::outage::DebtPolicy;
 use crate::shared::remote::Remote;
+use crate::shared::{SharedStore, StoreErrors};
 
 impl<R: Remote> SharedStore<R> {
     /// Decides a check by its failure policy.
@@ -22,6 +22,10 @@ impl<R: Remote> SharedStore<R> {
         error: StoreError,
     ) -> Result<ProvisionalAnswer, StoreError> {
         match check.policy.on_store_error {
+            OnStoreError::Deny if self.settings.errors == StoreErrors::Upstream => {
+                count(&self.counters.deny);
+                Err(error.in_upstream_words())
+            }
             // A check that only observes must not fail the request.
             OnStoreError::Deny if check.role != Role::Observed => {
                 count(&self.counters.deny);

@@ -14,15 +14,16 @@ use super::instance::Instance;
 use super::node::{CallerContext, KEYS, Load, Node, ample};
 use crate::stopwatch::Stopwatch;
 
-/// The default timeout of a request to Redis.
-pub(super) const DEADLINE: Duration = Duration::from_millis(10);
+/// How long a request waits for Redis: the default.
+pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 const CALLERS: usize = 64;
 /// A caller's pause after an answer.
 const PAUSE: Duration = Duration::from_millis(1);
 const BEFORE: Duration = Duration::from_millis(300);
 /// Attempts on a machine on which Redis is late.
 const TRIES: usize = 20;
-const DURING: Duration = Duration::from_millis(400);
+/// Twice as long as Redis may be silent before its connection counts as dead.
+const DURING: Duration = Duration::from_secs(2);
 
 /// Latencies of decisions without Redis, in milliseconds.
 #[derive(Debug, Default)]
