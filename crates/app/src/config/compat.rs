@@ -28,6 +28,9 @@ pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
         "both can count together in one Redis while a team moves from one to the other",
     ),
     ("limiter.error_codes", "unknown", "upstream's errors are all `Unknown`"),
+    ("limiter.descriptors_max", "100000", "upstream has no maximum"),
+    ("grpc.message_bytes_max", "4MiB", "the default of Go's gRPC"),
+    ("http.body_bytes_max", "4MiB", "upstream has no maximum"),
 ];
 
 /// Whether upstream has a variable of this name.

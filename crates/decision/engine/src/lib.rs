@@ -70,7 +70,7 @@ pub use tidegate_algorithms::{
     SlidingLog, SlidingWindow, Soft, Tenure, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
-    Domain, Entry, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report, Rule,
+    Domain, Entry, Exemption, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report, Rule,
     RuleId, RuleLimit, Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{

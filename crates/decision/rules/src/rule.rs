@@ -66,6 +66,12 @@ pub struct Exemption {
     pub name: Option<NameId>,
     /// The limits that do not apply when it matches in the same request.
     pub replaces: Box<[NameId]>,
+    /// The quota that its text has, without effect.
+    pub requests_per_unit: u64,
+    /// Whether its text has `shadow_mode`, without effect.
+    pub shadow: bool,
+    /// Whether its text has `quota_mode`, without effect.
+    pub quota: bool,
 }
 
 /// One level of a rule's path, as metrics show it.

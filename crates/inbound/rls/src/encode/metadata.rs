@@ -31,7 +31,9 @@ pub(crate) fn of(
     let mut merged = Map::new();
     for (rule, status) in verdict.matched_rules().zip(statuses) {
         let metadata = rule.and_then(|rule| rule.metadata()).and_then(Value::as_object);
-        if let Some(metadata) = metadata.filter(|_| status.code != Code::OverLimit) {
+        // Rules that are unlimited or replaced, or have no limit, show none.
+        let shows = status.current_limit.is_some() && status.code != Code::OverLimit;
+        if let Some(metadata) = metadata.filter(|_| shows) {
             merge(&mut merged, metadata);
         }
     }
