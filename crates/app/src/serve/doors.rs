@@ -132,7 +132,9 @@ impl Doors {
                 _ => continue,
             };
             if self.compat {
-                tracing::warn!("Listening for {upstream_name} on '{}'", endpoint.address());
+                let address = endpoint.address().to_string();
+                let address = address.strip_prefix("unix:").unwrap_or(&address);
+                tracing::warn!("Listening for {upstream_name} on '{address}'");
             }
         }
         self.listening.extend(opened);

@@ -130,7 +130,7 @@ fn a_missing_runtime_root_holds_no_rules_and_a_directory_that_cannot_be_watched_
     assert_eq!(serving.ask("http", "POST", "/json", &[], body).status, 200);
     let missing = folder.path("nowhere/current");
     let (status, told) = start(&folder).env("RUNTIME_ROOT", &missing).failing();
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status.code(), Some(2));
     let parent = folder.path("nowhere");
     let expected = format!("unable to watch file ({}): no such", parent.display());
     assert!(told.contains(&expected), "{told}");

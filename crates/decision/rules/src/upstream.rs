@@ -87,6 +87,10 @@ impl<'y> ParsedFile<'y> {
     /// The first key that is not known, and the first value of a type that rules do not have.
     // The depth of the recursion is bounded by that of the tree.
     fn check_keys(self, mapping: NodeId) -> Result<(), String> {
+        if !self.yaml.merged_pairs(mapping).strays.is_empty() {
+            let problem = "map merge requires map or sequence of maps as the value";
+            return Err(format!("error loading config file: yaml: {problem}"));
+        }
         for (key, value) in self.pairs(mapping) {
             let name = match self.yaml.scalar(key) {
                 Some(scalar) if scalar.plain() == PlainValue::Text => &*scalar.text,

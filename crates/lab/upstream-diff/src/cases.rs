@@ -9,8 +9,8 @@ use tidegate_test_servers::eventually;
 
 use crate::ask::Ask;
 use crate::broken::outcome;
-use crate::differences::{Case, DIFFERENCES, Shown};
-use crate::programs::{Pair, Programs, Running};
+use crate::differences::{Case, DIFFERENCES, CaseView};
+use crate::programs::{Pair, Programs, RunningProgram};
 use crate::statsd::Statsd;
 
 /// How long the end of a process, or the absence of an end, is waited for.
@@ -38,7 +38,7 @@ async fn show(programs: &Programs, case: &Case) -> anyhow::Result<(String, Strin
     let statsd = Statsd::start()?;
     let port = statsd.port.to_string();
     let mut variables = case.variables.to_vec();
-    if let Shown::Statistic(_) = case.shown {
+    if let CaseView::Statistic(_) = case.shown {
         variables.extend([
             ("USE_STATSD", "true"),
             ("STATSD_HOST", "127.0.0.1"),
@@ -48,7 +48,7 @@ async fn show(programs: &Programs, case: &Case) -> anyhow::Result<(String, Strin
     }
     let text = format!("domain: case\ndescriptors:\n{}\n", case.rules);
     let mut pair = programs.start(&[(case.file, &text)], &variables, case.backend)?;
-    if let Shown::Load = case.shown {
+    if let CaseView::Load = case.shown {
         let strip = |text: String| match text.split_once(".yaml: ") {
             Some((_, text)) => text.to_owned(),
             None => text,
@@ -64,34 +64,34 @@ async fn show(programs: &Programs, case: &Case) -> anyhow::Result<(String, Strin
     }
     let Pair { upstream, tidegate, .. } = &mut pair;
     Ok(match case.shown {
-        Shown::Load | Shown::Code => (code(upstream, &of_upstream), code(tidegate, &of_tidegate)),
-        Shown::Member(pointer) => {
+        CaseView::Load | CaseView::Code => (code(upstream, &of_upstream), code(tidegate, &of_tidegate)),
+        CaseView::Member(pointer) => {
             let member = |answer: &Value| {
                 answer.pointer(pointer).map_or("absent".to_owned(), ToString::to_string)
             };
             (member(&of_upstream), member(&of_tidegate))
         }
-        Shown::Statistic(name) => {
+        CaseView::Statistic(name) => {
             let sent = || statsd.read().get(name).copied();
             let sent = eventually("the statistic", sent);
             let page = tidegate.debug_page("/stats")?;
             let ours = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
             (sent.to_string(), ours.unwrap_or_default().to_owned())
         }
-        Shown::StatsPage => {
-            let shown = |running: &Running| {
+        CaseView::StatsPage => {
+            let shown = |running: &RunningProgram| {
                 let page = running.debug_page("/stats").unwrap_or_default();
                 let has_limits = page.contains("ratelimit.service.rate_limit.case.a.total_hits");
                 if has_limits { "with limits" } else { "without limits" }.to_owned()
             };
             (shown(upstream), shown(tidegate))
         }
-        Shown::HangUp => (hang_up(upstream), hang_up(tidegate)),
+        CaseView::HangUp => (hang_up(upstream), hang_up(tidegate)),
     })
 }
 
 /// The code of an answer, or its error.
-fn code(running: &mut Running, answer: &Value) -> String {
+fn code(running: &mut RunningProgram, answer: &Value) -> String {
     if let Some(error) = answer.pointer("/error/0") {
         thread::park_timeout(MOMENT);
         return if running.has_ended() {
@@ -108,7 +108,7 @@ fn code(running: &mut Running, answer: &Value) -> String {
     name.to_owned()
 }
 
-fn hang_up(running: &mut Running) -> String {
+fn hang_up(running: &mut RunningProgram) -> String {
     let id = running.id().to_string();
     let _ = Command::new("kill").args(["-HUP", &id]).status();
     thread::park_timeout(MOMENT);

@@ -28,12 +28,12 @@ pub(crate) struct Case {
     pub(crate) backend: Backend,
     /// Requests, one after the other; see [`Ask::parse`](crate::ask::Ask::parse).
     pub(crate) asks: &'static [&'static str],
-    pub(crate) shown: Shown,
+    pub(crate) shown: CaseView,
 }
 
 /// What a case looks at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown {
+pub(crate) enum CaseView {
     /// The code of the last answer, or its error.
     Code,
     /// The value at this pointer of the last answer.
@@ -54,7 +54,7 @@ const CASE: Case = Case {
     variables: &[],
     backend: Backend::Redis,
     asks: &[],
-    shown: Shown::Code,
+    shown: CaseView::Code,
 };
 
 const NEWER: &str = "Newer versions of upstream do as Tidegate does.";
@@ -101,7 +101,7 @@ pub const DIFFERENCES: &[Difference] = &[
         tidegate: "refused",
         case: Case {
             rules: "- {key: a, key: b, rate_limit: {unit: day, requests_per_unit: 0}}",
-            shown: Shown::Load,
+            shown: CaseView::Load,
             ..CASE
         },
     },
@@ -112,7 +112,7 @@ pub const DIFFERENCES: &[Difference] = &[
         tidegate: "loaded",
         case: Case {
             rules: "- {key: a, rate_limit: {unit: day, requests_per_unit: 5000000000}}",
-            shown: Shown::Load,
+            shown: CaseView::Load,
             ..CASE
         },
     },
@@ -123,7 +123,7 @@ pub const DIFFERENCES: &[Difference] = &[
         tidegate: "loaded",
         case: Case {
             rules: "- {key: a, metadata: {b: c}, rate_limit: {unit: day, requests_per_unit: 0}}",
-            shown: Shown::Load,
+            shown: CaseView::Load,
             ..CASE
         },
     },
@@ -134,7 +134,7 @@ pub const DIFFERENCES: &[Difference] = &[
         tidegate: "share_threshold can only be used with wildcard values (containing '*'), but found key 'a_b'",
         case: Case {
             rules: "- {key: a, value: b, share_threshold: true}",
-            shown: Shown::Load,
+            shown: CaseView::Load,
             ..CASE
         },
     },
@@ -194,7 +194,7 @@ pub const DIFFERENCES: &[Difference] = &[
             rules: "- {key: a, rate_limit: {unit: day, requests_per_unit: 1}}",
             variables: &[("RESPONSE_DYNAMIC_METADATA", "true")],
             asks: &["a=b"],
-            shown: Shown::Member("/dynamicMetadata/quotaModeEnabled"),
+            shown: CaseView::Member("/dynamicMetadata/quotaModeEnabled"),
             ..CASE
         },
     },
@@ -240,7 +240,7 @@ pub const DIFFERENCES: &[Difference] = &[
         case: Case {
             rules: "- {key: a, rate_limit: {unit: day, requests_per_unit: 3}}",
             asks: &["a=b#5"],
-            shown: Shown::Statistic("ratelimit.service.rate_limit.case.a.over_limit"),
+            shown: CaseView::Statistic("ratelimit.service.rate_limit.case.a.over_limit"),
             ..CASE
         },
     },
@@ -252,7 +252,7 @@ pub const DIFFERENCES: &[Difference] = &[
         case: Case {
             rules: "- {key: a, rate_limit: {unit: day, requests_per_unit: 3}}",
             asks: &["a=b"],
-            shown: Shown::StatsPage,
+            shown: CaseView::StatsPage,
             ..CASE
         },
     },
@@ -263,7 +263,7 @@ pub const DIFFERENCES: &[Difference] = &[
         tidegate: "goes on",
         case: Case {
             rules: "- {key: a, rate_limit: {unit: day, requests_per_unit: 3}}",
-            shown: Shown::HangUp,
+            shown: CaseView::HangUp,
             ..CASE
         },
     },

@@ -15,8 +15,8 @@ Each row shows what both do in one case. `make upstream` runs every case on both
 requests: a difference that is not listed fails, and so does a row that no longer shows.
 
 This page is made from the list in `crates/lab/upstream-diff/src/differences.rs`:
-`cargo run -p tidegate-upstream-diff -- --page`. [Moving from envoyproxy/ratelimit](migrating-from-envoy-ratelimit.md) has
-the steps of a move, and differences in operation.
+`cargo run -p tidegate-upstream-diff -- --page`. [Moving from
+envoyproxy/ratelimit](migrating-from-envoy-ratelimit.md) has the steps of a move, and differences in operation.
 
 | Case | Upstream | Tidegate with `--compat` | Why |
 |---|---|---|---|

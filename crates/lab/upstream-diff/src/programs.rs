@@ -32,7 +32,7 @@ pub struct Programs {
 
 /// One program that runs.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     child: Child,
     log: PathBuf,
     pub(crate) http: u16,
@@ -45,8 +45,8 @@ pub(crate) struct Running {
 /// Both programs on the same rules.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    pub(crate) upstream: Running,
-    pub(crate) tidegate: Running,
+    pub(crate) upstream: RunningProgram,
+    pub(crate) tidegate: RunningProgram,
     _folder: TempDir,
 }
 
@@ -98,13 +98,13 @@ impl Programs {
         let mut tidegate = Command::new(&self.tidegate);
         tidegate.args(["serve", "--compat"]);
         let of_tidegate = (backend == Backend::Redis).then_some(of_tidegate);
-        let upstream = Running::start(upstream, &folder, "upstream", Some(of_upstream), variables)?;
-        let tidegate = Running::start(tidegate, &folder, "tidegate", of_tidegate, variables)?;
+        let upstream = RunningProgram::start(upstream, &folder, "upstream", Some(of_upstream), variables)?;
+        let tidegate = RunningProgram::start(tidegate, &folder, "tidegate", of_tidegate, variables)?;
         Ok(Pair { upstream, tidegate, _folder: folder })
     }
 }
 
-impl Running {
+impl RunningProgram {
     fn start(
         mut command: Command,
         folder: &TempDir,
@@ -141,7 +141,7 @@ impl Running {
             .stdout(file);
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
         let client = Client::new(grpc, http)?;
-        Ok(Running { child, log, http, debug, grpc, client, _ports: ports })
+        Ok(RunningProgram { child, log, http, debug, grpc, client, _ports: ports })
     }
 
     /// Waits until it answers, or has ended.
@@ -176,7 +176,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

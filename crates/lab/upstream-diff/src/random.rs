@@ -9,8 +9,9 @@ use crate::ask::{Ask, AskDescriptor};
 pub(crate) struct Random(u64);
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1))
+    pub(crate) fn new(seed: u64) -> Self {
+        // Mixed once, so that the numbers of adjacent seeds are not the same ones, shifted.
+        Random(Random(seed ^ 0x71DE_6A7E).next())
     }
 
     fn next(&mut self) -> u64 {

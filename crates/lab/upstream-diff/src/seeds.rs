@@ -190,12 +190,12 @@ fn compare_statistics(
     let mut before = Counters::new();
     let theirs = eventually("the last statistics", || {
         thread::park_timeout(Duration::from_millis(1_500));
-        let now = statsd.read();
+        let now: Counters =
+            statsd.read().into_iter().filter(|(name, _)| counted(name)).collect();
         let is_last = !now.is_empty() && now == before;
         before.clone_from(&now);
         is_last.then_some(now)
     });
-    let theirs: Counters = theirs.into_iter().filter(|(name, _)| counted(name)).collect();
     let names: std::collections::BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
     for name in names {
         let count = |counters: &Counters| counters.get(name).copied().unwrap_or_default();

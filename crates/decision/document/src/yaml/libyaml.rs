@@ -23,8 +23,19 @@ pub(super) fn problem(error: &ScanError, text: &str) -> String {
         let name = name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next();
         return format!("unknown anchor '{}' referenced", name.unwrap_or_default());
     }
+    // libyaml notices some errors only later: a bracket that is not closed at the end, a key without a colon and a tab
+    // in the indentation on the next line.
+    let (at, lines_later) = match error.kind() {
+        ErrorKind::UnclosedFlowCollection { .. }
+        | ErrorKind::UnexpectedEofFlowSequence
+        | ErrorKind::UnexpectedEofFlowMapping => (text.len(), 0),
+        ErrorKind::SimpleKeyExpected
+        | ErrorKind::InvalidSimpleKey
+        | ErrorKind::TabInPlainScalar => (at, 1),
+        _ => (at, 0),
+    };
     let before = text.as_bytes().get(..at).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    let line = lines_later + before.iter().filter(|byte| **byte == b'\n').count();
     let line = match finder {
         Finder::Scanner if line > 0 => line + 1,
         _ => line,
@@ -53,6 +64,9 @@ fn wording(error: &ScanError) -> (Finder, Option<&'static str>) {
         ErrorKind::UnexpectedEofBlockMapping
         | ErrorKind::ExpectedBlockMappingKey
         | ErrorKind::InvalidIndentation => return (Parser, Some("did not find expected key")),
+        ErrorKind::MisplacedFlowCollectionEnd if error.marker().index() > 0 => {
+            return (Parser, Some("did not find expected key"));
+        }
         ErrorKind::ExpectedNodeContent | ErrorKind::MisplacedFlowCollectionEnd => {
             return (Parser, Some("did not find expected node content"));
         }
@@ -61,9 +75,9 @@ fn wording(error: &ScanError) -> (Finder, Option<&'static str>) {
         }
         ErrorKind::UndeclaredTagHandle => return (Parser, Some("found undefined tag handle")),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => "could not find expected ':'",
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
-            "found a tab character that violates indentation"
-        }
+        ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => "found a tab character that violates indentation",
         ErrorKind::UnexpectedCharacter { .. } | ErrorKind::TabNotAllowed => {
             "found character that cannot start any token"
         }
@@ -74,7 +88,9 @@ fn wording(error: &ScanError) -> (Finder, Option<&'static str>) {
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
             "mapping values are not allowed in this context"
         }
-        ErrorKind::UnclosedQuotedScalar => "found unexpected end of stream",
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+            "found unexpected end of stream"
+        }
         ErrorKind::DocumentIndicatorInQuotedScalar => "found unexpected document indicator",
         ErrorKind::UnknownQuotedScalarEscape => "found unknown escape character",
         ErrorKind::InvalidQuotedScalarHexEscape => "did not find expected hexdecimal number",

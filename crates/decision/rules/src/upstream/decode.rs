@@ -164,9 +164,10 @@ impl<'y> Decoder<'y> {
         pairs.filter_map(|(key, value)| Some((name(key)?, value))).collect()
     }
 
-    /// Any scalar is text, also a null: `~` is read as the text `~`.
+    /// Any scalar is text; a null is none.
     fn text(&mut self, node: NodeId, into: &mut String) {
         match self.tree.yaml.scalar(node) {
+            Some(scalar) if scalar.plain() == PlainValue::Null => into.clear(),
             Some(scalar) => *into = scalar.text.clone().into_owned(),
             None => self.refuse(node, "string"),
         }

@@ -55,7 +55,11 @@ fn describe(request: &RateLimitRequest<'_>, descriptor: &RequestDescriptor) -> V
     members.insert("entries".to_owned(), entries);
     if let Some(limit) = descriptor.limit {
         let unit = UnitNumber::of(UnitNumber::read(limit.unit)).name();
-        let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
+        // As protobuf writes a message: without a number that is zero.
+        let text = match limit.requests_per_unit {
+            0 => format!("unit:{unit}"),
+            quota => format!("requests_per_unit:{quota} unit:{unit}"),
+        };
         members.insert("limit".to_owned(), text.into());
     }
     if let Some(hits) = descriptor.hits {

@@ -398,6 +398,7 @@ async fn metadata_tells_the_proxy_what_was_asked_and_what_the_rules_add() {
             descriptor(&[("a", "x")]),
             costing(2, descriptor(&[("b", "y")])),
             limited(5, 7, user()),
+            limited(0, 4, user()),
         ]);
         asked.hits_addend = 1;
         asked
@@ -412,6 +413,7 @@ async fn metadata_tells_the_proxy_what_was_asked_and_what_the_rules_add() {
             {"entries": ["a=x"]},
             {"entries": ["b=y"], "hitsAddend": 2.0},
             {"entries": ["user=7"], "limit": "requests_per_unit:5 unit:WEEK"},
+            {"entries": ["user=7"], "limit": "unit:DAY"},
         ],
         "metadata": {"tier": 1.0, "deep": {"x": [true, null, 1.5], "z": "two"}},
     });
