@@ -165,7 +165,8 @@ descriptors:
 ";
     runtime(&folder, "current", rules);
     let mut serving = start(&folder).serving();
-    let expected = "shop.plan_gold: unit=UNKNOWN requests_per_unit=7, shadow_mode: true, quota_mode: false
+    let expected =
+        "shop.plan_gold: unit=UNKNOWN requests_per_unit=7, shadow_mode: true, quota_mode: false
 shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false
 ";
     assert_eq!(serving.get("debug", "/rlconfig").body, expected);

@@ -278,8 +278,7 @@ impl Verdict {
         let of = |role| self.rulings.iter().filter(move |ruling| ruling.role == role);
         let refuses = |ruling: &&Ruling| !ruling.decision.is_admitted();
         let required = of(Role::Required).filter(refuses).max_by_key(|ruling| wait(ruling));
-        let exhausted =
-            of(Role::Alternative).all(|ruling| refuses(&ruling)) && !self.quotas_open();
+        let exhausted = of(Role::Alternative).all(|ruling| refuses(&ruling)) && !self.quotas_open();
         let alternative =
             of(Role::Alternative).filter(|_| exhausted).min_by_key(|ruling| wait(ruling));
         required.into_iter().chain(alternative).max_by_key(|ruling| wait(ruling))

@@ -78,8 +78,8 @@ where
                 Poll::Ready(())
             })
             .await;
-            let authority =
-                matches!(accepted, AcceptedSocket::Unix(_)).then(|| Box::new(AuthorityFilter::new()));
+            let authority = matches!(accepted, AcceptedSocket::Unix(_))
+                .then(|| Box::new(AuthorityFilter::new()));
             let handshaken = handshake(accepted, acceptor, &proxies, &state).await;
             let Some((transport, _)) = handshaken else { return };
             state.set_handshaken();

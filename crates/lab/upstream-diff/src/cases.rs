@@ -9,7 +9,7 @@ use tidegate_test_servers::eventually;
 
 use crate::ask::Ask;
 use crate::broken::outcome;
-use crate::differences::{Case, DIFFERENCES, CaseView};
+use crate::differences::{Case, CaseView, DIFFERENCES};
 use crate::programs::{Pair, Programs, RunningProgram};
 use crate::statsd::Statsd;
 
@@ -64,7 +64,9 @@ async fn show(programs: &Programs, case: &Case) -> anyhow::Result<(String, Strin
     }
     let Pair { upstream, tidegate, .. } = &mut pair;
     Ok(match case.shown {
-        CaseView::Load | CaseView::Code => (code(upstream, &of_upstream), code(tidegate, &of_tidegate)),
+        CaseView::Load | CaseView::Code => {
+            (code(upstream, &of_upstream), code(tidegate, &of_tidegate))
+        }
         CaseView::Member(pointer) => {
             let member = |answer: &Value| {
                 answer.pointer(pointer).map_or("absent".to_owned(), ToString::to_string)

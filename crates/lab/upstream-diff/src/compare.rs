@@ -25,9 +25,8 @@ fn compare(path: &str, upstream: &Value, tidegate: &Value, found: &mut Vec<Strin
             {
                 return;
             }
-            let skipped = |name: &str| {
-                path.ends_with("dynamicMetadata") && QUOTA_MEMBERS.contains(&name)
-            };
+            let skipped =
+                |name: &str| path.ends_with("dynamicMetadata") && QUOTA_MEMBERS.contains(&name);
             let names = one.keys().filter(|name| !skipped(name)).chain(other.keys());
             let mut names: Vec<&String> = names.collect();
             names.sort_unstable();

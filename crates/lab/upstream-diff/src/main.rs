@@ -51,7 +51,10 @@ fn run(arguments: &DiffArguments) -> anyhow::Result<bool> {
     differing.iter().for_each(|differing| println!("{differing}"));
     let seeds = arguments.first..arguments.first + arguments.seeds;
     let figures = compare_seeds(&programs, seeds, |figures| {
-        println!("seeds: {}, answers: {}, differing: {}", figures.seeds, figures.answers, figures.differing);
+        println!(
+            "seeds: {}, answers: {}, differing: {}",
+            figures.seeds, figures.answers, figures.differing
+        );
     })?;
     figures.shown.iter().for_each(|shown| println!("{shown}"));
     let ([lines, other_lines], [counts, other_counts]) = (figures.lines, figures.statistics);

@@ -98,8 +98,10 @@ impl Programs {
         let mut tidegate = Command::new(&self.tidegate);
         tidegate.args(["serve", "--compat"]);
         let of_tidegate = (backend == Backend::Redis).then_some(of_tidegate);
-        let upstream = RunningProgram::start(upstream, &folder, "upstream", Some(of_upstream), variables)?;
-        let tidegate = RunningProgram::start(tidegate, &folder, "tidegate", of_tidegate, variables)?;
+        let upstream =
+            RunningProgram::start(upstream, &folder, "upstream", Some(of_upstream), variables)?;
+        let tidegate =
+            RunningProgram::start(tidegate, &folder, "tidegate", of_tidegate, variables)?;
         Ok(Pair { upstream, tidegate, _folder: folder })
     }
 }

@@ -113,7 +113,11 @@ async fn compare_batch(
     let statsd = Statsd::start()?;
     let port = statsd.port.to_string();
     let mut variables = variables(number);
-    variables.extend([("USE_STATSD", "true"), ("STATSD_HOST", "127.0.0.1"), ("STATSD_PORT", &port)]);
+    variables.extend([
+        ("USE_STATSD", "true"),
+        ("STATSD_HOST", "127.0.0.1"),
+        ("STATSD_PORT", &port),
+    ]);
     let mut pair = programs.start(&files, &variables, backend)?;
     pair.wait();
     compare_lines(&pair, figures)?;
@@ -134,7 +138,9 @@ async fn compare_batch(
             if !found.is_empty() {
                 figures.differing += 1;
                 figures.show(|| {
-                    format!("seed {seed}, batch {number} on {backend:?}: {asked:?}\n{found:#?}\n{text}")
+                    format!(
+                        "seed {seed}, batch {number} on {backend:?}: {asked:?}\n{found:#?}\n{text}"
+                    )
                 });
             }
         }
@@ -190,8 +196,7 @@ fn compare_statistics(
     let mut before = Counters::new();
     let theirs = eventually("the last statistics", || {
         thread::park_timeout(Duration::from_millis(1_500));
-        let now: Counters =
-            statsd.read().into_iter().filter(|(name, _)| counted(name)).collect();
+        let now: Counters = statsd.read().into_iter().filter(|(name, _)| counted(name)).collect();
         let is_last = !now.is_empty() && now == before;
         before.clone_from(&now);
         is_last.then_some(now)

@@ -42,12 +42,9 @@ mod tests {
 
     #[test]
     fn text_is_decoded_up_to_its_padding() {
-        for (encoded, decoded) in [
-            ("", ""),
-            ("aGVsbG8=", "hello"),
-            ("aGVsbG8h", "hello!"),
-            ("aGVs\nbA==", "hell"),
-        ] {
+        for (encoded, decoded) in
+            [("", ""), ("aGVsbG8=", "hello"), ("aGVsbG8h", "hello!"), ("aGVs\nbA==", "hell")]
+        {
             assert_eq!(decode(encoded).as_deref(), Some(decoded.as_bytes()), "{encoded}");
         }
     }

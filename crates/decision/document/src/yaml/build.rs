@@ -3,8 +3,8 @@
 use foldhash::fast::FixedState;
 use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, Tag};
 
-use super::{base64, libyaml};
 use super::{Children, DEPTH_MAX, NODES_MAX, Node, NodeId, NodeKind, Scalar, ScalarStyle, Yaml};
+use super::{base64, libyaml};
 use crate::problems::{Fault, Location, Problems};
 
 /// The parser accepts deeper nesting than we do, so that the message is ours.

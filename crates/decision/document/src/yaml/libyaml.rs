@@ -52,7 +52,9 @@ fn wording(error: &ScanError) -> (Finder, Option<&'static str>) {
         ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::ExpectedFlowSequenceSeparator
         | ErrorKind::UnclosedFlowCollection { open: '[' }
-        | ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } => return (Parser, Some(SEQUENCE)),
+        | ErrorKind::MismatchedFlowCollectionEnd { open: '[', .. } => {
+            return (Parser, Some(SEQUENCE));
+        }
         ErrorKind::UnexpectedEofFlowMapping
         | ErrorKind::UnexpectedEofImplicitFlowMapping
         | ErrorKind::ExpectedFlowMappingSeparator

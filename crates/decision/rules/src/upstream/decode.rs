@@ -160,7 +160,8 @@ impl<'y> Decoder<'y> {
 
     fn fields(&self, node: NodeId) -> Vec<(String, NodeId)> {
         let pairs = self.tree.pairs(node).into_iter();
-        let name = |key: NodeId| self.tree.yaml.scalar(key).map(|key| key.text.clone().into_owned());
+        let name =
+            |key: NodeId| self.tree.yaml.scalar(key).map(|key| key.text.clone().into_owned());
         pairs.filter_map(|(key, value)| Some((name(key)?, value))).collect()
     }
 

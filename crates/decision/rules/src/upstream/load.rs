@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::decode::{UpstreamDescriptor, UpstreamLimit, UpstreamFile};
+use super::decode::{UpstreamDescriptor, UpstreamFile, UpstreamLimit};
 
 /// The units of a limit; case does not matter.
 const UNITS: [&str; 7] = ["SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"];

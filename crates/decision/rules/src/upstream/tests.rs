@@ -34,14 +34,8 @@ fn errors_are_worded_as_by_upstream() {
         ),
         ("- {key: a, ratelimit: {}}", "config error, unknown key 'ratelimit'"),
         ("- {0.25: a}", "config error, key is not of type string: 0.25"),
-        (
-            "- a",
-            "config error, yaml file contains list of type other than map: a",
-        ),
-        (
-            "- {key: a, rate_limit: {unit: day, requests_per_unit: 1.5}}",
-            "error checking config",
-        ),
+        ("- a", "config error, yaml file contains list of type other than map: a"),
+        ("- {key: a, rate_limit: {unit: day, requests_per_unit: 1.5}}", "error checking config"),
         (
             "- {key: a, rate_limit: {unit: day, requests_per_unit: -1}}",
             "error loading config file: yaml: unmarshal errors:\n  \

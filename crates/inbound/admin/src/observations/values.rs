@@ -118,7 +118,8 @@ impl Values {
             let (Some(rule), Some(limit)) = (verdict.rule(ruling), verdict.limit(ruling)) else {
                 if self.overrides {
                     let note = |tally: &TallyCell| note(tally, ruling);
-                    beyond = beyond.saturating_add(self.note_override(request, descriptor, ruling, note));
+                    beyond = beyond
+                        .saturating_add(self.note_override(request, descriptor, ruling, note));
                 }
                 continue;
             };

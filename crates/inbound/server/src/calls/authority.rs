@@ -31,7 +31,9 @@ enum FramePart {
     Preface,
     Head,
     /// The pad length and the priority of a HEADERS frame; then follow so many bytes of fields.
-    BlockPrefix { block: usize },
+    BlockPrefix {
+        block: usize,
+    },
     Block,
     Other,
 }
@@ -41,17 +43,34 @@ enum FramePart {
 enum FieldPart {
     Start,
     /// The rest of an index; a literal follows if there is a value.
-    Index { index: HpackInteger, literal: bool },
-    Length { of: FieldText },
-    LongLength { of: FieldText, length: HpackInteger, huffman: bool },
-    Text { of: FieldText, rest: usize, huffman: bool },
+    Index {
+        index: HpackInteger,
+        literal: bool,
+    },
+    Length {
+        of: FieldText,
+    },
+    LongLength {
+        of: FieldText,
+        length: HpackInteger,
+        huffman: bool,
+    },
+    Text {
+        of: FieldText,
+        rest: usize,
+        huffman: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
 enum FieldText {
     /// A name, of which so many bytes are those of [`NAME`]; `None` once one differs.
-    Name { equal: Option<usize> },
-    Value { of_authority: bool },
+    Name {
+        equal: Option<usize>,
+    },
+    Value {
+        of_authority: bool,
+    },
 }
 
 /// A number of several bytes, seven bits each.
@@ -216,7 +235,10 @@ const fn after_text(of: FieldText) -> FieldPart {
 const fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'[' | b']' | b'@')
-        || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
+        || matches!(
+            byte,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        )
 }
 
 #[cfg(test)]
