@@ -11,7 +11,7 @@ OPTIONAL = tidegate/pacer,tidegate/protection,tidegate/redis,tidegate-rls/proto
 OLD ?= 8b8d2fd
 OLD_TREE = $(CURDIR)/target/upgrade-tree
 
-.PHONY: help run flood run-redis demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test
+.PHONY: help run flood run-redis demo dist test tools fmt lint docs unit features bench sim overload fuzz soak deny upgrade-test upstream
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,12 @@ features: ## Check the library with each of its features alone
 	for feature in layer protection pacer redis; do \
 		$(CARGO) check --locked --quiet -p tidegate --no-default-features --features $$feature || exit 1; \
 	done
+
+upstream: ## Run beside the real envoyproxy/ratelimit (needs Go): SEEDS (1000) of random rules and requests
+	tools/install-upstream
+	tools/install-redis
+	$(CARGO) build --locked --quiet -p tidegate-app -p tidegate-upstream-diff
+	$(or $(CARGO_TARGET_DIR),target)/debug/tidegate-upstream-diff --seeds $(or $(SEEDS),1000)
 
 upgrade-test: ## Run nodes of an earlier release (OLD, a commit) beside this one, on one Redis
 	tools/install-redis

@@ -55,6 +55,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("lab/test-servers", &[]),
+    ("lab/upstream-diff", &["rls", "test-servers"]),
     ("lab/simulation", &["algorithms", "engine", "overload", "rules"]),
     (
         "lab/bench",
@@ -91,12 +92,12 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "fuzz",
         ],
     ),
-    ("tonic", &["rls", "bench", "fuzz"]),
+    ("tonic", &["rls", "bench", "fuzz", "upstream-diff"]),
     ("redis", &["redis-link"]),
     ("quanta", &["engine", "overload"]),
     // Who waits for it must know how to: see the lock of a shard.
     ("spinning_top", &["stores", "bench"]),
-    ("clap", &["app", "bench", "fuzz", "simulation"]),
+    ("clap", &["app", "bench", "fuzz", "simulation", "upstream-diff"]),
     ("governor", &["bench"]),
     ("limitador", &["bench"]),
     ("throttlecrab", &["bench"]),

@@ -33,6 +33,9 @@ pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
         "upstream",
         "upstream answers with an error while Redis fails, and Envoy's `failure_mode_deny` decides",
     ),
+    ("limiter.descriptors_max", "100000", "upstream has no maximum"),
+    ("grpc.message_bytes_max", "4MiB", "the default of Go's gRPC"),
+    ("http.body_bytes_max", "4MiB", "upstream has no maximum"),
 ];
 
 /// Whether upstream has a variable of this name.

@@ -350,6 +350,8 @@ section! {
         dynamic_metadata: bool = "false",
         /// Header fields that Envoy adds to its response.
         response_headers: ResponseHeaders,
+        /// The most descriptors of a request.
+        descriptors_max: u32 = "1000" in 1..=MANY,
         /// Which gRPC codes errors have: precise ones, or always `Unknown`.
         error_codes: ErrorCodes = "precise",
     }

@@ -38,6 +38,8 @@ pub(super) struct Doors {
     pub(super) grpc_health: HealthHandle,
     /// Certificates to reload when their files change.
     pub(super) certificates: Vec<(&'static str, Tls)>,
+    /// Whether the log has the texts of envoyproxy/ratelimit too.
+    compat: bool,
 }
 
 impl Doors {
@@ -56,7 +58,7 @@ impl Doors {
         let grpc_health = HealthHandle::new();
         let loaded = service.rules.handle().clone();
         let rls = rls(config, parts, &grpc_health)
-            .needing_rules(Arc::new(move || loaded.status().active.is_some()));
+            .needing_rules(Arc::new(move || rules::are_loaded(&loaded)));
         let http = http(config, service, &rls);
         let debug = debug(config, service, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
@@ -66,7 +68,9 @@ impl Doors {
             .filter_map(|(name, tls)| Some((name, tls.clone()?)))
             .collect();
         let listening = Vec::new();
-        let mut doors = Doors { server, debug_server, listening, grpc_health, certificates };
+        let compat = config.compat == Compat::EnvoyRatelimit;
+        let mut doors =
+            Doors { server, debug_server, listening, grpc_health, certificates, compat };
 
         let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
             .limits(grpc_limits(&config.grpc));
@@ -96,7 +100,8 @@ impl Doors {
         doors.add(doors.debug_server.open(metrics.limits(limits), metrics_page))?;
         let pages = endpoint("debug", Protocol::Auto, &config.debug.listen, None);
         doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
-        doors.grpc_health.set_serving(parts.health.is_ready());
+        let grpc_health = doors.grpc_health.clone();
+        parts.health.on_change(move |ready| grpc_health.set_serving(ready));
         Ok(doors)
     }
 
@@ -120,6 +125,17 @@ impl Doors {
         })?;
         for endpoint in &opened {
             tracing::info!(door = endpoint.name(), address = %endpoint.address(), "listening");
+            let upstream_name = match endpoint.name() {
+                "grpc" => "gRPC",
+                "http" => "HTTP",
+                "debug" => "debug",
+                _ => continue,
+            };
+            if self.compat {
+                let address = endpoint.address().to_string();
+                let address = address.strip_prefix("unix:").unwrap_or(&address);
+                tracing::warn!("Listening for {upstream_name} on '{address}'");
+            }
         }
         self.listening.extend(opened);
         Ok(())
@@ -149,6 +165,7 @@ fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &Health
         dynamic_metadata: limiter.dynamic_metadata,
         upstream_errors: limiter.error_codes == ErrorCodes::Unknown,
         message_bytes_max: config.grpc.message_bytes_max.to_usize(),
+        descriptors_max: count(config.limiter.descriptors_max),
         reflection: config.grpc.reflection,
     };
     Rls::new(Arc::clone(&parts.engine), settings, health, Arc::clone(&parts.rls_meter))

@@ -9,7 +9,7 @@ use tidegate_metrics::Meter;
 use tidegate_spans::SpanNotes;
 
 use super::store::ServiceStore;
-use crate::config::{Config, count};
+use crate::config::{Compat, Config, count};
 
 /// The engine, and everything about it that doors show.
 #[derive(Debug)]
@@ -30,12 +30,14 @@ impl<S: ServiceStore> EngineParts<S> {
             top: count(config.debug.top),
             detailed_series_max: count(config.debug.metrics.detailed_series_max),
             near_millionths,
+            overrides: config.compat == Compat::EnvoyRatelimit,
         }));
         let observer = VerdictObserver { observations: Arc::clone(&observations), has_traces };
         let engine = store
             .engine()
             .with_failure_mode(config.limiter.failure_mode.0)
             .with_on_store_error(config.store.redis.on_error.policy())
+            .with_descriptors_max(count(config.limiter.descriptors_max))
             .with_tallies(NearLimit::from_millionths(near_millionths))
             .with_observer(Arc::new(observer));
         EngineParts {

@@ -13,7 +13,7 @@ use super::memory::MemoryTrimmer;
 use super::notify::ServiceManager;
 use super::store::ServiceStore;
 use super::warnings::DocumentWarnings;
-use crate::config::Config;
+use crate::config::{Compat, Config};
 
 /// How often the periodic work runs: switches, readiness, certificates, warnings.
 const TICK: Duration = Duration::from_secs(1);
@@ -71,6 +71,10 @@ pub(super) async fn serve_until_stopped<S: ServiceStore>(
         }
     };
     tracing::info!(signal = stopped_by, "stopping");
+    if config.compat == Compat::EnvoyRatelimit {
+        let name = if stopped_by == "SIGTERM" { "terminated" } else { "interrupt" };
+        tracing::info!("Ratelimit server received {name}, shutting down gracefully");
+    }
     manager.stopping();
     drain(config, signals, doors, service).await;
 }

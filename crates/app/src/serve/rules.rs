@@ -1,10 +1,12 @@
 //! Rules: from the files to the engine, again whenever they change.
 
+mod upstream;
+
 use std::sync::Arc;
 
 use tidegate_http_api::{RulesStatus, RulesView};
 use tidegate_rules::Snapshot;
-use tidegate_sources::{FileSource, ReloadError, ReloadFailure, Watch, WatchHandle};
+use tidegate_sources::{Cause, FileSource, ReloadError, ReloadFailure, Watch, WatchHandle};
 
 use super::engine::EngineParts;
 use super::store::ServiceStore;
@@ -46,11 +48,15 @@ pub(super) fn start<S: ServiceStore>(
         }
         RulesFrom::Runtime { root, runtime } => {
             let source = runtime_source(root, runtime);
-            watch::of(source, NAME, rules, rules.watch).options(options).start(publish)
+            upstream::refuse_unwatchable(config, &source)?;
+            let report = upstream::reporter(config, source.clone());
+            let watch = watch::of(source, NAME, rules, rules.watch).options(options);
+            watch.report(report).start(publish)
         }
     };
     let watch = watch.map_err(|error| system_failure("the rules cannot be watched", &error))?;
     let first = watch.handle().wait_until(FIRST_LOAD_MAX, |status| status.looks > 0);
+    upstream::report_first_load(config);
     let failure = first.as_ref().and_then(|status| status.failure.clone());
     let are_missing = first.is_none_or(|status| status.active.is_none());
     if rules.required && are_missing {
@@ -58,6 +64,20 @@ pub(super) fn start<S: ServiceStore>(
         return Err(start_failure(failure.as_deref()));
     }
     Ok(watch)
+}
+
+/// Whether there are rules, or nothing that could hold them: a missing or empty directory holds no rules, as for
+/// envoyproxy/ratelimit.
+pub(super) fn are_loaded(handle: &WatchHandle) -> bool {
+    let status = handle.status();
+    let is_empty = |failure: &ReloadFailure| match &failure.error {
+        ReloadError::Load(error) => error
+            .faults()
+            .iter()
+            .all(|fault| matches!(fault.cause, Cause::Missing | Cause::NoRuleFiles)),
+        ReloadError::Wrong(_) | ReloadError::Defect(_) => false,
+    };
+    status.active.is_some() || status.failure.as_deref().is_some_and(is_empty)
 }
 
 /// Why the service cannot start: it has no rules.

@@ -36,10 +36,11 @@ pub(super) fn of<R: TextSource + Send + 'static>(
     };
     #[expect(clippy::disallowed_methods, reason = "the status shows the date")]
     let watch = Watch::of(source, SystemTime::now);
-    watch.settings(settings).report(move |event| log_event(what, event))
+    watch.settings(settings).report(move |event| log_event(what, &event))
 }
 
-fn log_event(what: &str, event: WatchEvent<'_>) {
+/// Logs an event of the files that `what` names.
+pub(super) fn log_event(what: &str, event: &WatchEvent<'_>) {
     let version = |texts: &ActiveTexts| format!("{:016x}", texts.version);
     match event {
         WatchEvent::Published(texts) => {

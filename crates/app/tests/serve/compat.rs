@@ -91,3 +91,107 @@ fn a_bad_variable_stops_the_start_and_is_named() {
     assert_eq!(status.code(), Some(1));
     assert!(output.contains("GRPC_PORT"), "{output}");
 }
+
+fn has_message(text: &'static str) -> impl Fn(&serde_json::Value) -> bool {
+    move |line| line["message"].as_str().is_some_and(|message| message.contains(text))
+}
+
+#[test]
+fn a_broken_rule_file_is_logged_in_the_words_of_upstream() {
+    let folder = Folder::with_rules(RULES);
+    runtime(&folder, "current", &RULES.replace("rate_limit:", "ratelimit:"));
+    let mut serving = start(&folder).serving();
+    let line = serving.wait_for(has_message("Error loading new configuration: "));
+    assert_eq!(line["level"], "ERROR");
+    let expected = "Error loading new configuration: config.shop.yaml: \
+                    config error, unknown key 'ratelimit'";
+    assert_eq!(line["message"], expected);
+}
+
+#[test]
+fn doors_and_loads_are_logged_in_the_words_of_upstream() {
+    let folder = Folder::with_rules(RULES);
+    runtime(&folder, "current", RULES);
+    let mut serving = start(&folder).serving();
+    serving.address("debug");
+    serving.signal("TERM");
+    for text in [
+        "Successfully loaded new configuration",
+        "Successfully loaded the initial ratelimit configs",
+        "Listening for gRPC on '127.0.0.1:",
+        "Listening for HTTP on '127.0.0.1:",
+        "Listening for debug on '127.0.0.1:",
+        "Ratelimit server received terminated, shutting down gracefully",
+    ] {
+        serving.wait_for(has_message(text));
+    }
+}
+
+#[test]
+fn a_missing_runtime_root_holds_no_rules_and_a_directory_that_cannot_be_watched_stops_the_start() {
+    let folder = Folder::with_rules(RULES);
+    let mut serving = start(&folder).serving();
+    let body = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}"#;
+    assert_eq!(serving.ask("http", "POST", "/json", &[], body).status, 200);
+    let missing = folder.path("nowhere/current");
+    let (status, told) = start(&folder).env("RUNTIME_ROOT", &missing).failing();
+    assert_eq!(status.code(), Some(2));
+    let parent = folder.path("nowhere");
+    let expected = format!("unable to watch file ({}): no such", parent.display());
+    assert!(told.contains(&expected), "{told}");
+    let (_, told) = start(&folder).env("RUNTIME_WATCH_ROOT", "false").failing();
+    let directory = folder.path("current/ratelimit/config");
+    let expected = format!("unable to watch file ({}): no such", directory.display());
+    assert!(told.contains(&expected), "{told}");
+}
+
+#[test]
+fn a_json_body_of_two_mebibytes_with_two_thousand_descriptors_is_answered() {
+    let folder = Folder::with_rules(RULES);
+    runtime(&folder, "current", RULES);
+    let mut serving = start(&folder).serving();
+    let value = "x".repeat(1_000);
+    let descriptor = format!(r#"{{"entries":[{{"key":"user","value":"{value}"}}]}}"#);
+    let descriptors = vec![descriptor; 2_000].join(",");
+    let body = format!(r#"{{"domain":"shop","descriptors":[{descriptors}]}}"#);
+    assert!(body.len() > 2_000_000);
+    let answer = serving.ask("http", "POST", "/json", &[], &body);
+    assert_eq!(answer.status, 429, "two are allowed");
+    assert_eq!(answer.json()["statuses"].as_array().map(Vec::len), Some(2_000));
+}
+
+#[test]
+fn limits_are_listed_as_upstream_lists_them() {
+    let folder = Folder::with_rules(RULES);
+    let rules = "domain: shop
+descriptors:
+- {key: user, rate_limit: {unit: day, requests_per_unit: 2, name: daily}}
+- {key: plan, value: gold, shadow_mode: true, rate_limit: {unlimited: true, requests_per_unit: 7}}
+";
+    runtime(&folder, "current", rules);
+    let mut serving = start(&folder).serving();
+    let expected =
+        "shop.plan_gold: unit=UNKNOWN requests_per_unit=7, shadow_mode: true, quota_mode: false
+shop.user: unit=DAY requests_per_unit=2, shadow_mode: false, quota_mode: false
+";
+    assert_eq!(serving.get("debug", "/rlconfig").body, expected);
+}
+
+#[test]
+fn overrides_are_counted_under_the_names_of_upstream() {
+    let folder = Folder::with_rules(RULES);
+    runtime(&folder, "current", RULES);
+    let mut serving = start(&folder).serving();
+    let entries = r#"[{"key":"user","value":"ada"},{"key":"path","value":""}]"#;
+    let limit = r#"{"requests_per_unit":1,"unit":"DAY"}"#;
+    let body =
+        format!(r#"{{"domain":"shop","descriptors":[{{"entries":{entries},"limit":{limit}}}]}}"#);
+    for status in [200, 429] {
+        assert_eq!(serving.ask("http", "POST", "/json", &[], &body).status, status);
+    }
+    let stats = serving.get("debug", "/stats").body;
+    for (name, count) in [("total_hits", 2), ("over_limit", 1), ("within_limit", 1)] {
+        let line = format!("ratelimit.service.rate_limit.shop.user_ada.path.{name}: {count}");
+        assert!(stats.lines().any(|other| other == line), "{line}: {stats}");
+    }
+}

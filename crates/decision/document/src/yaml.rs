@@ -4,7 +4,9 @@
 //! An alias is a second reference to the same node, never a copy; the nodes that copies would have are counted and
 //! bounded, so that walking the tree is bounded too.
 
+mod base64;
 mod build;
+mod libyaml;
 mod scalar;
 
 use std::borrow::Cow;
@@ -17,8 +19,8 @@ use crate::problems::Location;
 pub use build::parse;
 pub use scalar::PlainValue;
 
-/// The deepest nesting. Each level of descriptors in a rule file takes two.
-pub(crate) const DEPTH_MAX: usize = 64;
+/// The deepest nesting. Each level of descriptors in a rule file takes two: room for 120 levels.
+pub(crate) const DEPTH_MAX: usize = 256;
 
 /// The maximum of nodes in one document; an aliased node counts each time it is used. 100,000 rules take about 1.2
 /// million.

@@ -62,6 +62,7 @@ pub struct Engine<S = MemoryStore, C = SystemClock> {
     holders: AtomicU64,
     /// Whether batches carry the names of counters.
     named: bool,
+    descriptors_max: usize,
 }
 
 impl<S, C: Clock> Engine<S, C> {
@@ -82,6 +83,7 @@ impl<S, C: Clock> Engine<S, C> {
             // processes with 10,000 requests in flight each, two ranges overlap with a probability of 10⁻¹¹.
             holders: AtomicU64::new(RandomState::new().hash_one(0_u64)),
             named: false,
+            descriptors_max: DESCRIPTORS_MAX,
         }
     }
 
@@ -135,6 +137,12 @@ impl<S, C: Clock> Engine<S, C> {
     #[must_use]
     pub fn with_names(self) -> Self {
         Engine { named: true, ..self }
+    }
+
+    /// The same engine for requests with up to this many descriptors.
+    #[must_use]
+    pub fn with_descriptors_max(self, descriptors_max: usize) -> Self {
+        Engine { descriptors_max, ..self }
     }
 
     /// Replaces the rules. Requests in flight finish with the rules they started with; counters and run-time modes stay.
@@ -205,7 +213,7 @@ impl<S, C: Clock> Engine<S, C> {
         prepared: &mut PreparedChecks<'s, '_>,
     ) -> Result<(), Undecided> {
         let descriptors = call.request.descriptors.len();
-        if descriptors > DESCRIPTORS_MAX {
+        if descriptors > self.descriptors_max {
             return Err(Undecided::TooManyDescriptors { descriptors });
         }
         self.gather(rules, call, known, verdict, prepared);
@@ -295,7 +303,7 @@ impl<S, C: Clock> Engine<S, C> {
         // Matching again may panic again: then the failure mode alone decides.
         let policies = catch_unwind(AssertUnwindSafe(|| {
             let all = call.request.descriptors;
-            let descriptors = all.get(..DESCRIPTORS_MAX).unwrap_or(all);
+            let descriptors = all.get(..self.descriptors_max).unwrap_or(all);
             let request = Request { descriptors, ..*call.request };
             let call = Call { request: &request, ..*call };
             let (_, rulings, _) = self.match_only(&verdict.rules, &call);

@@ -70,8 +70,8 @@ pub use tidegate_algorithms::{
     SlidingLog, SlidingWindow, Soft, Tenure, Timestamp, TokenBucket, Window,
 };
 pub use tidegate_rules::{
-    Domain, Entry, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report, Rule,
-    RuleId, RuleLimit, Snapshot, Source, Unit, WhenOver, compile,
+    Domain, Entry, Exemption, Explanation, LimitId, MatchOutcome, Options, RefusalStatus, Report,
+    Rule, RuleId, RuleLimit, Snapshot, Source, Unit, WhenOver, compile,
 };
 pub use tidegate_stores::{
     Basis, ConfigError, CounterStore, FailureKind, MemoryConfig, MemoryStore, Role, Stats,

@@ -13,7 +13,8 @@ use crate::engine::Engine;
 use crate::request::Request;
 use crate::verdict::{MatchedRules, Ruling, Rulings};
 
-/// A request may have up to this many descriptors; see
+/// A request may have up to this many descriptors, unless the engine is built
+/// [`with_descriptors_max`](crate::Engine::with_descriptors_max); see
 /// [`Undecided::TooManyDescriptors`](crate::Undecided::TooManyDescriptors).
 pub const DESCRIPTORS_MAX: usize = 1_000;
 
@@ -110,7 +111,7 @@ impl<S, C: Clock> Engine<S, C> {
     ) {
         let (fingerprinter, request) = (&self.fingerprinter, call.request);
         let Some(domain) = find_domain(rules, request, verdict, prepared) else { return };
-        let mut replaced = ReplacedNames::new();
+        let (mut replaced, mut quota_in_shadow) = (ReplacedNames::new(), false);
         for (index, descriptor) in (0_u32..).zip(request.descriptors) {
             let cost = descriptor.cost.unwrap_or(request.cost);
             if let Some(limit) = descriptor.limit {
@@ -140,6 +141,7 @@ impl<S, C: Clock> Engine<S, C> {
             let fingerprint = fingerprint(fingerprinter, rule.identity, values);
             for limit in limits {
                 let Some(role) = role(limit, values) else { continue };
+                quota_in_shadow |= role == Role::Observed && limit.role == Role::Alternative;
                 if limit.replaces {
                     replace_by_limit(rules, limit, &mut replaced);
                 }
@@ -156,6 +158,9 @@ impl<S, C: Clock> Engine<S, C> {
         }
         if !replaced.is_empty() {
             prepared.drop_replaced(verdict.rulings, rules.snapshot(), &replaced);
+        }
+        if quota_in_shadow {
+            open_quotas(prepared.checks, verdict.rulings, rules.snapshot());
         }
     }
 }
@@ -320,6 +325,16 @@ fn drop_replaced(
     let mut kept = rulings.iter().map(stays);
     checks.retain(|_| kept.next().unwrap_or(true));
     rulings.retain(|ruling| stays(ruling));
+}
+
+/// A quota in shadow always has room, so no quota of its request refuses. The store has no such role: it observes the
+/// other quotas, and charges those that admit.
+#[cold]
+fn open_quotas(checks: &mut Checks<'_>, rulings: &Rulings, snapshot: &Snapshot) {
+    if rulings.iter().any(|ruling| ruling.is_quota_in_shadow(snapshot)) {
+        let quotas = checks.iter_mut().filter(|check| check.role == Role::Alternative);
+        quotas.for_each(|check| check.role = Role::Observed);
+    }
 }
 
 /// The verb for the limits of descriptors that refund.

@@ -59,6 +59,12 @@ impl Ruling {
         let Answer { decision, basis } = Answer::BLANK;
         Ruling { descriptor, limit, cost, decision, basis, role }
     }
+
+    /// Whether it is of a quota in shadow.
+    pub(crate) fn is_quota_in_shadow(&self, snapshot: &Snapshot) -> bool {
+        let limit = || self.limit.and_then(|limit| snapshot.limit(limit));
+        self.role == Role::Observed && limit().is_some_and(|limit| limit.quota)
+    }
 }
 
 impl AnswerSlot for Ruling {
@@ -110,7 +116,16 @@ impl Verdict {
 
     #[cold]
     fn passes(&self) -> bool {
-        passes(self.rulings.iter().map(|ruling| (ruling.role, ruling.decision.is_admitted())))
+        let quotas_open = self.quotas_open();
+        passes(self.rulings.iter().map(|ruling| {
+            let has_room = ruling.role == Role::Alternative && quotas_open;
+            (ruling.role, has_room || ruling.decision.is_admitted())
+        }))
+    }
+
+    /// Whether a quota in shadow keeps the other quotas from refusing the request.
+    fn quotas_open(&self) -> bool {
+        self.rulings.iter().any(|ruling| ruling.is_quota_in_shadow(self.snapshot()))
     }
 
     /// Admitted or refused.
@@ -263,7 +278,7 @@ impl Verdict {
         let of = |role| self.rulings.iter().filter(move |ruling| ruling.role == role);
         let refuses = |ruling: &&Ruling| !ruling.decision.is_admitted();
         let required = of(Role::Required).filter(refuses).max_by_key(|ruling| wait(ruling));
-        let exhausted = of(Role::Alternative).all(|ruling| refuses(&ruling));
+        let exhausted = of(Role::Alternative).all(|ruling| refuses(&ruling)) && !self.quotas_open();
         let alternative =
             of(Role::Alternative).filter(|_| exhausted).min_by_key(|ruling| wait(ruling));
         required.into_iter().chain(alternative).max_by_key(|ruling| wait(ruling))

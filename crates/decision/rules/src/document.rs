@@ -101,6 +101,8 @@ pub(crate) struct LimitText {
     pub(crate) replaces: Vec<LocatedValue<String>>,
     /// None when unlimited.
     pub(crate) terms: Option<Terms>,
+    /// The quota as written; also of an unlimited one, where it has no effect.
+    pub(crate) requests_per_unit: u64,
 }
 
 /// The terms of a limit that is not unlimited.

@@ -41,6 +41,7 @@ mod snapshot;
 mod compile;
 mod explain;
 mod schema;
+mod upstream;
 
 pub use choices::{AlgorithmName, RefusalStatus, Unit, WhenOver};
 pub use compile::compile;
@@ -54,3 +55,4 @@ pub use tidegate_algorithms::{Charge, Consistency, Mode, OnStoreError, Percent};
 pub use tidegate_document::{
     PROBLEMS_MAX, Problem, RelatedLocation, Report, Severity, Snippet, Source, closest,
 };
+pub use upstream::upstream_error;

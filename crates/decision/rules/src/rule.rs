@@ -66,6 +66,12 @@ pub struct Exemption {
     pub name: Option<NameId>,
     /// The limits that do not apply when it matches in the same request.
     pub replaces: Box<[NameId]>,
+    /// The quota that its text has, without effect.
+    pub requests_per_unit: u64,
+    /// Whether its text has `shadow_mode`, without effect.
+    pub shadow: bool,
+    /// Whether its text has `quota_mode`, without effect.
+    pub quota: bool,
 }
 
 /// One level of a rule's path, as metrics show it.
@@ -170,6 +176,9 @@ impl Rule {
     /// # Errors
     /// When `out` cannot be written to.
     pub fn write_metric_path(&self, entries: &[Entry<'_>], out: &mut impl Write) -> fmt::Result {
+        // Upstream writes `key_` for an empty value of a detailed metric, unless a level is shared.
+        let is_shared = |level: &Level| matches!(level.shown, ShownValue::Shared(_));
+        let with_empty = self.detailed_metric && !self.levels.iter().any(is_shared);
         for (at, level) in self.levels.iter().enumerate() {
             if at > 0 {
                 out.write_char('.')?;
@@ -183,7 +192,7 @@ impl Rule {
                 ShownValue::Written(written) => written,
                 ShownValue::KeyOnly => "",
             };
-            if !value.is_empty() {
+            if with_empty || !value.is_empty() {
                 write!(out, "_{value}")?;
             }
         }

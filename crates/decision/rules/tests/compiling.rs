@@ -379,6 +379,19 @@ descriptors:
     assert_eq!(path("value_to_metric: true", ["1", "x2", "y3"]), "a_1.b_x*.c_y3");
     assert_eq!(path("detailed_metric: true", ["1", "x2", "y3"]), "a_1.b_x*.c_y3");
     assert_eq!(path("", ["", "x2", "y3"]), "a.b_x*.c_y*");
+    assert_eq!(path("detailed_metric: true", ["", "x2", "y3"]), "a.b_x*.c_y3");
+}
+
+#[test]
+fn a_detailed_metric_shows_an_empty_value_as_upstream_does() {
+    let snapshot = compiled(&format!(
+        "domain: d\ndescriptors:\n- key: a\n  descriptors:\n  - key: b\n    detailed_metric: true\n    {LIMIT}"
+    ));
+    let request = [("a", ""), ("b", "1")];
+    let mut path = String::new();
+    let rule = find(&snapshot, &request).unwrap().rule;
+    rule.write_metric_path(&support::entries(&request), &mut path).unwrap();
+    assert_eq!(path, "a_.b_1");
 }
 
 #[test]
@@ -396,4 +409,35 @@ fn examples_compile_without_warnings() {
     let expected =
         ["addresses.yaml", "calendar.yaml", "envoy-upstream.yaml", "plans.yaml", "quickstart.yaml"];
     assert_eq!(names, expected);
+}
+
+#[test]
+fn a_tree_of_a_hundred_levels_loads() {
+    let mut text = String::from("domain: d\n");
+    for level in 0..100 {
+        let indent = "  ".repeat(level);
+        text += &format!("{indent}descriptors:\n{indent}- key: k\n");
+    }
+    text += &format!("{}rate_limit: {{unit: day, requests_per_unit: 1}}\n", "  ".repeat(100));
+    assert_eq!(compiled(&text).limits().len(), 1);
+}
+
+#[test]
+fn metadata_may_have_keys_that_are_numbers_and_binary_is_text() {
+    let snapshot = compiled(
+        "domain: d
+descriptors:
+- key: a
+  value: !!binary aGVsbG8=
+  metadata: {12: x, true: y, 1.5: z}
+  rate_limit: {unit: day, requests_per_unit: 1}",
+    );
+    let rule = find(&snapshot, &[("a", "hello")]).unwrap().rule;
+    let expected = serde_json::json!({"12": "x", "true": "y", "1.5": "z"});
+    assert_eq!(rule.metadata(), Some(&expected));
+    let bad = "domain: d\ndescriptors:\n- {key: a, value: !!binary '***'}";
+    let report = compile(&[Source::new("bad.yaml", bad)], &Options::default()).unwrap_err();
+    let message = report.problems()[0].compat_message.as_deref();
+    let expected = "error loading config file: yaml: !!binary value contains invalid base64 data";
+    assert_eq!(message, Some(expected));
 }

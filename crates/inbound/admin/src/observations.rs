@@ -40,11 +40,19 @@ pub struct ObservationsConfig {
     /// The share of a limit from which its use counts as near the limit in those series, in millionths. Default:
     /// 800,000, as in the engine.
     pub near_millionths: u32,
+    /// Whether limits that come with requests have series too, by their descriptors, as in envoyproxy/ratelimit.
+    /// Default: no.
+    pub overrides: bool,
 }
 
 impl Default for ObservationsConfig {
     fn default() -> Self {
-        ObservationsConfig { top: 20, detailed_series_max: 10_000, near_millionths: 800_000 }
+        ObservationsConfig {
+            top: 20,
+            detailed_series_max: 10_000,
+            near_millionths: 800_000,
+            overrides: false,
+        }
     }
 }
 
@@ -93,7 +101,11 @@ impl Observations {
     pub fn new(config: ObservationsConfig) -> Self {
         Observations {
             refusals: Refusals::new(config.top),
-            values: Values::new(config.detailed_series_max, config.near_millionths),
+            values: Values::new(
+                config.detailed_series_max,
+                config.near_millionths,
+                config.overrides,
+            ),
             unknown: UnknownDomains::default(),
             undecided: Default::default(),
         }
@@ -160,14 +172,14 @@ impl Observer for Observations {
             Verb::Peek | Verb::Refund | Verb::Reset => return,
         }
         self.refusals.observe(request, verdict);
-        if verdict.snapshot().shows_values() {
+        if self.values.counts_overrides() || verdict.snapshot().shows_values() {
             self.values.observe(verb, request, verdict);
         }
     }
 
     fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
         self.refusals.observe_turned_away(request, verdict);
-        if verdict.snapshot().shows_values() {
+        if self.values.counts_overrides() || verdict.snapshot().shows_values() {
             self.values.observe_turned_away(request, verdict);
         }
     }

@@ -1,16 +1,21 @@
 //! The limits in place, one line each.
 //!
-//! Lines begin like those of envoyproxy/ratelimit, so that scripts keep working; members that it does not have follow.
+//! Lines begin like those of envoyproxy/ratelimit, so that scripts keep working; members that it does not have follow,
+//! except under compat.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use tidegate_engine::{Algorithm, Mode, Nanos, Rule, RuleLimit, Snapshot};
+use tidegate_engine::{Algorithm, Exemption, Mode, Nanos, Rule, RuleLimit, Snapshot};
 
 /// Every limit, sorted.
-pub(super) fn page(snapshot: &Snapshot) -> String {
+pub(super) fn page(snapshot: &Snapshot, compat: bool) -> String {
     let mut lines = Vec::new();
     for rule in snapshot.rules() {
+        if compat {
+            lines.extend(upstream_lines(snapshot, rule));
+            continue;
+        }
         if rule.unlimited() {
             let terms = "unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false";
             lines.push(format!("{}{terms}, unlimited: true{}\n", head(rule), plan(rule)));
@@ -22,6 +27,30 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
     // By rule; the limits of one rule stay in the order of the file.
     lines.sort_by(|one, other| rule_of(one).cmp(rule_of(other)));
     lines.concat()
+}
+
+/// The lines of envoyproxy/ratelimit, text for text.
+fn upstream_lines(snapshot: &Snapshot, rule: &Rule) -> Vec<String> {
+    let line = |unit: &str, quota: u64, shadow: bool, is_quota: bool| {
+        let (domain, path) = (rule.domain(), rule.path());
+        format!(
+            "{domain}.{path}: unit={unit} requests_per_unit={quota}, \
+             shadow_mode: {shadow}, quota_mode: {is_quota}\n"
+        )
+    };
+    if let Some(exemption) = rule.exemption() {
+        let Exemption { requests_per_unit, shadow, quota, .. } = *exemption;
+        return vec![line("UNKNOWN", requests_per_unit, shadow, quota)];
+    }
+    let of = |limit: &RuleLimit| {
+        let (quota, shadow) = (limit.limit.algorithm().quota(), limit.mode == Mode::Shadow);
+        line(&unit_name(limit), quota, shadow, limit.quota)
+    };
+    snapshot.limits_of(rule).iter().map(of).collect()
+}
+
+fn unit_name(limit: &RuleLimit) -> String {
+    limit.unit.map_or("UNKNOWN".to_owned(), |unit| unit.as_str().to_uppercase())
 }
 
 fn rule_of(line: &str) -> &str {
@@ -38,7 +67,7 @@ fn plan(rule: &Rule) -> String {
 
 fn line(snapshot: &Snapshot, rule: &Rule, limit: &RuleLimit) -> String {
     let algorithm = limit.limit.algorithm();
-    let unit = limit.unit.map_or("UNKNOWN".to_owned(), |unit| unit.as_str().to_uppercase());
+    let unit = unit_name(limit);
     let mut line = head(rule);
     let _ = write!(
         line,

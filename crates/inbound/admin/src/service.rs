@@ -147,7 +147,9 @@ impl<S: CounterStore, C: Clock> Inner<S, C> {
         Ok(match page {
             Page::Index => answer::text(routes::index()),
             Page::Metrics => self.metrics(&head.headers),
-            Page::Rlconfig => answer::text(rlconfig::page(&self.engine.snapshot())),
+            Page::Rlconfig => {
+                answer::text(rlconfig::page(&self.engine.snapshot(), self.parts.settings.compat))
+            }
             Page::Stats => {
                 let stats = stats::read(self);
                 match format {

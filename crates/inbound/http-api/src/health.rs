@@ -23,11 +23,21 @@ use parking_lot::Mutex;
 #[derive(Clone, Default)]
 pub struct Health(Arc<Mutex<HealthState>>);
 
-#[derive(Debug, Default)]
+/// Called with each change of the readiness.
+type OnChange = Box<dyn Fn(bool) + Send>;
+
+#[derive(Default)]
 struct HealthState {
     /// By part. Parts are named in the code, so there are few.
     unready_reasons: BTreeMap<&'static str, String>,
     broken: Option<String>,
+    on_change: Vec<OnChange>,
+}
+
+impl HealthState {
+    fn is_ready(&self) -> bool {
+        self.broken.is_none() && self.unready_reasons.is_empty()
+    }
 }
 
 impl Health {
@@ -38,17 +48,34 @@ impl Health {
 
     /// Makes the process not ready, because of this part.
     pub fn hold_back(&self, part: &'static str, reason: impl Into<String>) {
-        self.0.lock().unready_reasons.insert(part, reason.into());
+        self.change(|state| _ = state.unready_reasons.insert(part, reason.into()));
     }
 
     /// Withdraws the reason of this part.
     pub fn clear(&self, part: &'static str) {
-        self.0.lock().unready_reasons.remove(part);
+        self.change(|state| _ = state.unready_reasons.remove(part));
     }
 
     /// Makes the process not live: only a restart helps.
     pub fn break_down(&self, reason: impl Into<String>) {
-        self.0.lock().broken = Some(reason.into());
+        self.change(|state| state.broken = Some(reason.into()));
+    }
+
+    /// Calls `notify` with the readiness, now and at each change. It must not call back.
+    pub fn on_change(&self, notify: impl Fn(bool) + Send + 'static) {
+        let mut state = self.0.lock();
+        notify(state.is_ready());
+        state.on_change.push(Box::new(notify));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HealthState)) {
+        let mut state = self.0.lock();
+        let before = state.is_ready();
+        change(&mut state);
+        let ready = state.is_ready();
+        if ready != before {
+            state.on_change.iter().for_each(|notify| notify(ready));
+        }
     }
 
     /// Why the process is not live, if so.
@@ -71,14 +98,17 @@ impl Health {
 
     /// Whether the process is ready for requests.
     pub fn is_ready(&self) -> bool {
-        let state = self.0.lock();
-        state.broken.is_none() && state.unready_reasons.is_empty()
+        self.0.lock().is_ready()
     }
 }
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0.lock(), f)
+        let state = self.0.lock();
+        f.debug_struct("Health")
+            .field("unready_reasons", &state.unready_reasons)
+            .field("broken", &state.broken)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,6 +133,18 @@ mod tests {
         assert_eq!(health.unready_reasons(), ["store: no answer"]);
         other.clear("store");
         assert!(health.is_ready());
+    }
+
+    #[test]
+    fn a_change_of_the_readiness_is_reported_at_once() {
+        let (health, seen) = (Health::new(), Arc::new(Mutex::new(Vec::new())));
+        let reported = Arc::clone(&seen);
+        health.on_change(move |ready| reported.lock().push(ready));
+        health.hold_back("rules", "none yet");
+        health.hold_back("store", "no answer");
+        health.clear("rules");
+        health.clear("store");
+        assert_eq!(*seen.lock(), [true, false, true]);
     }
 
     #[test]

@@ -20,6 +20,12 @@ pub(crate) type CallResult<R> = Result<(AnswerKind, R), Failure>;
 pub(crate) type ContainedResult<R> = Option<CallResult<R>>;
 
 impl<S: CounterStore, C: Clock> RlsState<S, C> {
+    /// A request to decode into.
+    #[inline]
+    pub(crate) fn new_request<'b>(&self) -> RateLimitRequest<'b> {
+        RateLimitRequest::with_descriptors_max(self.settings.descriptors_max)
+    }
+
     /// Decodes the message of a call's body.
     #[inline]
     pub(crate) fn decode<'b>(

@@ -29,7 +29,7 @@ use tidegate_metrics::{AnswerKind, Meter};
 use crate::body::RlsBody;
 use crate::decide::ContainedResult;
 use crate::decode::frame::{Compression, FrameError, PREFIX_LEN};
-use crate::decode::{RateLimitRequest, json as json_request};
+use crate::decode::json as json_request;
 use crate::encode::{ADMITTED, encode, json as json_answer};
 use crate::failure::{Failure, GRPC, reject};
 use crate::health::HealthHandle;
@@ -120,7 +120,8 @@ impl<S: CounterStore, C: Clock> Rls<S, C> {
             Ok(json) => json,
             Err(error) => return json_answer::bad_request(&error, &shared.settings),
         };
-        let decided = shared.decide(&json.request(), json_answer::render).await;
+        let request = json.request(shared.settings.descriptors_max);
+        let decided = shared.decide(&request, json_answer::render).await;
         match decided.unwrap_or(Ok((AnswerKind::ErrorOpen, json_answer::ADMITTED))) {
             Ok((_, (code, answer))) => json_answer::response(code, answer),
             Err(failure) => json_answer::failure(&failure, &shared.settings),
@@ -279,7 +280,7 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
         let Some(engine) = self.shared.engine.local() else {
             return Err(Box::pin(async move { Ok(self.decide_remotely(&body).await) }));
         };
-        let mut request = RateLimitRequest::default();
+        let mut request = self.shared.new_request();
         let result = match self.shared.decode(&body, self.compression, &mut request) {
             Some(Ok(())) => self.shared.decide_now(&engine, &request, encode),
             Some(Err(failure)) => Some(Err(failure)),
@@ -292,7 +293,7 @@ impl<S: CounterStore, C: Clock> Call<S, C> {
     async fn decide_remotely(mut self, body: &[u8]) -> Response<RlsBody> {
         let (shared, compression) = (Arc::clone(&self.shared), self.compression);
         let mut result = pin!(async {
-            let mut request = RateLimitRequest::default();
+            let mut request = shared.new_request();
             match shared.decode(body, compression, &mut request)? {
                 Ok(()) => shared.decide(&request, encode).await,
                 Err(failure) => Some(Err(failure)),

@@ -18,6 +18,8 @@ pub struct RlsSettings {
     pub upstream_errors: bool,
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
+    /// The most descriptors of a request; the engine has its own maximum.
+    pub descriptors_max: usize,
     /// Whether the service supports gRPC reflection.
     pub reflection: bool,
 }
@@ -32,6 +34,7 @@ impl Default for RlsSettings {
             upstream_errors: false,
             // A thousand descriptors of a kilobyte each.
             message_bytes_max: 1 << 20,
+            descriptors_max: tidegate_engine::DESCRIPTORS_MAX,
             reflection: true,
         }
     }

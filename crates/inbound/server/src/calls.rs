@@ -7,6 +7,7 @@
 //!
 //! There is no HTTP/1.1, no upgrade, no `date` field and no `content-length`: gRPC uses none of them.
 
+mod authority;
 mod body;
 mod call;
 mod io_gate;
@@ -37,6 +38,7 @@ use super::panic_guard::report_panic;
 use super::settings::{ConnectionLimits, Protocol};
 use super::tls::Tls;
 use super::transport::CountedTransport;
+use authority::AuthorityFilter;
 use call::InFlightCall;
 use io_gate::{GatedIo, IoGate};
 use keepalive::KeepalivePings;
@@ -76,6 +78,8 @@ where
                 Poll::Ready(())
             })
             .await;
+            let authority = matches!(accepted, AcceptedSocket::Unix(_))
+                .then(|| Box::new(AuthorityFilter::new()));
             let handshaken = handshake(accepted, acceptor, &proxies, &state).await;
             let Some((transport, _)) = handshaken else { return };
             state.set_handshaken();
@@ -83,6 +87,7 @@ where
             let io = GatedIo::new(
                 CountedTransport::new(transport, Arc::clone(&state)),
                 Arc::clone(&gate),
+                authority,
             );
             let ended = match start_http2(io, &gate, &limits, &state).await {
                 Some(Ok(mut connection)) => {

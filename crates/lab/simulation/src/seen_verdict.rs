@@ -23,6 +23,8 @@ pub(crate) struct SeenRuling {
     pub(crate) limit: String,
     pub(crate) algorithm: &'static str,
     pub(crate) role: Role,
+    /// Whether its limit is a quota.
+    pub(crate) quota: bool,
     pub(crate) basis: Basis,
     pub(crate) admitted: bool,
     pub(crate) taken: u64,
@@ -45,6 +47,7 @@ impl SeenVerdict {
                 limit: name.to_owned(),
                 algorithm: limit.map_or("", |limit| limit.limit.algorithm().name()),
                 role: ruling.role,
+                quota: limit.is_some_and(|limit| limit.quota),
                 basis: ruling.basis,
                 admitted: decision.is_admitted(),
                 taken: decision.taken,

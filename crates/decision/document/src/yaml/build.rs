@@ -4,6 +4,7 @@ use foldhash::fast::FixedState;
 use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, Tag};
 
 use super::{Children, DEPTH_MAX, NODES_MAX, Node, NodeId, NodeKind, Scalar, ScalarStyle, Yaml};
+use super::{base64, libyaml};
 use crate::problems::{Fault, Location, Problems};
 
 /// The parser accepts deeper nesting than we do, so that the message is ours.
@@ -33,7 +34,7 @@ pub fn parse<'s>(file: u32, text: &'s str, problems: &mut Problems<'_>) -> Optio
             Ok((event, span)) => build.take(event, span)?,
             Err(error) => {
                 let start = build.byte(error.marker().byte_offset());
-                return build.stop(Location { file, start, end: start }, syntax(&error));
+                return build.stop(Location { file, start, end: start }, syntax(&error, text));
             }
         }
     }
@@ -99,7 +100,12 @@ impl<'s, 'p, 'q> Build<'s, 'p, 'q> {
         let location = self.location(span);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let style = scalar_style(style, tag.as_deref());
+                let (text, style) = match tag.as_deref() {
+                    Some(tag) if tag.parts() == ("tag:yaml.org,2002:", "binary") => {
+                        (self.binary(location, &text)?.into(), ScalarStyle::Text)
+                    }
+                    tag => (text, scalar_style(style, tag)),
+                };
                 let id = self.add(location, NodeKind::Scalar(Scalar { text, style }))?;
                 self.name(anchor, id);
                 self.attach(id);
@@ -112,6 +118,22 @@ impl<'s, 'p, 'q> Build<'s, 'p, 'q> {
             _ => {}
         }
         Some(())
+    }
+
+    /// The text of a scalar that is tagged as `!!binary`.
+    fn binary(&mut self, location: Location, encoded: &str) -> Option<String> {
+        let Some(bytes) = base64::decode(encoded) else {
+            let problem = "!!binary value contains invalid base64 data";
+            let fault = Fault::new("yaml_syntax", format!("not valid YAML: {problem}"))
+                .hint("write the text itself, in quotes")
+                .compat(format!("error loading config file: yaml: {problem}"));
+            return self.stop(location, fault);
+        };
+        String::from_utf8(bytes).ok().or_else(|| {
+            let fault = Fault::new("not_text", "this `!!binary` value is not UTF-8 text")
+                .hint("no request can have such a text");
+            self.stop(location, fault)
+        })
     }
 
     /// Reports the problem that ends the reading.
@@ -261,7 +283,7 @@ fn scalar_style(style: granit_parser::ScalarStyle, tag: Option<&Tag>) -> ScalarS
     }
 }
 
-fn syntax(error: &ScanError) -> Fault {
+fn syntax(error: &ScanError, text: &str) -> Fault {
     let info = error.info();
     let quote = Some("put quotes around a text that starts with `*`");
     let (info, hint) = match error.kind() {
@@ -277,7 +299,7 @@ fn syntax(error: &ScanError) -> Fault {
     };
     Fault::new("yaml_syntax", format!("not valid YAML: {info}"))
         .maybe_hint(hint.map(str::to_owned))
-        .compat(format!("error loading config file: {info}"))
+        .compat(format!("error loading config file: yaml: {}", libyaml::problem(error, text)))
 }
 
 fn too_deep() -> Fault {

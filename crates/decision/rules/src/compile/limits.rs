@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use indexmap::IndexSet;
 use jiff::tz::TimeZone;
 use smallvec::SmallVec;
-use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Percent, Window};
+use tidegate_algorithms::{Algorithm, CalendarUnit, Limit, Mode, Percent, Window};
 
 use super::domain::{path, written};
 use crate::choices::Unit;
@@ -127,7 +127,13 @@ impl<'s> LimitsBuild<'s> {
                 Some(limit) => ids.push(limit),
                 None => {
                     let (name, replaces) = (self.name(text), self.replaces(text));
-                    exemption = Some(Exemption { name, replaces });
+                    exemption = Some(Exemption {
+                        name,
+                        replaces,
+                        requests_per_unit: text.requests_per_unit,
+                        shadow: context.descriptor.mode == Some(Mode::Shadow),
+                        quota: context.descriptor.quota,
+                    });
                 }
             }
         }

@@ -60,7 +60,8 @@ impl Item for LimitText {
         } else {
             Some(keys.terms(reader)?)
         };
-        Some(LimitText { location: keys.keys.location, name, replaces, terms })
+        let requests_per_unit = keys.requests_per_unit.unwrap_or_default();
+        Some(LimitText { location: keys.keys.location, name, replaces, terms, requests_per_unit })
     }
 }
 

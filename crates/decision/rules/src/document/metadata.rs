@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value, json};
 use tidegate_document::{
-    Bounds, Fault, GivenKey, Item, NodeId, NodeKind, PlainValue, Reader, Shape,
+    Bounds, Fault, GivenKey, Item, NodeId, NodeKind, PlainValue, Reader, Scalar, Shape,
 };
 
 /// The `metadata` of a descriptor, as JSON.
@@ -49,17 +49,27 @@ fn value(reader: &mut Reader<'_, '_>, node: NodeId) -> Option<Value> {
         NodeKind::Mapping(_) => {
             let mut map = Map::new();
             for (key, item) in reader.pairs(node)? {
-                let text = yaml.scalar(key).filter(|key| key.plain() == PlainValue::Text);
-                let Some(text) = text else {
-                    refuse(reader, key, "a key that is not text");
+                let Some(name) = yaml.scalar(key).and_then(name) else {
+                    refuse(reader, key, "a key that is neither text, a number nor a boolean");
                     continue;
                 };
                 if let Some(item) = value(reader, item) {
-                    map.insert(text.text.clone().into_owned(), item);
+                    map.insert(name, item);
                 }
             }
             Some(Value::Object(map))
         }
+    }
+}
+
+/// A key as text: numbers and booleans as Go writes them.
+fn name(key: &Scalar<'_>) -> Option<String> {
+    match key.plain() {
+        PlainValue::Text => Some(key.text.clone().into_owned()),
+        PlainValue::Integer(number) => Some(number.to_string()),
+        PlainValue::Float(number) => Some(number.to_string()),
+        PlainValue::Bool(flag) => Some(flag.to_string()),
+        PlainValue::Null => None,
     }
 }
 

@@ -12,7 +12,8 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use tidegate_engine::{
-    Decision, NearLimit, OTHERS, Request, Role, Ruling, Tally, TallyCell, Verb, Verdict,
+    Decision, Descriptor, Entry, NearLimit, OTHERS, Request, Role, Ruling, Tally, TallyCell, Verb,
+    Verdict,
 };
 
 use super::shards::Shards;
@@ -44,6 +45,8 @@ pub(crate) struct SeriesLabels {
 #[derive(Debug)]
 pub(super) struct Values {
     series_max: usize,
+    /// Whether limits that come with requests are counted, by their descriptors.
+    overrides: bool,
     near: NearLimit,
     hashes: RandomState,
     shards: Shards<HashTable<SeriesCell>>,
@@ -61,9 +64,10 @@ struct SeriesCell {
 }
 
 impl Values {
-    pub(super) fn new(series_max: usize, near_millionths: u32) -> Self {
+    pub(super) fn new(series_max: usize, near_millionths: u32, overrides: bool) -> Self {
         Values {
             series_max,
+            overrides,
             near: NearLimit::from_millionths(near_millionths),
             hashes: RandomState::default(),
             shards: Shards::new(HashTable::new),
@@ -71,6 +75,11 @@ impl Values {
             kept_others: AtomicUsize::new(0),
             beyond: AtomicU64::new(0),
         }
+    }
+
+    /// Whether limits that come with requests are counted.
+    pub(super) const fn counts_overrides(&self) -> bool {
+        self.overrides
     }
 
     /// Counts the hits of limits whose rule shows values.
@@ -104,12 +113,17 @@ impl Values {
     ) -> u64 {
         let mut beyond = 0_u64;
         for ruling in verdict.rulings() {
+            let descriptor = super::descriptor_of(request, ruling).filter(|each| !each.refund);
+            let Some(descriptor) = descriptor else { continue };
             let (Some(rule), Some(limit)) = (verdict.rule(ruling), verdict.limit(ruling)) else {
+                if self.overrides {
+                    let note = |tally: &TallyCell| note(tally, ruling);
+                    beyond = beyond
+                        .saturating_add(self.note_override(request, descriptor, ruling, note));
+                }
                 continue;
             };
-            let descriptor = super::descriptor_of(request, ruling);
-            let Some(descriptor) = descriptor.filter(|_| rule.shows_values()) else { continue };
-            if descriptor.refund {
+            if !rule.shows_values() {
                 continue;
             }
             // The path is hashed while it is written; it becomes text only for a new series.
@@ -139,6 +153,40 @@ impl Values {
             }
         }
         beyond
+    }
+
+    /// Counts the hits of a limit that came with the request, under the name of its descriptor. Returns how many hits
+    /// have no series of their own.
+    fn note_override(
+        &self,
+        request: &Request<'_>,
+        descriptor: &Descriptor<'_>,
+        ruling: &Ruling,
+        note: impl Fn(&TallyCell),
+    ) -> u64 {
+        let mut hashed = HashedText(self.hashes.build_hasher());
+        hashed.0.write(request.domain.as_bytes());
+        let _ = write_path(descriptor.entries, &mut hashed);
+        let labels = |path: String| SeriesLabels {
+            domain: request.domain.to_owned(),
+            path,
+            limit: String::new(),
+            one_of_several: false,
+        };
+        let path = || {
+            let mut path = CappedText::default();
+            let _ = write_path(descriptor.entries, &mut path);
+            path.0
+        };
+        let hash = hashed.0.finish();
+        if self.count(hash, &self.kept, self.series_max, &note, || labels(path())) {
+            return 0;
+        }
+        let mut hasher = self.hashes.build_hasher();
+        hasher.write(request.domain.as_bytes());
+        let others = || labels(OTHERS.to_owned());
+        self.count(hasher.finish(), &self.kept_others, OTHERS_MAX, note, others);
+        ruling.cost
     }
 
     /// Counts in the series of this hash; false if it would be one too many.
@@ -194,6 +242,16 @@ impl Values {
     pub(super) fn missed(&self) -> u64 {
         self.shards.missed()
     }
+}
+
+/// Writes the entries of a descriptor as a path, with the values that there are.
+fn write_path(entries: &[Entry<'_>], out: &mut impl Write) -> fmt::Result {
+    for (at, entry) in entries.iter().enumerate() {
+        let dot = if at > 0 { "." } else { "" };
+        let underscore = if entry.value.is_empty() { "" } else { "_" };
+        write!(out, "{dot}{}{underscore}{}", entry.key, entry.value)?;
+    }
+    Ok(())
 }
 
 /// Text that is only hashed.

@@ -1,7 +1,7 @@
 //! Names that statistics systems accept.
 
 /// Cleans a name like envoyproxy/ratelimit: `:` and `|` become `_`, and so do the dots of IPv4 addresses, because a dot
-/// separates levels. Control characters and spaces become `_` too.
+/// separates levels. Control characters and whitespace other than a space become `_` too.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -12,7 +12,7 @@ pub(super) fn clean(text: &str) -> String {
         let (part, next) = rest.split_at(length);
         if address > 0 {
             cleaned.extend(part.chars().map(|letter| if letter == '.' { '_' } else { letter }));
-        } else if matches!(letter, ':' | '|') || letter.is_control() || letter.is_whitespace() {
+        } else if matches!(letter, ':' | '|') || is_separator(letter) {
             cleaned.push('_');
         } else {
             cleaned.push(letter);
@@ -21,6 +21,11 @@ pub(super) fn clean(text: &str) -> String {
         rest = next;
     }
     cleaned
+}
+
+/// Whether the letter could end a line or a field of one.
+fn is_separator(letter: char) -> bool {
+    letter != ' ' && (letter.is_control() || letter.is_whitespace())
 }
 
 /// The length of the IPv4 address at the start of the text; zero if there is none.
@@ -60,6 +65,6 @@ mod tests {
 
     #[test]
     fn no_value_makes_a_line_of_its_own() {
-        assert_eq!(clean("a\nb: 7\r\tc\u{2028}"), "a_b__7__c_");
+        assert_eq!(clean("a\nb: 7\r\tc\u{2028}"), "a_b_ 7__c_");
     }
 }

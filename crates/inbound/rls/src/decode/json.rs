@@ -63,8 +63,8 @@ pub(crate) fn parse(body: &[u8], bytes_max: usize) -> Result<JsonRequest<'_>, St
 
 impl JsonRequest<'_> {
     /// The same request as a message would have it.
-    pub(crate) fn request(&self) -> RateLimitRequest<'_> {
-        let mut request = RateLimitRequest::default();
+    pub(crate) fn request(&self, descriptors_max: usize) -> RateLimitRequest<'_> {
+        let mut request = RateLimitRequest::with_descriptors_max(descriptors_max);
         request.domain = &self.domain.0;
         request.hits = self.hits_addend.0;
         for json in &self.descriptors {

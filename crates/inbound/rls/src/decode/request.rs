@@ -9,7 +9,7 @@ use tidegate_engine::{
 use crate::unit::UnitNumber;
 
 /// A decoded request. Its texts are borrowed from the body.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RateLimitRequest<'b> {
     pub(crate) domain: &'b str,
     /// The cost of descriptors that have none of their own; zero means one.
@@ -17,6 +17,13 @@ pub(crate) struct RateLimitRequest<'b> {
     /// The entries of all descriptors, one after the other.
     entries: SmallVec<[Entry<'b>; INLINE]>,
     descriptors: SmallVec<[RequestDescriptor; INLINE]>,
+    descriptors_max: usize,
+}
+
+impl Default for RateLimitRequest<'_> {
+    fn default() -> Self {
+        RateLimitRequest::with_descriptors_max(DESCRIPTORS_MAX)
+    }
 }
 
 /// How many descriptors, and how many entries, a request may have without an allocation.
@@ -46,13 +53,24 @@ pub(crate) enum RequestError {
     NoDomain,
     #[error("rate limit descriptor list must not be empty")]
     NoDescriptors,
-    #[error("a request may have up to {DESCRIPTORS_MAX} descriptors")]
-    TooManyDescriptors,
+    #[error("a request may have up to {max} descriptors")]
+    TooManyDescriptors { max: usize },
     #[error("the limit of a descriptor has the unknown unit {0}")]
     UnknownUnit(i32),
 }
 
 impl<'b> RateLimitRequest<'b> {
+    /// An empty request, for up to this many descriptors.
+    pub(crate) fn with_descriptors_max(descriptors_max: usize) -> Self {
+        RateLimitRequest {
+            domain: "",
+            hits: 0,
+            entries: SmallVec::new(),
+            descriptors: SmallVec::new(),
+            descriptors_max,
+        }
+    }
+
     /// Starts a descriptor; [`RateLimitRequest::end_descriptor`] ends it.
     #[inline]
     pub(crate) fn start_descriptor(&self) -> RequestDescriptor {
@@ -69,7 +87,7 @@ impl<'b> RateLimitRequest<'b> {
     #[inline]
     pub(crate) fn end_descriptor(&mut self, descriptor: RequestDescriptor) {
         // One too many is enough to reject the request; more would only take memory.
-        if self.descriptors.len() > DESCRIPTORS_MAX {
+        if self.descriptors.len() > self.descriptors_max {
             self.entries.truncate(descriptor.begin);
         } else {
             self.descriptors.push(RequestDescriptor { end: self.entries.len(), ..descriptor });
@@ -96,10 +114,11 @@ impl<'b> RateLimitRequest<'b> {
         if self.domain.is_empty() {
             return Err(RequestError::NoDomain);
         }
+        let max = self.descriptors_max;
         match self.descriptors.len() {
             0 => return Err(RequestError::NoDescriptors),
-            1..=DESCRIPTORS_MAX => {}
-            _ => return Err(RequestError::TooManyDescriptors),
+            found if found > max => return Err(RequestError::TooManyDescriptors { max }),
+            _ => {}
         }
         let overrides = self.descriptors.iter().filter_map(|descriptor| descriptor.limit);
         overrides.map(|limit| limit.to_limit(refused_hits)).collect()
@@ -170,7 +189,7 @@ mod tests {
         assert_eq!(request.descriptors().len(), DESCRIPTORS_MAX + 1);
         assert_eq!(request.entries.len(), DESCRIPTORS_MAX + 1);
         let error = request.validate(RefusedHits::Drop).unwrap_err();
-        assert_eq!(error, RequestError::TooManyDescriptors);
+        assert_eq!(error, RequestError::TooManyDescriptors { max: DESCRIPTORS_MAX });
         assert!(request_of(DESCRIPTORS_MAX).validate(RefusedHits::Drop).is_ok());
     }
 

@@ -5,7 +5,7 @@
 //! there is no other.
 
 use smallvec::SmallVec;
-use tidegate_engine::{Algorithm, Decision, Limit, Retry, Role, Rule, Ruling, Verdict};
+use tidegate_engine::{Algorithm, Decision, Limit, Retry, Role, Ruling, Verdict};
 
 use super::metadata::{self, Metadata};
 use crate::decode::{OverrideLimits, RateLimitRequest};
@@ -54,8 +54,10 @@ pub(crate) struct DescriptorStatus<'v> {
     pub(crate) remaining: u32,
     /// Seconds until the limit resets; only with a limit.
     pub(crate) reset_seconds: u64,
-    /// Whether it counts in quota mode: it is enforced, or unlimited.
+    /// Whether it counts in quota mode: a limit applies, or it is unlimited.
     pub(crate) counts: bool,
+    /// Whether the limit alone refuses the request: it is over, and neither a quota nor in shadow.
+    pub(crate) refuses: bool,
 }
 
 /// The limit that a status shows.
@@ -75,6 +77,7 @@ impl<'v> DescriptorStatus<'v> {
             remaining: 0,
             reset_seconds: 0,
             counts: false,
+            refuses: false,
         }
     }
 
@@ -93,9 +96,9 @@ impl<'v> DescriptorStatus<'v> {
     fn ruled(ruling: &Ruling, limit: &Limit, unit: UnitNumber, name: &'v str) -> Self {
         let decision = &ruling.decision;
         let refused = !decision.is_admitted();
-        let counts = ruling.role != Role::Observed;
+        let enforced = ruling.role != Role::Observed;
         DescriptorStatus {
-            code: if refused && counts { Code::OverLimit } else { Code::Ok },
+            code: if refused && enforced { Code::OverLimit } else { Code::Ok },
             current_limit: Some(CurrentLimit {
                 requests_per_unit: saturated(limit.algorithm().quota()),
                 unit,
@@ -103,7 +106,8 @@ impl<'v> DescriptorStatus<'v> {
             }),
             remaining: if refused { 0 } else { saturated(decision.remaining) },
             reset_seconds: reset_seconds(limit.algorithm(), decision),
-            counts,
+            counts: true,
+            refuses: refused && ruling.role == Role::Required,
         }
     }
 }
@@ -130,7 +134,7 @@ impl<'v> Answer<'v> {
             !verdict.is_admitted()
         };
         if let Some(names) = &settings.response_headers {
-            answer.headers = answer.headers(names.each(), over);
+            answer.headers = answer.headers(names.each(), settings.quota);
         }
         if settings.dynamic_metadata {
             answer.metadata = Some(metadata::of(verdict, request, &answer.statuses, settings));
@@ -169,8 +173,9 @@ impl<'v> Answer<'v> {
                     Some(DescriptorStatus::ruled(ruling, limit, UnitNumber::of(unit), ""))
                 }
                 (None, Some(ruling)) => DescriptorStatus::of_rule(verdict, ruling),
+                // Also if another rule of the request replaces it: upstream replaces limits only.
                 (_, None) => rule
-                    .filter(|rule| is_exempt(verdict, rule))
+                    .filter(|rule| rule.exemption().is_some())
                     .map(|_| DescriptorStatus::unlimited()),
             };
             self.statuses.push(status.unwrap_or(DescriptorStatus::bare(unmet)));
@@ -183,11 +188,14 @@ impl<'v> Answer<'v> {
         counting.peek().is_some() && counting.all(|status| status.code == Code::OverLimit)
     }
 
-    /// The header fields: of the last status that refused, or else of the one with the least remaining.
-    fn headers(&self, names: [&'v str; 3], over: bool) -> Option<[(&'v str, u64); 3]> {
-        let limited = || self.statuses.iter().filter(|status| status.current_limit.is_some());
-        let last_over = limited().rfind(|status| over && status.code == Code::OverLimit);
-        let shown = last_over.or_else(|| limited().min_by_key(|status| status.remaining))?;
+    /// The header fields: of the last limit that refuses alone, or else of the first with the least remaining. A limit
+    /// of which 2³²−1 remain is not described.
+    fn headers(&self, names: [&'v str; 3], all_quotas: bool) -> Option<[(&'v str, u64); 3]> {
+        let refuses = |status: &&DescriptorStatus<'_>| status.refuses && !all_quotas;
+        let limited = self.statuses.iter().filter(|status| status.current_limit.is_some());
+        let described = limited.filter(|status| status.remaining < u32::MAX);
+        let least = || described.min_by_key(|status| status.remaining);
+        let shown = self.statuses.iter().rfind(refuses).or_else(least)?;
         let limit = shown.current_limit?;
         let [limit_name, remaining_name, reset_name] = names;
         Some([
@@ -209,19 +217,6 @@ fn shown_ruling(rulings: &[Ruling]) -> Option<&Ruling> {
     };
     // The first wins a tie.
     Some(rest.iter().fold(first, |best, next| if rank(next) < rank(best) { next } else { best }))
-}
-
-/// Whether an unlimited rule applies: another rule that the request matches may replace it.
-#[cold]
-fn is_exempt(verdict: &Verdict, rule: &Rule) -> bool {
-    let Some(exemption) = rule.exemption() else { return false };
-    let Some(name) = exemption.name else { return true };
-    let snapshot = verdict.snapshot();
-    !verdict.matched_rules().flatten().any(|other| {
-        let exempt = other.exemption().map(|exemption| &exemption.replaces);
-        let limited = snapshot.limits_of(other).iter().map(|limit| &limit.replaces);
-        exempt.into_iter().chain(limited).any(|replaced| replaced.contains(&name))
-    })
 }
 
 /// Seconds until the limit resets, rounded up. For a fixed window until its end, at least one; for other algorithms

@@ -31,7 +31,9 @@ pub(crate) fn of(
     let mut merged = Map::new();
     for (rule, status) in verdict.matched_rules().zip(statuses) {
         let metadata = rule.and_then(|rule| rule.metadata()).and_then(Value::as_object);
-        if let Some(metadata) = metadata.filter(|_| status.code != Code::OverLimit) {
+        // Rules that are unlimited or replaced, or have no limit, show none.
+        let shows = status.current_limit.is_some() && status.code != Code::OverLimit;
+        if let Some(metadata) = metadata.filter(|_| shows) {
             merge(&mut merged, metadata);
         }
     }
@@ -53,7 +55,11 @@ fn describe(request: &RateLimitRequest<'_>, descriptor: &RequestDescriptor) -> V
     members.insert("entries".to_owned(), entries);
     if let Some(limit) = descriptor.limit {
         let unit = UnitNumber::of(UnitNumber::read(limit.unit)).name();
-        let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
+        // As protobuf writes a message: without a number that is zero.
+        let text = match limit.requests_per_unit {
+            0 => format!("unit:{unit}"),
+            quota => format!("requests_per_unit:{quota} unit:{unit}"),
+        };
         members.insert("limit".to_owned(), text.into());
     }
     if let Some(hits) = descriptor.hits {

@@ -11,6 +11,7 @@ use http_body::{Body, Frame};
 use http_body_util::Full;
 use hyper::service::Service;
 use prost::Message;
+use tidegate_engine::Engine;
 use tidegate_rls::RlsSettings;
 use tidegate_rls::proto::{RateLimitRequest, RateLimitResponse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,8 +21,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{
-    Answer, METHOD, Silent, call_of, call_with, door, door_to, door_with, framed, request, rules,
-    user,
+    Answer, METHOD, Silent, call_of, call_with, descriptor, door, door_of, door_to, door_with,
+    framed, memory, request, rules, user,
 };
 
 const RULES: &str = "- {key: user, rate_limit: {unit: minute, requests_per_unit: 3}}";
@@ -130,6 +131,24 @@ async fn a_message_that_says_compressed_by_nothing_is_read() {
     let mut call = call_with(frame);
     call.headers_mut().insert("grpc-encoding", HeaderValue::from_static("identity"));
     assert_eq!(door(RULES).call(call).await.grpc_status().0, "0");
+}
+
+#[tokio::test]
+async fn a_message_of_three_mebibytes_with_two_thousand_descriptors_is_answered() {
+    let settings = RlsSettings {
+        message_bytes_max: 4 << 20,
+        descriptors_max: 100_000,
+        ..RlsSettings::default()
+    };
+    let engine = |clock| {
+        let engine = Engine::new(memory(), clock).with_rules(rules(RULES));
+        engine.with_descriptors_max(settings.descriptors_max)
+    };
+    let door = door_of(engine, settings.clone());
+    let value = "x".repeat(1_600);
+    let asked = request(vec![descriptor(&[("user", &value)]); 2_000]);
+    assert!(asked.encoded_len() > 3 << 20);
+    assert_eq!(door.answer(asked).await.statuses.len(), 2_000);
 }
 
 #[tokio::test]

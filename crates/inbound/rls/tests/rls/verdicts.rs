@@ -253,8 +253,27 @@ async fn a_replaced_limit_is_neither_counted_nor_shown() {
     assert_eq!(door.ask(request([user()])).await[1], "OK 2/HOUR \"base\", 1 left, 3600s");
     let free = || descriptor(&[("free", "x")]);
     let answer = door.ask(request([free(), descriptor(&[("none", "x")])])).await;
-    assert_eq!(answer, ["OK", "OK, 0 left", "OK 9/HOUR, 8 left, 3600s"]);
-    assert_eq!(door.ask(request([free()])).await, ["OK", "OK, 4294967295 left"]);
+    let unlimited = "OK, 4294967295 left";
+    assert_eq!(answer, ["OK", unlimited, "OK 9/HOUR, 8 left, 3600s"], "only limits are replaced");
+    assert_eq!(door.ask(request([free()])).await, ["OK", unlimited]);
+}
+
+#[tokio::test]
+async fn a_quota_in_shadow_always_has_room() {
+    let rules = "- {key: a, quota_mode: true, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+- {key: b, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}
+- {key: c, rate_limit: {unit: hour, requests_per_unit: 0}}";
+    for options in [compat(), Options::default()] {
+        let door = door_with(rules_with(rules, options), RlsSettings::default());
+        let ask = |keys: &[&str]| {
+            let keys: Vec<_> = keys.iter().map(|key| descriptor(&[(key, "x")])).collect();
+            door.ask(request(keys))
+        };
+        assert_eq!(ask(&["a", "b"]).await[0], "OK", "a has room");
+        assert_eq!(ask(&["b", "a"]).await[0], "OK", "a is over, in shadow");
+        assert_eq!(ask(&["b"]).await[0], "OVER_LIMIT");
+        assert_eq!(ask(&["a", "b", "c"]).await[0], "OVER_LIMIT", "c is no quota");
+    }
 }
 
 #[tokio::test]
@@ -319,6 +338,28 @@ async fn header_fields_tell_of_the_tightest_descriptor_or_the_last_that_refused(
     assert!(headers(&ask(&["nobody"]).await).is_empty());
 }
 
+#[tokio::test]
+async fn header_fields_tell_of_an_enforced_limit_before_a_quota_and_of_no_endless_one() {
+    let door = door_with(
+        rules_with(
+            "- {key: enforced, rate_limit: {unit: hour, requests_per_unit: 0}}
+- {key: quota, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 0}}
+- {key: endless, rate_limit: {unit: day, requests_per_unit: 4294967295}}",
+            compat(),
+        ),
+        settings(|settings| settings.response_headers = Some(HeaderNames::default())),
+    );
+    let ask = |keys: &[(&str, u64)]| {
+        let keys = keys.iter().map(|(key, hits)| costing(*hits, descriptor(&[(key, "x")])));
+        door.answer(request(keys.collect::<Vec<_>>()))
+    };
+    let hour = ["RateLimit-Limit: 0", "RateLimit-Remaining: 0", "RateLimit-Reset: 3600"];
+    assert_eq!(headers(&ask(&[("enforced", 1), ("quota", 1)]).await), hour);
+    assert_eq!(headers(&ask(&[("quota", 1), ("enforced", 1)]).await), hour);
+    assert!(headers(&ask(&[("endless", 0)]).await).is_empty(), "2³²−1 remain");
+    assert_eq!(headers(&ask(&[("endless", 1)]).await)[1], "RateLimit-Remaining: 4294967294");
+}
+
 /// A `Struct` as JSON, its members sorted.
 fn json_of(value: &prost_types::Value) -> serde_json::Value {
     use prost_types::value::Kind;
@@ -357,6 +398,7 @@ async fn metadata_tells_the_proxy_what_was_asked_and_what_the_rules_add() {
             descriptor(&[("a", "x")]),
             costing(2, descriptor(&[("b", "y")])),
             limited(5, 7, user()),
+            limited(0, 4, user()),
         ]);
         asked.hits_addend = 1;
         asked
@@ -371,6 +413,7 @@ async fn metadata_tells_the_proxy_what_was_asked_and_what_the_rules_add() {
             {"entries": ["a=x"]},
             {"entries": ["b=y"], "hitsAddend": 2.0},
             {"entries": ["user=7"], "limit": "requests_per_unit:5 unit:WEEK"},
+            {"entries": ["user=7"], "limit": "unit:DAY"},
         ],
         "metadata": {"tier": 1.0, "deep": {"x": [true, null, 1.5], "z": "two"}},
     });
@@ -382,6 +425,24 @@ async fn metadata_tells_the_proxy_what_was_asked_and_what_the_rules_add() {
         serde_json::json!({"tier": 2.0, "deep": {"x": 2.0, "z": "two"}})
     );
     assert!(second.get("tidegate").is_none());
+}
+
+#[tokio::test]
+async fn rules_that_are_replaced_or_unlimited_show_no_metadata() {
+    let door = door_with(
+        rules_with(
+            "- {key: base, metadata: {base: 1}, rate_limit: {unit: hour, requests_per_unit: 2, name: base}}
+- {key: more, metadata: {more: 1}, rate_limit: {unit: hour, requests_per_unit: 9, replaces: [{name: base}]}}
+- {key: free, metadata: {free: 1}, rate_limit: {unlimited: true}}
+- {key: none, metadata: {none: 1}}",
+            compat(),
+        ),
+        settings(|settings| settings.dynamic_metadata = true),
+    );
+    let keys = ["base", "more", "free", "none"].map(|key| descriptor(&[(key, "x")]));
+    let answer = door.answer(request(keys)).await;
+    let metadata = json_of_struct(&answer.dynamic_metadata.unwrap());
+    assert_eq!(metadata["metadata"], serde_json::json!({"more": 1.0}));
 }
 
 #[tokio::test]

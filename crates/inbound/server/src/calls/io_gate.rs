@@ -13,6 +13,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::authority::AuthorityFilter;
+
 /// Shared by a connection and its transport, on one thread.
 #[derive(Debug, Default)]
 pub(super) struct IoGate {
@@ -43,11 +45,17 @@ impl IoGate {
 pub(super) struct GatedIo<T> {
     inner: T,
     gate: Arc<IoGate>,
+    /// On Unix sockets.
+    authority: Option<Box<AuthorityFilter>>,
 }
 
 impl<T> GatedIo<T> {
-    pub(super) const fn new(inner: T, gate: Arc<IoGate>) -> Self {
-        GatedIo { inner, gate }
+    pub(super) const fn new(
+        inner: T,
+        gate: Arc<IoGate>,
+        authority: Option<Box<AuthorityFilter>>,
+    ) -> Self {
+        GatedIo { inner, gate, authority }
     }
 }
 
@@ -58,11 +66,17 @@ impl<T: AsyncRead + Unpin> AsyncRead for GatedIo<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let GatedIo { inner, gate } = self.get_mut();
+        let GatedIo { inner, gate, authority } = self.get_mut();
         if gate.empty.load(Relaxed) {
             return Poll::Pending;
         }
+        let before = buffer.filled().len();
         let polled = Pin::new(inner).poll_read(cx, buffer);
+        if let Some(authority) = authority
+            && let Some(read) = buffer.filled_mut().get_mut(before..)
+        {
+            authority.rewrite(read);
+        }
         gate.empty.store(polled.is_pending(), Relaxed);
         polled
     }
@@ -75,7 +89,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for GatedIo<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let GatedIo { inner, gate } = self.get_mut();
+        let GatedIo { inner, gate, .. } = self.get_mut();
         if gate.writes_held.load(Relaxed) {
             return Poll::Pending;
         }
@@ -136,7 +150,7 @@ mod tests {
 
     fn gated_io() -> (GatedIo<CountingIo>, Arc<IoGate>) {
         let gate = Arc::new(IoGate::default());
-        (GatedIo::new(CountingIo::default(), Arc::clone(&gate)), gate)
+        (GatedIo::new(CountingIo::default(), Arc::clone(&gate), None), gate)
     }
 
     #[test]

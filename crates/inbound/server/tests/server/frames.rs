@@ -1,9 +1,10 @@
-//! HTTP/2 frames written by hand: many streams that are reset before they are accepted.
+//! HTTP/2 frames written by hand: many streams that are reset before they are accepted, and authorities that `h2`
+//! does not take.
 
-use tidegate_server::{BoundEndpoint, ConnectionLimits, Protocol, Server};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tidegate_server::{Address, BoundEndpoint, ConnectionLimits, Endpoint, Protocol, Server};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use crate::client::{limited, open, service, tcp, within, workers};
+use crate::client::{limited, open, service, tcp, unix, within, workers};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADERS: u8 = 1;
@@ -41,8 +42,16 @@ async fn is_answered_after_resets(listening: &BoundEndpoint, resets: u32) -> boo
     }
     let last = 2 * resets + 1;
     bytes.extend(request(last));
-    let mut stream = tcp(listening).await;
-    stream.write_all(&bytes).await.expect("sent");
+    is_answered(tcp(listening).await, &bytes, last).await
+}
+
+/// Whether the stream of this number is answered; if not, the server has reset it or closed the connection.
+async fn is_answered(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    bytes: &[u8],
+    last: u32,
+) -> bool {
+    stream.write_all(bytes).await.expect("sent");
     within("an answer or the end", async {
         loop {
             let mut head = [0; 9];
@@ -55,6 +64,7 @@ async fn is_answered_after_resets(listening: &BoundEndpoint, resets: u32) -> boo
             let of_last = head[5..] == last.to_be_bytes();
             match head[3] {
                 GO_AWAY => return false,
+                RESET if of_last => return false,
                 HEADERS if of_last => return true,
                 _ => {}
             }
@@ -82,5 +92,39 @@ async fn a_client_that_resets_more_streams_than_it_may_open_is_closed() {
         let limits = ConnectionLimits { streams_max: 50, ..ConnectionLimits::default() };
         let listening = open(&server, limited(protocol, limits), service);
         assert!(!is_answered_after_resets(&listening, 500).await, "{protocol:?}");
+    }
+}
+
+/// A request as Python's grpcio sends it: names and values as literals, and the path of the socket as authority.
+fn request_of_grpcio(stream: u32, authority: &str) -> Vec<u8> {
+    let mut fields = Vec::new();
+    for (name, value) in [(":path", "/"), (":authority", authority), ("te", "trailers")] {
+        fields.push(0x40);
+        for text in [name, value] {
+            fields.push(u8::try_from(text.len()).expect("a short text"));
+            fields.extend_from_slice(text.as_bytes());
+        }
+        if name == ":authority" {
+            // `:method: POST`, `:scheme: http` of the static table.
+            fields.extend_from_slice(&[0x83, 0x86]);
+        }
+    }
+    frame(HEADERS, END_STREAM_AND_HEADERS, stream, &fields)
+}
+
+#[tokio::test]
+async fn calls_on_a_unix_socket_may_have_its_path_as_authority() {
+    let server = Server::start(workers(1)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("calls.sock");
+    let (service, _control) = service();
+    let address = Address::Unix { path: path.clone(), mode: None };
+    let _listening = open(&server, Endpoint::new("test", Protocol::Http2, address), service);
+    for authority in ["localhost", "run%2Fratelimit.sock", "/run/ratelimit.sock"] {
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, &[]));
+        bytes.extend(request_of_grpcio(1, authority));
+        bytes.extend(request_of_grpcio(3, authority));
+        assert!(is_answered(unix(&path).await, &bytes, 3).await, "{authority}");
     }
 }

@@ -110,6 +110,7 @@ mod tests {
             limit: "one".to_owned(),
             algorithm: "sliding_log",
             role: Role::Required,
+            quota: false,
             basis: Basis::Exact,
             admitted: limit,
             taken,

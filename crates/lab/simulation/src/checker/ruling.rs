@@ -70,8 +70,8 @@ impl StableEnforcement {
     }
 }
 
-/// A request is refused when an enforced limit or all its quotas refuse it. The verdict names one of
-/// them, and a limit in shadow refuses nothing.
+/// A request is refused when an enforced limit or all its quotas refuse it; a quota in shadow always has room. The
+/// verdict names one of them, and a limit in shadow refuses nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome;
 
@@ -82,7 +82,9 @@ impl Outcome {
         let of = |role| seen.rulings.iter().filter(move |ruling| ruling.role == role);
         let required = of(Role::Required).any(|ruling| !ruling.admitted);
         let quotas = of(Role::Alternative).count();
-        let exhausted = quotas > 0 && of(Role::Alternative).filter(refuses).count() == quotas;
+        let open = of(Role::Observed).any(|ruling| ruling.quota);
+        let exhausted =
+            quotas > 0 && !open && of(Role::Alternative).filter(refuses).count() == quotas;
         if seen.admitted == (required || exhausted) {
             return Err(format!(
                 "admitted: {}, but its rulings are {:?}",
@@ -219,6 +221,7 @@ mod tests {
             limit: "one".to_owned(),
             algorithm: "fixed_window",
             role,
+            quota: role == Role::Alternative,
             basis: Basis::Exact,
             admitted,
             taken: u64::from(admitted),
@@ -275,6 +278,10 @@ mod tests {
         assert_eq!(Outcome::check(&seen(true, vec![refuses(Role::Observed)])), Ok(()));
         assert!(Outcome::check(&seen(false, vec![refuses(Role::Observed)])).is_err());
         let quotas = vec![refuses(Role::Alternative), ruling(Role::Alternative, true)];
+        assert_eq!(Outcome::check(&seen(true, quotas.clone())), Ok(()));
+        assert!(Outcome::check(&seen(false, quotas)).is_err());
+        let in_shadow = SeenRuling { quota: true, ..refuses(Role::Observed) };
+        let quotas = vec![refuses(Role::Alternative), in_shadow];
         assert_eq!(Outcome::check(&seen(true, quotas.clone())), Ok(()));
         assert!(Outcome::check(&seen(false, quotas)).is_err());
     }

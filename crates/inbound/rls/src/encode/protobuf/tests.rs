@@ -66,6 +66,7 @@ proptest! {
                     remaining: *remaining,
                     reset_seconds: *reset_seconds,
                     counts: true,
+                    refuses: false,
                 })
                 .collect(),
             headers: headers
