@@ -26,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inbound/admin", &["answers", "engine", "metrics", "overload"]),
     ("inbound/tower-layer", &["admission", "answers", "engine", "overload"]),
     ("inbound/spans", &["engine"]),
+    ("inbound/statsd", &[]),
     ("outbound/pacer", &["algorithms", "stores"]),
     ("control/sources", &["rules"]),
     ("tidegate", &["admission", "answers", "engine", "overload", "pacer", "stores", "tower-layer"]),
