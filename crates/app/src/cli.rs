@@ -1,4 +1,4 @@
-//! What can be typed. The comments on the fields are the help texts.
+//! The arguments. The comments on the fields are the help texts.
 
 use std::path::PathBuf;
 

@@ -1,18 +1,14 @@
 //! Completion scripts for shells.
 
-use std::io::Write;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
-pub(crate) fn run(shell: Shell, out: &mut Output) -> Result<Exit, Failure> {
-    // The generator panics when it cannot write, so it writes to memory.
+/// The script for a shell.
+pub(crate) fn script(shell: Shell) -> String {
+    // In memory first: the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
-    out.write_all(&script)?;
-    Ok(Exit::Fine)
+    String::from_utf8_lossy(&script).into_owned()
 }

@@ -1,15 +1,9 @@
-//! The configuration of `tidegate serve`: one typed struct, and where each of
-//! its values comes from.
+//! The configuration of `tidegate serve`: one typed struct, with the origin of each value.
 //!
-//! Layers, each winning over those before it: defaults; under `compat`, the
-//! defaults and the environment variables of envoyproxy/ratelimit; the file;
-//! the environment; flags. Everything that can be wrong is found before anything
-//! starts, all at once and with its place; a variable or a flag is a source with
-//! a place like the file. [`resolve`] is pure; `load` reads the file and the
-//! environment for it.
-//!
-//! What is done with the values is the business of whoever gets them: nothing
-//! here opens a socket, a certificate or a rule file.
+//! Later layers win over earlier ones: defaults; with `compat`, the defaults and the environment variables of
+//! envoyproxy/ratelimit; the file; environment variables; flags. All problems are reported at once before anything
+//! starts, each with its location in the file, a variable or a flag. [`resolve`] is pure; `load` reads the file and the
+//! environment. Nothing here opens a socket, a certificate or a rule file, except `check`.
 
 mod kinds;
 
@@ -41,10 +35,20 @@ pub use fields::{
 };
 pub use kinds::{
     AccessLogFormat, Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel,
-    LogTo, Password, Percent, Ratio, RedisUrl, San, Secret, SwitchMode, Switches, TraceProtocol,
-    Url, UrlPath, WhenFull, Workers,
+    Password, Percent, Ratio, RedisUrl, San, Secret, SwitchAccess, SwitchMode, TraceProtocol, Url,
+    UrlPath, WhenFull, Workers,
 };
-pub use layers::{Flag, Input, Loaded, Note, Origin, Weight, resolve, variable_of};
+pub use layers::{Flag, Input, LoadedConfig, Note, Origin, Weight, resolve, variable_of};
 pub use reference::{compat_reference, example, gateway_reference, reference};
 pub use schema::schema;
 pub use tidegate_document::{Entry, Field, HeaderName, Network, Size};
+
+/// A count as the components take it.
+pub(crate) fn count(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// The bytes of a size as the components take them.
+pub(crate) fn size(size: Size) -> usize {
+    usize::try_from(size.bytes()).unwrap_or(usize::MAX)
+}

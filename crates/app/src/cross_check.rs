@@ -6,26 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use tidegate_document::did_you_mean;
 use tidegate_gateway::{
-    DescriptorSettings, EntrySettings, GatewaySettings, Missing, PathMatch, RouteSettings,
-    ValueFrom,
+    DescriptorSettings, EntrySettings, GatewayDocument, GatewayError, GatewaySettings, Missing,
+    PathMatch, RouteSettings, SettingProblem, ValueFrom, api_key_plans,
 };
-use tidegate_rules::{Rule, Shown, Snapshot, closest};
+use tidegate_rules::{Problem, Rule, Severity, Shown, Snapshot};
 
 use crate::config::Config;
-
-/// A mistake between documents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CrossFinding {
-    /// A stable word for this kind of mistake.
-    pub(crate) code: &'static str,
-    /// The key in the gateway's document, such as `routes[2].descriptors[0]`.
-    pub(crate) key_path: String,
-    /// What happens because of it.
-    pub(crate) message: String,
-    /// What to change.
-    pub(crate) hint: String,
-}
 
 /// How much of a gateway is limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -38,15 +26,18 @@ pub(crate) struct Coverage {
     pub(crate) exempt: usize,
 }
 
-/// Compares the documents with each other. `plans` are those of the API keys, in the document and in the key file.
+/// Compares the documents with each other.
 pub(crate) fn cross_check(
     config: &Config,
-    gateway: &GatewaySettings,
+    document: &GatewayDocument,
     rules: &Snapshot,
-    plans: &BTreeSet<String>,
-) -> (Vec<CrossFinding>, Coverage) {
-    let mut check =
-        CrossCheck { gateway, rules: RuleIndex::of(rules, &gateway.domain), found: Vec::new() };
+) -> (Vec<Problem>, Coverage) {
+    let gateway = document.settings();
+    // A key file that cannot be read is an error of its own, and reported as such.
+    let plans = gateway.api_keys.as_ref().and_then(|keys| api_key_plans(keys).ok());
+    let plans = plans.unwrap_or_default();
+    let rule_index = RuleIndex::of(rules, &gateway.domain);
+    let mut check = CrossCheck { document, gateway, rules: rule_index, problems: Vec::new() };
     let has_domain = check.domain(rules);
     let mut coverage = Coverage { routes: gateway.routes.len(), ..Coverage::default() };
     for (index, route) in gateway.routes.iter().enumerate() {
@@ -60,18 +51,19 @@ pub(crate) fn cross_check(
             let key_path = format!("routes[{index}].descriptors[{number}]");
             check.sources(&key_path, descriptor);
             limited |= check.descriptor(&key_path, descriptor, has_domain);
-            check.plans(descriptor, plans);
+            check.plans(descriptor, &plans);
         }
         coverage.limited += usize::from(limited);
     }
     check.overload(config);
-    (check.found, coverage)
+    (check.problems, coverage)
 }
 
 struct CrossCheck<'d> {
+    document: &'d GatewayDocument,
     gateway: &'d GatewaySettings,
     rules: RuleIndex<'d>,
-    found: Vec<CrossFinding>,
+    problems: Vec<Problem>,
 }
 
 /// The rules of the gateway's domain by the keys of their levels: 100,000 rules cost one pass.
@@ -90,27 +82,21 @@ impl<'d> RuleIndex<'d> {
     }
 
     /// The rules that a descriptor of these entries can meet.
-    fn candidates(&self, entries: &[&EntrySettings]) -> impl Iterator<Item = &'d Rule> {
+    fn candidates<'s>(
+        &'s self,
+        entries: &'s [&EntrySettings],
+    ) -> impl Iterator<Item = &'d Rule> + use<'s, 'd> {
         let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-        let fixed: Vec<Option<String>> = entries
-            .iter()
-            .map(|entry| match &entry.value {
-                ValueFrom::Fixed(value) => Some(value.clone()),
-                _ => None,
-            })
-            .collect();
-        let rules: Vec<&'d Rule> = self.by_keys.get(keys.as_slice()).cloned().unwrap_or_default();
-        rules.into_iter().filter(move |rule| {
-            rule.levels().iter().zip(&fixed).all(|(level, value)| match (level.shown(), value) {
-                (Shown::Written(written), Some(value)) if is_literal(written) => written == value,
+        let rules = self.by_keys.get(keys.as_slice()).map(Vec::as_slice).unwrap_or_default();
+        rules.iter().copied().filter(move |rule| {
+            let mut levels = rule.levels().iter().zip(entries);
+            levels.all(|(level, entry)| match (level.shown(), &entry.value) {
+                (Shown::Written(written), ValueFrom::Fixed(value)) if is_literal(written) => {
+                    written == value
+                }
                 _ => true,
             })
         })
-    }
-
-    /// All keys that stand at some level.
-    fn keys(&self) -> BTreeSet<&'d str> {
-        self.by_keys.keys().flatten().copied().collect()
     }
 }
 
@@ -120,8 +106,13 @@ fn is_literal(written: &str) -> bool {
 }
 
 impl<'d> CrossCheck<'d> {
-    fn warn(&mut self, code: &'static str, key_path: &str, message: String, hint: String) {
-        self.found.push(CrossFinding { code, key_path: key_path.to_owned(), message, hint });
+    /// Warns at a key of the gateway's document, such as `routes[2].descriptors[0]`.
+    fn warn(&mut self, code: &'static str, key_path: &str, message: &str, hint: &str) {
+        let problem = SettingProblem { setting: key_path.to_owned(), problem: message.to_owned() };
+        let report = self.document.report(&GatewayError { problems: vec![problem] });
+        let (severity, hint) = (Severity::Warning, Some(hint.to_owned()));
+        let warning = |problem| Problem { severity, code, hint: hint.clone(), ..problem };
+        self.problems.extend(report.into_problems().into_iter().map(warning));
     }
 
     fn domain(&mut self, rules: &Snapshot) -> bool {
@@ -129,13 +120,11 @@ impl<'d> CrossCheck<'d> {
         if rules.domain(domain).is_some() {
             return true;
         }
-        let hint = match closest(domain, rules.domains().map(|known| known.name())) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("add a rule file with `domain: {domain}`"),
-        };
+        let hint = did_you_mean(domain, rules.domains().map(|known| known.name()))
+            .unwrap_or_else(|| format!("add a rule file with `domain: {domain}`"));
         let message =
             format!("no rule file has the domain `{domain}`: the gateway limits no request");
-        self.warn("unknown_domain", "domain", message, hint);
+        self.warn("unknown_domain", "domain", &message, &hint);
         false
     }
 
@@ -143,12 +132,11 @@ impl<'d> CrossCheck<'d> {
     fn reachable(&mut self, index: usize, route: &RouteSettings) {
         let earlier = self.gateway.routes.iter().take(index).find(|earlier| covers(earlier, route));
         if let Some(earlier) = earlier {
-            let message = format!(
-                "no request reaches the route `{}`: `{}` before it takes them all",
-                route.name, earlier.name
-            );
-            let hint = format!("put `{}` before `{}`", route.name, earlier.name);
-            self.warn("unreachable_route", &format!("routes[{index}]"), message, hint);
+            let (name, first) = (&route.name, &earlier.name);
+            let message =
+                format!("no request reaches the route `{name}`: `{first}` takes them all");
+            let hint = format!("put `{name}` before `{first}`");
+            self.warn("unreachable_route", &format!("routes[{index}]"), &message, &hint);
         }
     }
 
@@ -158,16 +146,13 @@ impl<'d> CrossCheck<'d> {
             let key_path = format!("{key_path}.entries[{number}]");
             match &entry.value {
                 ValueFrom::Claim(claim) if self.gateway.jwt.is_none() => {
-                    let message = format!(
-                        "requests never have the claim `{claim}`: the document has no `jwt`"
-                    );
-                    let hint = "add `jwt` with the key that verifies tokens".to_owned();
-                    self.warn("claim_without_jwt", &key_path, message, hint);
+                    let message = format!("no request has the claim `{claim}`: there is no `jwt`");
+                    let hint = "add `jwt` with the key that verifies tokens";
+                    self.warn("claim_without_jwt", &key_path, &message, hint);
                 }
                 ValueFrom::Plan | ValueFrom::ApiKeyName if self.gateway.api_keys.is_none() => {
-                    let message =
-                        "requests never have an API key: the document has no `api_keys`".to_owned();
-                    let hint = "add `api_keys` with the keys, or a file of them".to_owned();
+                    let message = "no request has an API key: there are no `api_keys`";
+                    let hint = "add `api_keys` with the keys, or a file of them";
                     self.warn("plan_without_api_keys", &key_path, message, hint);
                 }
                 _ => {}
@@ -191,22 +176,20 @@ impl<'d> CrossCheck<'d> {
         }
         drop(met);
         if has_domain {
-            let keys = self.rules.keys();
+            let keys: BTreeSet<&str> = self.rules.by_keys.keys().flatten().copied().collect();
             let unknown = all.iter().find(|entry| !keys.contains(entry.key.as_str()));
-            let near = unknown.and_then(|entry| closest(&entry.key, keys.iter().copied()));
-            let hint = match (unknown, near) {
-                (_, Some(near)) => format!("did you mean `{near}`?"),
-                (Some(entry), None) => {
+            let hint = match unknown {
+                Some(entry) => did_you_mean(&entry.key, keys).unwrap_or_else(|| {
                     format!("no rule of `{}` has the key `{}`", self.gateway.domain, entry.key)
-                }
-                (None, _) => "rules nest one level for each entry, in the same order".to_owned(),
+                }),
+                None => "rules nest one level for each entry, in the same order".to_owned(),
             };
             let names: Vec<&str> = all.iter().map(|entry| entry.key.as_str()).collect();
             let message = format!(
                 "no rule matches the descriptor `{}`: it limits no request",
                 names.join(", ")
             );
-            self.warn("unmatched_descriptor", key_path, message, hint);
+            self.warn("unmatched_descriptor", key_path, &message, &hint);
         }
         false
     }
@@ -230,33 +213,29 @@ impl<'d> CrossCheck<'d> {
             return;
         }
         for plan in plans.iter().filter(|plan| !known.contains(plan.as_str())) {
-            if self.found.iter().any(|found| {
-                found.code == "unknown_plan" && found.message.contains(&format!("`{plan}`"))
-            }) {
+            let quoted = format!("`{plan}`");
+            let is_known = |problem: &Problem| {
+                problem.code == "unknown_plan" && problem.message.contains(&quoted)
+            };
+            if self.problems.iter().any(is_known) {
                 continue;
             }
-            let hint = match closest(plan, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!(
-                    "rules have the plans {}",
-                    known.iter().copied().collect::<Vec<_>>().join(", ")
-                ),
-            };
+            let hint = did_you_mean(plan, known.iter().copied()).unwrap_or_else(|| {
+                let plans: Vec<&str> = known.iter().copied().collect();
+                format!("rules have the plans {}", plans.join(", "))
+            });
             let message = format!(
                 "an API key has the plan `{plan}`, which no rule has: its requests get the default plan or no limit"
             );
-            self.warn("unknown_plan", "api_keys", message, hint);
+            self.warn("unknown_plan", "api_keys", &message, &hint);
         }
     }
 
     /// Whether settings for overload have an effect.
     fn overload(&mut self, config: &Config) {
         if config.overload.capacity.is_none() && !self.gateway.categories.rules.is_empty() {
-            let message =
-                "categories have no effect: `overload.capacity` is not set, so nothing is shed"
-                    .to_owned();
-            let hint = "set `overload.capacity` to the requests that the node can work on at once"
-                .to_owned();
+            let message = "categories have no effect: `overload.capacity` is not set";
+            let hint = "set `overload.capacity` to the requests that the node can work on at once";
             self.warn("categories_without_capacity", "categories", message, hint);
         }
     }

@@ -1,8 +1,7 @@
 //! `tidegate demo`: the engine at a prompt.
 //!
-//! Reads commands from a terminal or a pipe and answers each before the next.
-//! On a terminal time goes on and `wait` skips some of it; in a pipe time
-//! stands still but for `wait`, so a script always gives the same answers.
+//! Reads commands from a terminal or a pipe, and answers each before the next. On a terminal the clock runs and `wait`
+//! skips time; in a pipe only `wait` moves the clock, so a script always gives the same answers.
 
 mod answer;
 mod clock;
@@ -17,15 +16,15 @@ use tidegate_engine::Source;
 
 use crate::cli::{DemoArgs, DemoCommand};
 use crate::exit::{Complaint, Exit, Failure};
-use crate::output::{Output, Painted, style};
+use crate::output::{Output, StyledText, style};
 use crate::rules::load;
 use clock::DemoClock;
-use session::{Answered, Session};
+use session::{LineOutcome, Session};
 
-/// The rules that come with the demo, which are an example of rules too.
+/// The built-in rules, which are an example too.
 const QUICKSTART: &str = include_str!("../../../examples/rules/quickstart.yaml");
 
-/// The longest line that is read, in bytes.
+/// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
@@ -36,65 +35,58 @@ pub(crate) fn run(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
         out.write_all(QUICKSTART.as_bytes())?;
         return Ok(Exit::Fine);
     }
-    let sources = sources(args)?;
+    let sources = if args.rules.is_empty() {
+        vec![Source::new("quickstart.yaml", QUICKSTART)]
+    } else {
+        load::sources(&args.rules)?
+    };
     let stdin = io::stdin();
-    let manner = if stdin.is_terminal() { Manner::Prompt } else { Manner::Script };
-    let clock = match manner {
-        Manner::Prompt => DemoClock::flowing(),
-        Manner::Script => DemoClock::standing(),
+    let (mode, clock) = if stdin.is_terminal() {
+        (InputMode::Prompt, DemoClock::flowing())
+    } else {
+        (InputMode::Script, DemoClock::standing())
     };
     let mut session = Session::new(&sources, args.domain.as_deref(), clock)?;
-    if args.rules.is_empty() {
-        greeting::quickstart(&session, manner, out)?;
-    } else {
-        greeting::own_rules(&session, manner, out)?;
-    }
-    converse(&mut session, stdin.lock(), manner, out)
+    greeting::write(&session, mode, args.rules.is_empty(), out)?;
+    converse(&mut session, stdin.lock(), mode, out)
 }
 
-/// How commands come in.
+/// Where commands come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    /// Typed, one after the other.
+enum InputMode {
+    /// A terminal.
     Prompt,
-    /// From a pipe or a file.
+    /// A pipe or a file.
     Script,
 }
 
-fn sources(args: &DemoArgs) -> Result<Vec<Source>, Failure> {
-    if args.rules.is_empty() {
-        return Ok(vec![Source::new("quickstart.yaml", QUICKSTART)]);
-    }
-    load::sources(&args.rules)
-}
-
-/// Answers one line after the other, to the end of the input.
+/// Answers each line, to the end of the input.
 fn converse(
     session: &mut Session,
     mut input: impl BufRead,
-    manner: Manner,
+    mode: InputMode,
     out: &mut Output,
 ) -> Result<Exit, Failure> {
-    let mut understood = true;
+    let mut all_understood = true;
     while !out.is_closed() {
-        if manner == Manner::Prompt {
-            write!(out, "{} ", Painted(style::STRONG, ">"))?;
+        if mode == InputMode::Prompt {
+            write!(out, "{} ", StyledText(style::STRONG, ">"))?;
             out.flush()?;
         }
         let Some(line) = read_line(&mut input)? else {
-            if manner == Manner::Prompt {
+            if mode == InputMode::Prompt {
                 writeln!(out)?;
             }
             break;
         };
         match session.answer(&line, out)? {
-            Answered::Done => {}
-            Answered::NotUnderstood => understood = false,
-            Answered::Quit => break,
+            LineOutcome::Done => {}
+            LineOutcome::NotUnderstood => all_understood = false,
+            LineOutcome::Quit => break,
         }
     }
-    // At a prompt a slip is part of the conversation; a script should be right.
-    Ok(if understood || manner == Manner::Prompt { Exit::Fine } else { Exit::Unusable })
+    // A typing error at the prompt is not a failure; in a script it is.
+    Ok(if all_understood || mode == InputMode::Prompt { Exit::Fine } else { Exit::Unusable })
 }
 
 /// The next line, if there is one.
@@ -103,7 +95,7 @@ fn read_line(input: &mut impl BufRead) -> Result<Option<String>, Complaint> {
     let read = input.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut bytes);
     if let Err(error) = read {
         let message = format!("standard input cannot be read: {error}");
-        return Err(Complaint::new(message, "give the commands another way"));
+        return Err(Complaint::new(message, "give the commands in another file or pipe"));
     }
     if bytes.len() > LINE_BYTES_MAX {
         let message = format!("a line is longer than {LINE_BYTES_MAX} bytes");

@@ -1,8 +1,7 @@
 //! `tidegate demo-api`: a small API that is slow and can work on few requests at once.
 //!
-//! It stands for an API that has no protection of its own: whoever comes is taken in and waits,
-//! so that under too much load everybody waits. The gateway is shown in front of it. Nothing
-//! here is limited or shed; that is the point.
+//! It stands for an API without protection: it accepts every request, so under too much load all requests wait. The
+//! gateway is shown in front of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,9 +23,9 @@ use tokio::time::{Instant, sleep};
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
 
-/// The most requests that wait: beyond that a real server runs out of memory.
+/// The maximum of waiting requests: with more, a real server runs out of memory.
 const WAITING_MAX: usize = 10_000;
-/// The longest that a request can ask to be worked on.
+/// The longest time that a request can ask for.
 const WORK_MAX_MS: u64 = 10_000;
 
 /// The arguments of `tidegate demo-api`.
@@ -43,7 +42,7 @@ pub(crate) struct DemoApiArgs {
     pub(crate) work: u64,
 }
 
-/// Serves until it is told to stop.
+/// Serves until Ctrl-C.
 pub(crate) fn run(args: &DemoApiArgs, out: &mut Output) -> Result<Exit, Failure> {
     use std::io::Write;
 
@@ -63,13 +62,21 @@ pub(crate) fn run(args: &DemoApiArgs, out: &mut Output) -> Result<Exit, Failure>
     })
 }
 
-/// Takes the address.
-pub(crate) async fn bind(args: &DemoApiArgs) -> Result<TcpListener, Failure> {
+/// Serves the demo API at this address on the current runtime, until the runtime ends.
+pub(crate) async fn spawn(listen: SocketAddr) -> Result<(), Failure> {
+    let args = DemoApiArgs { listen, capacity: 8, work: 100 };
+    let listener = bind(&args).await?;
+    let address = listener.local_addr().unwrap_or(listen);
+    tracing::info!(door = "demo-api", %address, "listening");
+    tokio::spawn(async move { serve(listener, &args).await });
+    Ok(())
+}
+
+async fn bind(args: &DemoApiArgs) -> Result<TcpListener, Failure> {
     TcpListener::bind(args.listen).await.map_err(|error| cannot(args.listen, &error))
 }
 
-/// Serves what comes to the listener, for ever.
-pub(crate) async fn serve(listener: TcpListener, args: &DemoApiArgs) -> std::io::Result<()> {
+async fn serve(listener: TcpListener, args: &DemoApiArgs) -> std::io::Result<()> {
     let api = Api {
         slots: Arc::new(Semaphore::new(usize::from(args.capacity))),
         waiting: Arc::default(),
@@ -80,10 +87,14 @@ pub(crate) async fn serve(listener: TcpListener, args: &DemoApiArgs) -> std::io:
 
 fn cannot(address: SocketAddr, error: &std::io::Error) -> Failure {
     let message = format!("the demo API cannot be served at {address}: {error}");
-    Complaint::new(message, "choose another address, or stop who has it").into()
+    Complaint::new(
+        message,
+        "choose another address with `--listen`, or stop the program that uses it",
+    )
+    .into()
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Clone, Debug)]
 struct Api {
     slots: Arc<Semaphore>,
@@ -91,32 +102,32 @@ struct Api {
     work: Duration,
 }
 
-/// What a request can ask for.
+/// The query of a request.
 #[derive(Debug, Deserialize)]
-struct Wish {
+struct ApiQuery {
     ms: Option<u64>,
 }
 
 async fn answer(
     State(api): State<Api>,
-    Query(wish): Query<Wish>,
+    Query(query): Query<ApiQuery>,
     method: Method,
     uri: Uri,
 ) -> Response {
-    // As if from elsewhere: whether the process lives is known at once.
+    // Health checks do not wait for a slot.
     if uri.path() == "/health" {
         return "well\n".into_response();
     }
-    let came = Instant::now();
-    let Some(waiting) = Waiting::begin(&api.waiting) else {
+    let arrived = Instant::now();
+    let Some(waiting) = WaitingRequest::start(&api.waiting) else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "out of memory\n").into_response();
     };
     let Ok(_slot) = api.slots.acquire().await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     drop(waiting);
-    let waited = came.elapsed();
-    let work = wish.ms.map_or(api.work, |ms| Duration::from_millis(ms.min(WORK_MAX_MS)));
+    let waited = arrived.elapsed();
+    let work = query.ms.map_or(api.work, |ms| Duration::from_millis(ms.min(WORK_MAX_MS)));
     sleep(work).await;
     let body = json!({
         "method": method.as_str(),
@@ -127,17 +138,17 @@ async fn answer(
     Json(body).into_response()
 }
 
-/// One that waits, until it is dropped: also when its client is gone.
-struct Waiting(Arc<AtomicUsize>);
+/// Counts a waiting request until it is dropped, which also happens when its client disconnects.
+struct WaitingRequest(Arc<AtomicUsize>);
 
-impl Waiting {
-    fn begin(count: &Arc<AtomicUsize>) -> Option<Self> {
-        let waiting = Waiting(Arc::clone(count));
+impl WaitingRequest {
+    fn start(count: &Arc<AtomicUsize>) -> Option<Self> {
+        let waiting = WaitingRequest(Arc::clone(count));
         (count.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(waiting)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
-use tidegate_engine::{DESCRIPTORS_MAX, Entry};
+use tidegate_engine::{DESCRIPTORS_MAX, Entry, Rule};
+use tidegate_rules::Shown;
 
 use crate::exit::Complaint;
 
-/// What stands between two descriptors.
-pub(crate) const BETWEEN: &str = "--";
+/// Separates two descriptors.
+pub(crate) const SEPARATOR: &str = "--";
 
 /// One key and value, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +26,25 @@ pub(crate) struct TypedDescriptor {
 }
 
 impl TypedDescriptor {
+    /// A descriptor that should meet a rule, with made-up values where the rule takes any.
+    pub(crate) fn example(rule: &Rule) -> Self {
+        let entries = rule.levels().iter().map(|level| TypedEntry {
+            key: level.key().to_string(),
+            value: match level.shown() {
+                Shown::Written(text) | Shown::Shared(text) => text.replace('*', "1"),
+                Shown::KeyOnly | Shown::Requested => "ada".to_owned(),
+            },
+        });
+        TypedDescriptor { entries: entries.collect() }
+    }
+
+    /// Whether it can be typed without quotes.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.entries.iter().all(|TypedEntry { key, value }| {
+            !key.contains(['=', '"', ' ']) && !value.contains(['"', ' '])
+        })
+    }
+
     /// The entries of the request.
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
         let entries = self.entries.iter();
@@ -42,21 +62,19 @@ impl fmt::Display for TypedDescriptor {
     }
 }
 
-/// Reads descriptors with [`BETWEEN`] between them.
+/// Reads descriptors that [`SEPARATOR`] separates.
 ///
 /// # Errors
-/// When one is empty, or an entry is none.
+/// When a descriptor is empty or an entry is malformed.
 pub(crate) fn parse<'t>(
     typed: impl IntoIterator<Item = &'t str>,
 ) -> Result<Vec<TypedDescriptor>, Complaint> {
-    let mut descriptors = vec![TypedDescriptor::default()];
-    for word in typed {
-        if word == BETWEEN {
-            descriptors.push(TypedDescriptor::default());
-        } else if let Some(last) = descriptors.last_mut() {
-            last.entries.push(parse_entry(word)?);
-        }
-    }
+    let words: Vec<&str> = typed.into_iter().collect();
+    let descriptors = words.split(|word| *word == SEPARATOR).map(|words| {
+        let entries: Result<_, Complaint> = words.iter().map(|word| parse_entry(word)).collect();
+        Ok(TypedDescriptor { entries: entries? })
+    });
+    let descriptors: Vec<TypedDescriptor> = descriptors.collect::<Result<_, Complaint>>()?;
     if descriptors.iter().any(|descriptor| descriptor.entries.is_empty()) {
         return Err(Complaint::new(
             "a descriptor has no entries",
@@ -78,7 +96,7 @@ fn parse_entry(typed: &str) -> Result<TypedEntry, Complaint> {
             Ok(TypedEntry { key: key.to_owned(), value: value.to_owned() })
         }
         _ => Err(Complaint::new(
-            format!("`{typed}` is no entry"),
+            format!("`{typed}` is not an entry"),
             "write entries as KEY=VALUE, such as `user=ada`",
         )),
     }
@@ -100,15 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_refused() {
-        assert_eq!(shown(&["user"]).unwrap_err(), "`user` is no entry");
-        assert_eq!(shown(&["=ada"]).unwrap_err(), "`=ada` is no entry");
+    fn malformed_entries_are_refused() {
+        assert_eq!(shown(&["user"]).unwrap_err(), "`user` is not an entry");
+        assert_eq!(shown(&["=ada"]).unwrap_err(), "`=ada` is not an entry");
         assert_eq!(shown(&[]).unwrap_err(), "a descriptor has no entries");
         assert_eq!(shown(&["a=1", "--"]).unwrap_err(), "a descriptor has no entries");
     }
 
     #[test]
-    fn more_descriptors_than_a_request_may_have_are_refused() {
+    fn too_many_descriptors_are_refused() {
         let typed = ["a=1", "--"].repeat(DESCRIPTORS_MAX);
         let typed = [typed.as_slice(), &["a=1"]].concat();
         assert_eq!(shown(&typed).unwrap_err(), "1001 descriptors are too many");

@@ -1,4 +1,4 @@
-//! How a command ends, and what is said when it could not do its work.
+//! Exit codes, and the errors of commands.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -7,18 +7,25 @@ use std::process::ExitCode;
 use tidegate_rules::Report;
 use tidegate_sources::LoadError;
 
-use crate::output::{Clean, Output, Painted, style, write_problems};
+use crate::output::{Clean, Output, StyledText, style, write_problems};
 use crate::words::count;
 
-/// What the process tells the shell.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All is well.
+    /// No problems.
     Fine,
     /// The rules or the configuration have problems.
     Problems,
     /// The command could not be understood, or its input not be read.
     Unusable,
+}
+
+impl Exit {
+    /// The exit code of a check.
+    pub(crate) const fn of_check(ok: bool) -> Self {
+        if ok { Exit::Fine } else { Exit::Problems }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -31,24 +38,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command could not do its work.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for makes no sense.
+    /// The arguments or the environment cannot be used.
     Usage(Complaint),
     /// The rule files cannot be read.
     Load(LoadError),
-    /// The rules cannot be used.
+    /// The rules have problems.
     Rules(Report),
-    /// The configuration cannot be used.
+    /// The configuration has problems.
     Config(Report),
-    /// The gateway's document cannot be used.
+    /// The gateway's document has problems.
     Gateway(Report),
-    /// The answer cannot be written.
+    /// The output cannot be written.
     Output(io::Error),
 }
 
-/// What is wrong, and what would be right.
+/// An error, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub(crate) message: String,
@@ -61,8 +68,8 @@ impl Complaint {
     }
 
     /// Writes it as two lines.
-    pub(crate) fn tell(&self, out: &mut impl Write) -> io::Result<()> {
-        complain(out, &self.message, &self.help)
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        write_complaint(out, &self.message, &self.help)
     }
 }
 
@@ -74,49 +81,41 @@ impl Failure {
         }
     }
 
-    /// Says what went wrong.
-    pub(crate) fn tell(&self, err: &mut Output) {
-        // Nobody is left to tell when this cannot be written either.
-        let _ = self.write(err).and_then(|()| err.finish());
+    /// Writes the error.
+    pub(crate) fn print(&self, err: &mut Output) {
+        // If standard error is closed, the exit code still reports the error.
+        let _ = self.write(err).and_then(|()| err.flush());
     }
 
     fn write(&self, err: &mut Output) -> io::Result<()> {
-        match self {
-            Failure::Usage(complaint) => complaint.tell(err),
+        let (report, document, command) = match self {
+            Failure::Usage(complaint) => return complaint.write(err),
             Failure::Load(error) => {
-                error.faults().iter().try_for_each(|fault| complain(err, fault, fault.cause.help()))
+                let mut faults = error.faults().iter();
+                return faults
+                    .try_for_each(|fault| write_complaint(err, fault, fault.cause.help()));
             }
-            Failure::Rules(report) => {
-                let help = "mend them; `tidegate rules check` says when all is well";
-                complain_of(err, report, "the rules have", help)
+            Failure::Output(error) => {
+                let message = format!("the output cannot be written: {error}");
+                return write_complaint(err, message, "check that the disk is not full");
             }
-            Failure::Config(report) => {
-                let help = "mend it; `tidegate config check` says when all is well";
-                complain_of(err, report, "the configuration has", help)
-            }
+            Failure::Rules(report) => (report, "the rules have", "tidegate rules check"),
+            Failure::Config(report) => (report, "the configuration has", "tidegate config check"),
             Failure::Gateway(report) => {
-                let help = "mend it; `tidegate config check` says when all is well";
-                complain_of(err, report, "the gateway's document has", help)
+                (report, "the gateway's document has", "tidegate config check")
             }
-            Failure::Output(error) => complain(
-                err,
-                format!("the answer cannot be written: {error}"),
-                "see that there is room where it goes",
-            ),
-        }
+        };
+        write_problems(err, report.problems(), report.omitted())?;
+        writeln!(err)?;
+        let problems = count(report.problems().len() + report.omitted(), "problem");
+        let help = format!("fix the problems, then run `{command}`");
+        write_complaint(err, format!("{document} {problems}"), &help)
     }
 }
 
-fn complain_of(out: &mut Output, report: &Report, whose: &str, help: &str) -> io::Result<()> {
-    write_problems(out, report.problems(), report.omitted())?;
-    writeln!(out)?;
-    let found = report.problems().len() + report.omitted();
-    complain(out, format!("{whose} {}", count(found, "problem")), help)
-}
-
-fn complain(out: &mut impl Write, message: impl Display, help: &str) -> io::Result<()> {
-    writeln!(out, "{} {}", Painted(style::ERROR, "error:"), Clean(message))?;
-    writeln!(out, "{} {}", Painted(style::HELP, "help:"), Clean(help))
+fn write_complaint(out: &mut impl Write, message: impl Display, help: &str) -> io::Result<()> {
+    writeln!(out, "{} {}", StyledText(style::ERROR, "error:"), Clean(message))?;
+    writeln!(out, "{} {}", StyledText(style::HELP, "help:"), Clean(help))
 }
 
 impl From<Complaint> for Failure {

@@ -1,14 +1,13 @@
 //! The command line of Tidegate.
 //!
-//! A thin shell: `cli` says what can be typed, each command has a module of
-//! its own, and everything that is decided is decided in the crates below.
-//! Only this crate reads arguments, the environment and the terminal.
+//! `cli` declares the arguments, and each command has its own module. The crates below make all decisions; only this
+//! crate reads arguments, the environment and the terminal.
 
 mod cli;
 mod exit;
 
+mod input;
 mod output;
-mod suggest;
 mod words;
 
 mod descriptor;
@@ -23,6 +22,8 @@ mod serve;
 mod version;
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -36,36 +37,40 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell when the message itself cannot be written.
+            // If standard error is closed, the exit code still reports the error.
             let _ = error.print();
             return if error.use_stderr() { Exit::Unusable } else { Exit::Fine }.into();
         }
     };
     let mut out = Output::stdout(cli.color);
-    let ran = command(cli.command, &mut out).and_then(|exit| {
-        out.finish()?;
+    let result = run_command(cli.command, &mut out).and_then(|exit| {
+        out.flush()?;
         Ok(exit)
     });
-    match ran {
+    match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            failure.tell(&mut Output::stderr(cli.color));
+            failure.print(&mut Output::stderr(cli.color));
             failure.exit().into()
         }
     }
 }
 
-fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
+fn run_command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         Command::Rules { command: RulesCommand::Check(args) } => rules::check::run(&args, out),
         Command::Rules { command: RulesCommand::Explain(args) } => rules::explain::run(&args, out),
-        Command::Rules { command: RulesCommand::Schema } => rules::schema::run(out),
+        Command::Rules { command: RulesCommand::Schema } => {
+            print(format_args!("{:#}\n", tidegate_rules::schema()), out)
+        }
         Command::Config { command } => match command {
             ConfigCommand::Check(args) => config::check::run(&args, out),
             ConfigCommand::Show(args) => config::show::run(&args, out),
-            ConfigCommand::Schema { of } => config::schema::run(of, out),
+            ConfigCommand::Schema { of } => {
+                print(format_args!("{:#}\n", config::schema::schema_of(of)), out)
+            }
             ConfigCommand::Env => config::show::run_env(out),
-            ConfigCommand::Reference { part } => config::reference::run(part, out),
+            ConfigCommand::Reference { part } => print(config::reference::text(part), out),
         },
         Command::Serve(args) => serve::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
@@ -74,7 +79,12 @@ fn command(command: Command, out: &mut Output) -> Result<Exit, Failure> {
             args.run(out)?;
             Ok(Exit::Fine)
         }
-        Command::Completions { shell } => completions::run(shell, out),
-        Command::Version => version::run(out),
+        Command::Completions { shell } => print(completions::script(shell), out),
+        Command::Version => print(format_args!("tidegate {}\n", version::text()), out),
     }
+}
+
+fn print(text: impl Display, out: &mut Output) -> Result<Exit, Failure> {
+    write!(out, "{text}")?;
+    Ok(Exit::Fine)
 }

@@ -1,7 +1,6 @@
-//! What is written: colours where they are wanted, tables, rule problems.
+//! Output: colours, tables, problems.
 //!
-//! Commands write as if there were always colours; [`Output`] takes them out
-//! again where they are not wanted.
+//! Commands always write colours; [`Output`] removes them where they are not wanted.
 
 mod problem;
 mod table;
@@ -33,37 +32,36 @@ pub(crate) enum ColorWhen {
 pub(crate) mod style {
     use anstyle::{AnsiColor, Style};
 
-    /// Nothing special.
+    /// Plain text.
     pub(crate) const PLAIN: Style = Style::new();
-    /// What the eye should find first.
+    /// The most important text.
     pub(crate) const STRONG: Style = Style::new().bold();
-    /// What the eye may skip.
+    /// Text to skip.
     pub(crate) const FAINT: Style = Style::new().dimmed();
-    /// Admitted, matched, fine.
+    /// Admitted, matched, no problems.
     pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
     /// Refused.
     pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
     /// An error.
     pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
-    /// A warning, or an answer that does not count.
+    /// A warning, or a decision without effect.
     pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-    /// What to do.
+    /// Help.
     pub(crate) const HELP: Style = AnsiColor::Cyan.on_default().bold();
 }
 
 /// A text in a style.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Painted<T>(pub(crate) Style, pub(crate) T);
+pub(crate) struct StyledText<T>(pub(crate) Style, pub(crate) T);
 
-impl<T: fmt::Display> fmt::Display for Painted<T> {
+impl<T: fmt::Display> fmt::Display for StyledText<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Painted(style, text) = self;
+        let StyledText(style, text) = self;
         write!(out, "{style}{text}{style:#}")
     }
 }
 
-/// Foreign text without control characters: a rule file must not be able to
-/// move the cursor or rename the window.
+/// Foreign text with control characters escaped: a rule file must not move the cursor or rename the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clean<T>(pub(crate) T);
 
@@ -85,8 +83,7 @@ pub(crate) fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Re
 
 /// Standard output or standard error.
 ///
-/// When the reader goes away (`| head`), the rest is not written, and the
-/// command ends as it would have.
+/// When the reader closes the pipe (`| head`), the rest is discarded, and the command ends with its usual exit code.
 pub(crate) struct Output {
     stream: Box<dyn Write>,
     closed: bool,
@@ -105,14 +102,9 @@ impl Output {
         Output { stream, closed: false }
     }
 
-    /// Whether the reader has gone away.
+    /// Whether the reader has closed the pipe.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
-    }
-
-    /// Sees to it that everything is written.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
-        self.flush()
     }
 
     fn unless_closed<T>(
@@ -157,12 +149,12 @@ impl From<ColorWhen> for anstream::ColorChoice {
 mod tests {
     use super::*;
 
-    /// A reader that goes away after the first line.
-    struct Gone {
+    /// A reader that closes the pipe after some lines.
+    struct ClosingReader {
         lines: usize,
     }
 
-    impl Write for Gone {
+    impl Write for ClosingReader {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if self.lines == 0 {
                 return Err(io::ErrorKind::BrokenPipe.into());
@@ -177,24 +169,24 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_away_is_no_error() {
-        let mut out = Output::of(Box::new(Gone { lines: 1 }));
+    fn a_reader_that_closes_the_pipe_is_not_an_error() {
+        let mut out = Output::of(Box::new(ClosingReader { lines: 1 }));
         out.write_all(b"one\n").unwrap();
         assert!(!out.is_closed());
         out.write_all(b"two\n").unwrap();
         assert!(out.is_closed());
         out.write_all(b"three\n").unwrap();
-        out.finish().unwrap();
+        out.flush().unwrap();
     }
 
     #[test]
-    fn control_characters_of_foreign_text_are_written_out() {
+    fn control_characters_of_foreign_text_are_escaped() {
         let hostile = "a\u{1b}[2Jb\nc é";
         assert_eq!(Clean(hostile).to_string(), r"a\u{1b}[2Jb\nc é");
     }
 
     #[test]
-    fn what_cannot_be_written_for_another_reason_is_told() {
+    fn other_write_errors_are_returned() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -3,4 +3,3 @@
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod load;
-pub(crate) mod schema;

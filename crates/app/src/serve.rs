@@ -1,52 +1,53 @@
-//! `tidegate serve`: what starts, in which order, and how it stops.
+//! `tidegate serve`: the order in which the parts start and stop.
 //!
-//! The order: configuration, logs, traces, the engine, the gateway, switches, the rules, the
-//! doors; then the service manager is told. Stopping goes the other way: not ready any
-//! more, a delay in which load balancers notice, requests finish, everything ends.
-//! Everything that is decided is decided in the crates below.
+//! Start: configuration, logs, traces, the engine, the gateway, switches, rules, doors; then the service manager is
+//! notified. Stop: the service reports "not ready", waits until load balancers notice, and lets requests finish. The
+//! crates below make all decisions.
 
 mod log;
 mod notify;
 mod traces;
 
-mod counters;
-mod demo_api;
-mod document;
-mod gateway;
-mod limiting;
-mod opening;
-mod protection;
-mod rules;
+mod engine;
+mod store;
+mod watch;
 
+mod gateway;
+mod gateway_document;
+mod protection;
+mod restart;
+mod rules;
+mod switches;
+
+mod doors;
+mod lifecycle;
 mod memory;
 mod refusals;
-mod restart;
-mod running;
-mod switches;
 mod warnings;
 mod welcome;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
 use tidegate_admin::Switchboard;
-use tidegate_engine::Engine;
+use tidegate_sources::Watch;
 use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
 
-use crate::config::{self, Compat, Config, ConfigArgs, Input, KeyLayout, TraceProtocol, Weight};
+use crate::config::check::switches_without_effect;
+use crate::config::{self, Config, ConfigArgs, Input, KeyLayout, Weight};
+use crate::demo_api;
 use crate::exit::{Complaint, Exit, Failure};
 use crate::output::Output;
-use counters::Counters;
-use demo_api::DemoApi;
-use gateway::Front;
-use limiting::Limiting;
-use log::LogLevel;
-use opening::{Doors, Served};
-use restart::Restart;
-use rules::Rules;
-use running::Watched;
+use doors::Doors;
+use engine::EngineParts;
+use gateway::GatewayService;
+use lifecycle::Signals;
+use log::LogLevelHandle;
+use store::ServiceStore;
 use switches::Switches;
-use traces::{TraceSettings, Traces};
+use traces::Traces;
 
 /// The arguments of `tidegate serve`.
 #[derive(Debug, Args)]
@@ -58,149 +59,144 @@ pub(crate) struct ServeArgs {
     welcome: bool,
     /// Serve the demo API too, for the gateway to stand in front of.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9000")]
-    demo_api: Option<std::net::SocketAddr>,
+    demo_api: Option<SocketAddr>,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 pub(crate) fn run(args: &ServeArgs, out: &mut Output) -> Result<Exit, Failure> {
     let input = config::load::input(&args.config)?;
     let loaded = config::resolve(&input).map_err(Failure::Config)?;
-    let config = &loaded.config;
-    let level = begin_log(config)?;
+    let log_level = log::start(&loaded.config.log)
+        .map_err(|message| Complaint::new(message, "set `log.level`"))?;
     for problem in &loaded.warnings {
-        tracing::warn!(place = %rules::place(problem), "{}", problem.message);
+        tracing::warn!(place = watch::location(problem), "{}", problem.message);
     }
-    for note in &loaded.notes {
+    for note in loaded.notes.iter().chain(&switches_without_effect(&loaded.config)) {
         match note.weight {
             Weight::Warning => tracing::warn!("{}", note.message),
             Weight::Note => tracing::info!("{}", note.message),
         }
     }
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| system("the runtime cannot be started", &error))?;
-    runtime.block_on(async {
-        let demo = match args.demo_api {
-            Some(listen) => Some(DemoApi::start(listen).await?),
-            None => None,
-        };
-        let served = serve(config, input, level, args, out).await;
-        if let Some(demo) = demo {
-            demo.stop();
-        }
-        served
-    })
+    let runtime =
+        runtime.map_err(|error| system_failure("the runtime cannot be started", &error))?;
+    let start = Start { config: &loaded.config, input, log_level, args };
+    runtime.block_on(start.serve(out))
 }
 
-async fn serve(
-    config: &Config,
-    input: Input,
-    level: LogLevel,
-    args: &ServeArgs,
-    out: &mut Output,
-) -> Result<Exit, Failure> {
-    // First of all, so that a signal during the start is not lost.
-    let signals = running::Signals::listen()
-        .map_err(|error| system("signals cannot be listened to", &error))?;
-    let traces = begin_traces(config)?;
-    let welcome = args.welcome.then_some(args.demo_api);
-    let start = Start { config, input, level, welcome, signals, traced: traces.as_ref() };
-    match &config.store.redis.url {
-        None => serve_on(counters::in_memory(config)?, start, out).await?,
-        Some(url) => match config.store.redis.layout {
-            KeyLayout::Tidegate => serve_on(counters::in_redis(config, url)?, start, out).await?,
-            KeyLayout::EnvoyRatelimit => {
-                serve_on(counters::as_upstream(config, url)?, start, out).await?;
-            }
-        },
-    }
-    if let Some(traces) = traces {
-        traces.end();
-    }
-    tracing::info!("stopped");
-    Ok(Exit::Fine)
-}
-
-/// What a start has by the time that it needs a store.
+/// What a start needs before it has a store.
 struct Start<'c> {
     config: &'c Config,
-    /// What the configuration was made of.
+    /// The texts that the configuration was made of.
     input: Input,
-    level: LogLevel,
-    /// Whether to say what to try, and whether the demo API is there for it.
-    welcome: Option<Option<std::net::SocketAddr>>,
-    signals: running::Signals,
-    traced: Option<&'c Traces>,
+    log_level: LogLevelHandle,
+    args: &'c ServeArgs,
 }
 
-/// Serves on this store until it is told to stop.
-async fn serve_on<S: Counters>(
-    store: S,
-    start: Start<'_>,
-    out: &mut Output,
-) -> Result<(), Failure> {
-    let Start { config, input, level, welcome, signals, traced } = start;
-    let limiting = Limiting::new(config, store, traced.is_some());
-    let between_requests = S::begin(&limiting.engine);
-    let mut front = Front::start(config, &limiting)?;
-    let protection = front.as_ref().and_then(|front| front.protection.clone());
-    let board = Switchboard::new(Arc::clone(&limiting.engine), protection);
-    let mut switches = Switches::start(&config.switches, Arc::new(board));
-    let rules = Rules::start(config, &limiting)?;
-    let restart = Restart::start(config, input)?;
-    let served = Served { limiting: &limiting, rules: &rules, front: front.as_ref(), level };
-    let doors = Doors::open(config, &served, switches.board(), traced.map(Traces::tracer))?;
-    if let Some(demo_api) = welcome {
-        let demo_api = demo_api.is_some();
-        welcome::write(out, &limiting.engine.snapshot(), &doors.listening, demo_api)?;
+impl Start<'_> {
+    async fn serve(self, out: &mut Output) -> Result<Exit, Failure> {
+        if let Some(listen) = self.args.demo_api {
+            demo_api::spawn(listen).await?;
+        }
+        // Before everything else, so that no signal during the start is lost.
+        let signals = Signals::listen()
+            .map_err(|error| system_failure("signals cannot be received", &error))?;
+        let config = self.config;
+        let traces = Traces::start(&config.traces)?;
+        let traces = traces.as_ref();
+        let redis = &config.store.redis;
+        match (&redis.url, redis.layout) {
+            (None, _) => self.serve_on(store::in_memory(config)?, signals, traces, out).await?,
+            (Some(url), KeyLayout::Tidegate) => {
+                self.serve_on(store::in_redis(config, url)?, signals, traces, out).await?;
+            }
+            (Some(url), KeyLayout::EnvoyRatelimit) => {
+                let store = store::in_upstream_layout(config, url)?;
+                self.serve_on(store, signals, traces, out).await?;
+            }
+        }
+        if let Some(traces) = traces {
+            traces.stop();
+        }
+        tracing::info!("stopped");
+        Ok(Exit::Fine)
     }
-    let watched =
-        Watched { limiting: &limiting, rules: &rules, front: front.as_mut(), restart: &restart };
-    running::until_stopped(config, signals, doors, watched, &mut switches).await;
-    restart.stop();
-    rules.stop();
-    if let Some(front) = front {
-        front.stop();
+
+    /// Serves on this store until a signal stops it.
+    async fn serve_on<S: ServiceStore>(
+        self,
+        store: S,
+        signals: Signals,
+        traces: Option<&Traces>,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        let Start { config, args, .. } = self;
+        let mut service = Service::start(self, store, traces.is_some())?;
+        let doors = Doors::open(config, &service, traces.map(Traces::tracer))?;
+        if args.welcome {
+            let snapshot = service.engine.engine.snapshot();
+            welcome::write(out, &snapshot, &doors.listening, args.demo_api.is_some())?;
+        }
+        lifecycle::serve_until_stopped(config, signals, doors, &mut service).await;
+        service.stop().await;
+        Ok(())
     }
-    if let Some(between_requests) = between_requests {
-        between_requests.abort();
-        limiting.engine.store().close(limiting.engine.clock()).await;
+}
+
+/// The parts of the service behind its doors.
+#[derive(Debug)]
+struct Service<S> {
+    engine: EngineParts<S>,
+    /// The work of the store between requests.
+    store_task: Option<JoinHandle<()>>,
+    gateway: Option<GatewayService<S>>,
+    switches: Switches,
+    rules: Watch,
+    /// The watch of the configuration, if that is a file.
+    restart: Option<Watch>,
+    log_level: LogLevelHandle,
+}
+
+impl<S: ServiceStore> Service<S> {
+    fn start(start: Start<'_>, store: S, has_traces: bool) -> Result<Self, Failure> {
+        let Start { config, input, log_level, .. } = start;
+        let engine = EngineParts::new(config, store, has_traces);
+        let store_task = S::start_background(&engine.engine);
+        let gateway = GatewayService::start(config, &engine)?;
+        let protection = gateway.as_ref().and_then(|gateway| gateway.protection.clone());
+        let board = Switchboard::new(Arc::clone(&engine.engine), protection);
+        let switches = Switches::start(&config.switches, Arc::new(board));
+        let rules = rules::start(config, &engine)?;
+        let restart = restart::start(config, input)?;
+        Ok(Service { engine, store_task, gateway, switches, rules, restart, log_level })
     }
-    Ok(())
-}
 
-fn begin_log(config: &Config) -> Result<LogLevel, Failure> {
-    log::begin(config.log.level.as_str(), config.log.format)
-        .map_err(|message| Complaint::new(message, "set `log.level`").into())
-}
-
-fn begin_traces(config: &Config) -> Result<Option<Traces>, Failure> {
-    let traces = &config.traces;
-    if !traces.enabled {
-        return Ok(None);
+    /// Reads every watched file again.
+    fn reload(&self) {
+        self.rules.handle().reload();
+        if let Some(document) = self.gateway.as_ref().and_then(|gateway| gateway.document.as_ref())
+        {
+            document.handle().reload();
+        }
+        if let Some(configuration) = &self.restart {
+            configuration.handle().reload();
+        }
     }
-    let settings = TraceSettings {
-        endpoint: traces.endpoint.as_str().to_owned(),
-        grpc: traces.protocol == TraceProtocol::Grpc,
-        service_name: traces.service_name.clone(),
-        service_namespace: traces.service_namespace.clone(),
-        service_instance_id: traces.service_instance_id.clone(),
-        sampled_millionths: traces.sampling_percent.millionths(),
-    };
-    let begun = Traces::begin(&settings);
-    let begun = begun.map_err(|message| Complaint::new(message, "check `traces.endpoint`"))?;
-    Ok(Some(begun))
+
+    /// Ends the watches and the background tasks, and closes the store.
+    async fn stop(self) {
+        let Service { engine, store_task, gateway, rules, restart, .. } = self;
+        drop((restart, rules, gateway));
+        if let Some(task) = store_task {
+            task.abort();
+            engine.engine.store().close(engine.engine.clock()).await;
+        }
+    }
 }
 
-/// Whether the service behaves as envoyproxy/ratelimit.
-fn is_compat(config: &Config) -> bool {
-    config.compat == Compat::EnvoyRatelimit
-}
-
-/// Something that the system did not give.
-fn system(what: &str, error: &dyn std::error::Error) -> Failure {
+/// The failure of a system call.
+fn system_failure(what: &str, error: &dyn std::error::Error) -> Failure {
     let message = format!("{what}: {error}");
-    Complaint::new(message, "see what the process may use: memory, threads, open files").into()
+    let help = "check what the process may use: memory, threads, open files";
+    Complaint::new(message, help).into()
 }
-
-/// The engine that is served, shared between the doors.
-type SharedEngine<S> = Arc<Engine<S>>;

@@ -1,26 +1,17 @@
-//! Which build this is.
+//! The version of this build.
 
-use std::io::Write;
 use std::sync::LazyLock;
-
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 static TEXT: LazyLock<String> = LazyLock::new(|| {
     let version = env!("CARGO_PKG_VERSION");
-    // Set by who builds a release; a build from an archive has no commit to ask for.
+    // Set by the release build; a build from an archive has no commit.
     match option_env!("TIDEGATE_COMMIT") {
         Some(commit) => format!("{version} ({commit})"),
         None => version.to_owned(),
     }
 });
 
-/// The version, with the commit where it is known.
+/// The version, with the commit if it is known.
 pub(crate) fn text() -> &'static str {
     &TEXT
-}
-
-pub(crate) fn run(out: &mut Output) -> Result<Exit, Failure> {
-    writeln!(out, "tidegate {}", text())?;
-    Ok(Exit::Fine)
 }

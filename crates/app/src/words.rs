@@ -1,33 +1,30 @@
-//! Limits, times and counts in words.
+//! Limits, durations and counts in words.
 
+use std::time::Duration;
+
+use tidegate_document::parse_duration;
 use tidegate_engine::{Algorithm, CalendarUnit, Nanos, Retry, RuleLimit, Window};
 use tidegate_rules::Unit;
 
 const MILLI: u64 = 1_000_000;
-const SECOND: u64 = 1_000_000_000;
 
 /// "1 rule", "2 rules".
 pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A length of time, rounded up: to a millisecond under a minute, to a second above.
+/// A duration, rounded up: to milliseconds below a minute, otherwise to seconds.
 pub(crate) fn span(span: Nanos) -> String {
     let nanos = span.get();
     if nanos == 0 {
         return "0s".to_owned();
     }
     if nanos < MILLI {
-        return format!("{}µs", nanos.div_ceil(1_000));
+        return format!("{:?}", Duration::from_micros(nanos.div_ceil(1_000)));
     }
     let millis = nanos.div_ceil(MILLI);
-    if millis < 1_000 {
-        return format!("{millis}ms");
-    }
     if millis < 60_000 {
-        let (seconds, rest) = (millis / 1_000, millis % 1_000);
-        let fraction = format!("{seconds}.{rest:03}");
-        return format!("{}s", fraction.trim_end_matches('0').trim_end_matches('.'));
+        return format!("{:?}", Duration::from_millis(millis));
     }
     let mut seconds = span.as_secs_ceil();
     let mut text = String::new();
@@ -40,7 +37,7 @@ pub(crate) fn span(span: Nanos) -> String {
     text
 }
 
-/// When a refused request may come back.
+/// The time after which a refused request may be repeated.
 pub(crate) fn retry(retry: Retry) -> String {
     match retry {
         Retry::Now => String::new(),
@@ -68,7 +65,7 @@ pub(crate) fn terms(limit: &RuleLimit) -> String {
     }
 }
 
-/// What else there is to say of a limit, where it is not the default.
+/// The other properties of a limit that are not the default.
 pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
     let mut details = Vec::new();
     match limit.limit.algorithm() {
@@ -77,12 +74,9 @@ pub(crate) fn details(limit: &RuleLimit) -> Vec<String> {
         }
         Algorithm::Concurrency(slots) => {
             let life = span(slots.time_to_live().as_span());
-            details.push(format!("a slot that is never given back comes back after {life}"));
+            details.push(format!("a slot that is not released expires after {life}"));
         }
-        Algorithm::TokenBucket(_)
-        | Algorithm::LeakyBucket(_)
-        | Algorithm::FixedWindow(_)
-        | Algorithm::SlidingLog(_) => {}
+        _ => {}
     }
     if let Some(soft) = limit.limit.soft() {
         let lasting = span(soft.lasting.as_span());
@@ -124,27 +118,10 @@ fn per(limit: &RuleLimit) -> String {
     }
 }
 
-/// A length of time as people type it: `500ms`, `2s`, `1m30s`.
+/// A duration as people type it: `500ms`, `2s`, `1m30s`. Not zero, and short enough for [`Nanos`].
 pub(crate) fn parse_span(text: &str) -> Option<Nanos> {
-    let mut total: u64 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
-        let (number, after) = rest.split_at(digits);
-        let letters = after.find(|letter: char| letter.is_ascii_digit()).unwrap_or(after.len());
-        let (unit, next) = after.split_at(letters);
-        let length = match unit {
-            "ms" => MILLI,
-            "s" => SECOND,
-            "m" => 60 * SECOND,
-            "h" => 3_600 * SECOND,
-            "d" => 86_400 * SECOND,
-            _ => return None,
-        };
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(length)?)?;
-        rest = next;
-    }
-    (total > 0).then(|| Nanos::new(total))
+    let nanos = u64::try_from(parse_duration(text).ok()?.as_nanos()).ok()?;
+    (nanos > 0).then(|| Nanos::new(nanos))
 }
 
 #[cfg(test)]
@@ -152,6 +129,8 @@ mod tests {
     use tidegate_engine::{Options, Source, compile};
 
     use super::*;
+
+    const SECOND: u64 = 1_000 * MILLI;
 
     fn words(limit: &str) -> String {
         let text = format!("{{domain: d, descriptors: [{{key: k, rate_limit: {{{limit}}}}}]}}");
@@ -164,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn says_every_limit_in_words() {
+    fn describes_every_limit_in_words() {
         for (limit, expected) in [
             ("unit: second, requests_per_unit: 5", "5 per second"),
             ("unit: month, requests_per_unit: 5", "5 per month of 30 days"),
@@ -190,7 +169,7 @@ mod tests {
             ),
             (
                 "algorithm: concurrency, requests_per_unit: 5, time_to_live: 90s",
-                "5 at once; a slot that is never given back comes back after 1m30s",
+                "5 at once; a slot that is not released expires after 1m30s",
             ),
             (
                 "unit: second, requests_per_unit: 5, cost: 3, soft: {over: 20%, for: 30s}",
@@ -206,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn says_lengths_of_time_rounded_up() {
+    fn rounds_durations_up() {
         for (nanos, expected) in [
             (0, "0s"),
             (1, "1µs"),
@@ -227,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_lengths_of_time_as_people_type_them() {
+    fn reads_durations_as_people_type_them() {
         let millis = |text| parse_span(text).map(|span| span.get() / MILLI);
         assert_eq!(millis("500ms"), Some(500));
         assert_eq!(millis("2s"), Some(2_000));
@@ -237,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_of_time_is_not_guessed_at() {
+    fn text_that_is_not_a_duration_is_refused() {
         for text in ["", "5", "s", "5 s", "5x", "-5s", "0s", "99999999999999999999s", "999999d"] {
             assert_eq!(parse_span(text), None, "{text}");
         }

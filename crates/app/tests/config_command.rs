@@ -95,7 +95,7 @@ fn notes_and_warnings_do_not_fail_a_check() {
     let variables = [("REDIS_POOL_SIZE", "5"), ("TIDEGATE_WORKRES", "5")];
     let said = fine(&["check", "--compat"], &variables, None);
     assert!(said.starts_with("warning[unknown_variable]: "), "{said}");
-    assert!(said.contains("note: REDIS_POOL_SIZE has no effect: what waits for Redis"), "{said}");
+    assert!(said.contains("note: REDIS_POOL_SIZE has no effect: calls are batched"), "{said}");
     assert!(said.ends_with("\nthe configuration is right, 1 warning\n"), "{said}");
 }
 
@@ -153,7 +153,7 @@ fn a_broken_configuration_is_not_shown() {
     let ran = config(&["show"], &[], Some("workers: 0\n"));
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     let end = "error: the configuration has 1 problem\n\
-               help: mend it; `tidegate config check` says when all is well\n";
+               help: fix the problems, then run `tidegate config check`\n";
     assert!(ran.stderr.ends_with(end), "{ran:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Where the shared store is, from our own file and from upstream's variables.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use tidegate_app::config::{Flag, Input, KeyLayout, Loaded, Redis, resolve};
+use tidegate_app::config::{Flag, Input, KeyLayout, LoadedConfig, Redis, resolve};
 use tidegate_rules::Source;
 
 fn input(file: &str, variables: &[(&str, &str)]) -> Input {
@@ -13,7 +13,7 @@ fn input(file: &str, variables: &[(&str, &str)]) -> Input {
     }
 }
 
-fn loaded(input: &Input) -> Loaded {
+fn loaded(input: &Input) -> LoadedConfig {
     resolve(input).unwrap_or_else(|report| panic!("{report}"))
 }
 
@@ -94,7 +94,7 @@ fn what_is_no_store_is_said_with_what_would_be_right() {
     assert!(said.contains("http:// is no store") && said.contains("hint"), "{said}");
     let kind = ("REDIS_TYPE", "RING");
     let said = problems(&input("compat: envoy-ratelimit\n", &[kind, ("REDIS_URL", "a:1")]));
-    assert!(said.contains("`RING` is no kind of Redis"), "{said}");
+    assert!(said.contains("`RING` is not a kind of Redis"), "{said}");
     let tls = "store: {redis: {url: 'redis://one', tls: {ca: ca.pem}}}\n";
     assert!(problems(&input(tls, &[])).contains("write `rediss://` in the URL"));
     let twice = "store: {redis: {url: 'redis://one', password: a, password_file: b}}\n";

@@ -64,7 +64,7 @@ fn key(command: &Words) -> &[u8] {
     &command[if is_script { 3 } else { 1 }]
 }
 
-/// What the new node thinks is left.
+/// The remaining units according to the new node.
 #[track_caller]
 fn remaining(serving: &mut Serving, key: &str) -> u64 {
     let answer = ask(serving, "peek", key, "ada").json();

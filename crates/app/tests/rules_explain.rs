@@ -35,7 +35,7 @@ fn an_exact_value_is_said_to_be_one() {
         "rule user.path_/login applies: 1 limit\n",
         "counter   one for user=ada\n",
         "3 in any minute (sliding_log)\n",
-        "mode    enforce: what is over is refused\n",
+        "mode    enforce: requests over the limit are refused\n",
     ];
     assert_says(&explain(&["user=ada", "path=/login"]), &parts);
 }
@@ -46,7 +46,7 @@ fn a_pattern_is_said_to_be_one_and_counted_by_the_whole_value() {
         "patterns        matches path_/reports/*\n",
         "counter   one for user=ada path=/reports/7\n",
         "2 at once (concurrency)\n",
-        "comes back after 30s\n",
+        "expires after 30s\n",
     ];
     assert_says(&explain(&["user=ada", "path=/reports/7"]), &parts);
 }
@@ -58,8 +58,8 @@ fn every_limit_of_a_rule_is_put_in_words_with_its_mode() {
         "rule user applies: 2 limits\n",
         "5 per second, up to 10 at once (token_bucket, named rate)\n",
         "may be exceeded by 20% for 30s\n",
-        "mode    enforce: what is over is refused\n",
-        "store   exact; while it cannot be asked: local\n",
+        "mode    enforce: requests over the limit are refused\n",
+        "store   exact; while it is not available: local\n",
         "1000 per day (fixed_window, named daily)\n",
         "mode    shadow: counted and reported, never refused\n",
     ];
@@ -136,7 +136,7 @@ fn several_descriptors_are_explained_together_with_what_replaces_what() {
         "rule user_admin applies: unlimited\n",
         "named address)\n",
         "does not apply: another rule of this request replaces it\n",
-        "All limits above apply to the request together; a refusal charges nobody.\n",
+        "All limits above apply to the request together; a refusal charges none of them.\n",
     ];
     assert_says(&apart, &parts);
     let whole = explain(&["--descriptor", "user=admin", "--descriptor", "ip=192.0.2.1"]);
@@ -193,7 +193,7 @@ fn rules_can_come_from_several_paths_and_from_standard_input() {
 #[test]
 fn a_question_that_makes_no_sense_is_told_what_would() {
     for (words, message, help) in [
-        (vec!["user"], "`user` is no entry", "write entries as KEY=VALUE, such as `user=ada`"),
+        (vec!["user"], "`user` is not an entry", "write entries as KEY=VALUE, such as `user=ada`"),
         (vec![], "a descriptor has no entries", "give at least one, such as `user=ada`"),
         (vec!["a=1", "--", "--"], "a descriptor has no entries", "give at least one"),
         (vec!["--domain", "shp", "a=1"], "no domain is called `shp`", "did you mean `shop`?"),

@@ -93,7 +93,7 @@ fn no_color_wins_over_what_would_force_colours() {
     assert!(!forced(Some("1")).stdout.contains(ESCAPE));
 }
 
-/// Runs the binary with nobody to read what it prints.
+/// Runs the binary with a closed standard output.
 fn unread(words: &[&str], stdin: &str) -> (i32, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -57,39 +57,30 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    /// What was typed. What `--set` says wins over the other flags.
+    /// The flags that were given. `--set` wins over the others.
     pub(super) fn flags(&self) -> Vec<Flag> {
-        let rules: Vec<String> =
-            self.rules.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-        let lists = [
-            ("--rules", "rules.paths", &rules),
-            ("--grpc", "grpc.listen", &self.grpc),
-            ("--http", "http.listen", &self.http),
-            ("--gateway-listen", "gateway.listen", &self.gateway_listen),
-            ("--debug-listen", "debug.listen", &self.debug_listen),
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let one = |value: &Option<String>| Vec::from_iter(value.clone());
+        let flags = [
+            ("--rules", "rules.paths", self.rules.iter().map(text).collect()),
+            ("--grpc", "grpc.listen", self.grpc.clone()),
+            ("--http", "http.listen", self.http.clone()),
+            ("--gateway-listen", "gateway.listen", self.gateway_listen.clone()),
+            ("--debug-listen", "debug.listen", self.debug_listen.clone()),
+            ("--gateway", "gateway.file", self.gateway.iter().map(text).collect()),
+            ("--redis", "store.redis.url", one(&self.redis)),
+            ("--log-level", "log.level", one(&self.log_level)),
+            ("--log-format", "log.format", one(&self.log_format)),
+            ("--workers", "workers", one(&self.workers)),
+            ("--compat", "compat", one(&self.compat)),
         ];
-        let gateway = self.gateway.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let ones = [
-            ("--gateway", "gateway.file", &gateway),
-            ("--redis", "store.redis.url", &self.redis),
-            ("--log-level", "log.level", &self.log_level),
-            ("--log-format", "log.format", &self.log_format),
-            ("--workers", "workers", &self.workers),
-            ("--compat", "compat", &self.compat),
-        ];
-        let mut flags = Vec::new();
-        for (name, path, items) in lists {
-            if !items.is_empty() {
-                flags.push(Flag { name, path: Some(path), text: items.join(",") });
-            }
-        }
-        for (name, path, text) in ones {
-            if let Some(text) = text {
-                flags.push(Flag { name, path: Some(path), text: text.clone() });
-            }
-        }
+        let given = flags.into_iter().filter(|(_, _, values)| !values.is_empty());
+        let given = given.map(|(name, path, values)| Flag {
+            name,
+            path: Some(path),
+            text: values.join(","),
+        });
         let set = |text: &String| Flag { name: "--set", path: None, text: text.clone() };
-        flags.extend(self.set.iter().map(set));
-        flags
+        given.chain(self.set.iter().map(set)).collect()
     }
 }

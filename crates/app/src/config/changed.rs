@@ -1,21 +1,13 @@
-//! Which fields of two configurations differ.
-
-use tidegate_document::Entry;
+//! The difference between two configurations.
 
 use super::fields::Config;
 
-/// The fields that have another value in `other`, by their paths. What a secret was or is stays
-/// secret; that it is another is told.
+/// The paths of the fields that have another value in `other`. Secrets are compared too, and never shown.
 pub fn changed(config: &Config, other: &Config) -> Vec<String> {
     let (mut config, mut other) = (config.clone(), other.clone());
-    let pairs = config.entries().into_iter().zip(other.entries());
-    let differing = pairs.filter_map(|pair| match pair {
-        (Entry::Field(before), Entry::Field(after)) if !before.value.is_same(&*after.value) => {
-            Some(before.path)
-        }
-        _ => None,
-    });
-    differing.collect()
+    let pairs = config.fields().zip(other.fields());
+    let changed = pairs.filter(|(before, after)| !before.value.is_same(&*after.value));
+    changed.map(|(before, _)| before.path).collect()
 }
 
 #[cfg(test)]

@@ -6,50 +6,39 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tidegate_gateway::{GatewayDocument, GatewayError, SettingProblem, api_key_plans};
-use tidegate_rules::{Problem, Severity, Snapshot};
+use tidegate_admin::LimiterName;
+use tidegate_rules::{Problem, Report, Snapshot, compile};
 
 use super::fields::Config;
 use super::gateway;
 use super::layers::{Note, Weight, resolve};
 use super::load::input;
 use crate::cli::{ConfigCheckArgs, Format};
-use crate::cross_check::{Coverage, CrossFinding, cross_check};
+use crate::cross_check::{Coverage, cross_check};
 use crate::exit::{Exit, Failure};
-use crate::output::{Clean, Output, Painted, style, write_json, write_problems};
-use crate::rules::load::{LoadedRules, configured};
+use crate::output::{Clean, Output, StyledText, style, write_json, write_problems};
+use crate::rules::check::ProblemCounts;
+use crate::rules::load::{absent_path, configured};
 use crate::words::count;
 
 pub(crate) fn run(args: &ConfigCheckArgs, out: &mut Output) -> Result<Exit, Failure> {
     let mut layers = args.layers.clone();
     layers.config = args.path.clone().or(layers.config);
-    let mut check = match resolve(&input(&layers)?) {
+    let mut check = ConfigCheck::default();
+    match resolve(&input(&layers)?) {
         Ok(loaded) => {
-            let mut check = ConfigCheck {
-                problems: loaded.warnings,
-                notes: loaded.notes,
-                ..ConfigCheck::default()
-            };
+            (check.problems, check.notes) = (loaded.warnings, loaded.notes);
             check.documents(&loaded.config)?;
-            check
         }
-        Err(report) => ConfigCheck {
-            problems: report.problems().to_vec(),
-            summary: CheckSummary { omitted: report.omitted(), ..CheckSummary::default() },
-            ..ConfigCheck::default()
-        },
-    };
-    let errors =
-        check.problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    check.summary.errors = errors;
-    check.summary.warnings = check.problems.len() - errors;
-    let denied = args.deny_warnings && check.has_warnings();
-    check.ok = errors == 0 && !denied;
+        Err(report) => check.add(&report),
+    }
+    check.summary.counts.update(&check.problems);
+    check.ok = check.summary.counts.errors == 0 && !(args.deny_warnings && check.has_warnings());
     match args.format {
         Format::Text => check.write_text(out)?,
         Format::Json => write_json(out, &check)?,
     }
-    Ok(if check.ok { Exit::Fine } else { Exit::Problems })
+    Ok(Exit::of_check(check.ok))
 }
 
 /// The result. This is the JSON document too: see docs/cli.md.
@@ -59,15 +48,13 @@ struct ConfigCheck {
     problems: Vec<Problem>,
     /// Remarks that the start would log.
     notes: Vec<Note>,
-    summary: CheckSummary,
+    summary: ConfigSummary,
 }
 
 #[derive(Debug, Default, Serialize)]
-struct CheckSummary {
-    errors: usize,
-    warnings: usize,
-    /// Problems found but not listed.
-    omitted: usize,
+struct ConfigSummary {
+    #[serde(flatten)]
+    counts: ProblemCounts,
     /// The rules, unless they have errors.
     rules: Option<RuleTotals>,
     /// The gateway, unless there is none or it has errors.
@@ -81,27 +68,38 @@ struct RuleTotals {
 }
 
 impl ConfigCheck {
+    fn add(&mut self, report: &Report) {
+        self.problems.extend_from_slice(report.problems());
+        self.summary.counts.omitted += report.omitted();
+    }
+
     /// Loads the rules and the gateway's document, and compares them.
     fn documents(&mut self, config: &Config) -> Result<(), Failure> {
         let snapshot = self.rules(config)?;
         let Some(path) = config.gateway.file.as_deref() else { return Ok(()) };
-        if let Some(report) = gateway::problems(path)? {
-            self.problems.extend_from_slice(report.problems());
-            self.summary.omitted += report.omitted();
-            return Ok(());
-        }
+        let document = match gateway::check(path) {
+            Ok(document) => document,
+            Err(Failure::Gateway(report)) => {
+                self.add(&report);
+                return Ok(());
+            }
+            Err(other) => return Err(other),
+        };
         let Some(snapshot) = snapshot else { return Ok(()) };
-        let document = gateway::load(path)?;
-        let (findings, coverage) = compare(config, &document, &snapshot);
-        self.problems.extend(located(&document, &findings));
+        let (problems, coverage) = cross_check(config, &document, &snapshot);
+        self.problems.extend(problems);
         self.notes.extend(switches_without_effect(config));
         self.summary.gateway = Some(coverage);
         Ok(())
     }
 
     fn rules(&mut self, config: &Config) -> Result<Option<Snapshot>, Failure> {
-        match configured(&config.rules)? {
-            LoadedRules::Absent { path } => {
+        let sources = match configured(&config.rules) {
+            Ok(sources) => sources,
+            Err(error) => {
+                let Some(path) = absent_path(&config.rules, &error) else {
+                    return Err(Failure::Load(error));
+                };
                 let effect = if config.rules.required {
                     "`tidegate serve` would not start"
                 } else {
@@ -109,50 +107,52 @@ impl ConfigCheck {
                 };
                 let message = format!("there are no rules at `{path}`: {effect}");
                 self.notes.push(Note { weight: Weight::Warning, message });
-                Ok(None)
+                return Ok(None);
             }
-            LoadedRules::Wrong(report) => {
-                self.problems.extend_from_slice(report.problems());
-                self.summary.omitted += report.omitted();
-                Ok(None)
-            }
-            LoadedRules::Compiled(snapshot) => {
+        };
+        match compile(&sources, &config.rules.options()) {
+            Ok(snapshot) => {
                 self.problems.extend_from_slice(snapshot.warnings());
                 let (rules, domains) = (snapshot.rules().len(), snapshot.domains().count());
                 self.summary.rules = Some(RuleTotals { rules, domains });
-                Ok(Some(*snapshot))
+                Ok(Some(snapshot))
+            }
+            Err(report) => {
+                self.add(&report);
+                Ok(None)
             }
         }
     }
 
     fn has_warnings(&self) -> bool {
-        self.summary.warnings > 0 || self.notes.iter().any(|note| note.weight == Weight::Warning)
+        self.summary.counts.warnings > 0
+            || self.notes.iter().any(|note| note.weight == Weight::Warning)
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        write_problems(out, &self.problems, self.summary.omitted)?;
+        write_problems(out, &self.problems, self.summary.counts.omitted)?;
         write_notes(out, &self.notes)?;
         if !self.problems.is_empty() || !self.notes.is_empty() {
             writeln!(out)?;
         }
-        let CheckSummary { errors, warnings, omitted, .. } = &self.summary;
+        let ProblemCounts { errors, warnings, omitted } = self.summary.counts;
         let warned = match warnings {
             0 => String::new(),
-            some if self.ok => format!(", {}", count(*some, "warning")),
-            some => format!(" and {}", count(*some, "warning")),
+            some if self.ok => format!(", {}", count(some, "warning")),
+            some => format!(" and {}", count(some, "warning")),
         };
         let (color, text) = if self.ok {
             (style::GOOD, "the configuration is right".to_owned())
         } else {
             (style::ERROR, count(errors + omitted, "problem"))
         };
-        writeln!(out, "{}", Painted(color, format!("{text}{warned}")))?;
+        writeln!(out, "{}", StyledText(color, format!("{text}{warned}")))?;
         self.summary.write_totals(out)
     }
 }
 
-impl CheckSummary {
-    /// What the documents come to: a gateway that limits no route shows here at a glance.
+impl ConfigSummary {
+    /// Totals of the documents, so that a gateway that limits no route stands out.
     fn write_totals(&self, out: &mut impl Write) -> io::Result<()> {
         let mut parts = Vec::new();
         if let Some(RuleTotals { rules, domains }) = self.rules {
@@ -166,50 +166,14 @@ impl CheckSummary {
     }
 }
 
-/// The mistakes between the documents, and how much of the gateway is limited.
-pub(crate) fn compare(
-    config: &Config,
-    document: &GatewayDocument,
-    rules: &Snapshot,
-) -> (Vec<CrossFinding>, Coverage) {
-    let keys = document.settings().api_keys.as_ref();
-    // A key file that cannot be read is an error of its own, and reported as such.
-    let plans = keys.and_then(|keys| api_key_plans(keys).ok()).unwrap_or_default();
-    cross_check(config, document.settings(), rules, &plans)
-}
-
-/// The findings as warnings, with their location in the document.
-pub(crate) fn located(document: &GatewayDocument, findings: &[CrossFinding]) -> Vec<Problem> {
-    let problem = |finding: &CrossFinding| {
-        let setting = finding.key_path.clone();
-        let setting = SettingProblem { setting, problem: finding.message.clone() };
-        let report = document.report(&GatewayError { problems: vec![setting] });
-        let (code, hint) = (finding.code, Some(finding.hint.clone()));
-        let severity = Severity::Warning;
-        report
-            .problems()
-            .iter()
-            .cloned()
-            .map(move |found| Problem { severity, code, hint: hint.clone(), ..found })
-            .collect::<Vec<_>>()
-    };
-    findings.iter().flat_map(problem).collect()
-}
-
-/// Switches of limiters that do not exist without a capacity.
+/// The note for switches of the gateway's shedders, which do not exist without a capacity.
 pub(crate) fn switches_without_effect(config: &Config) -> Option<Note> {
     let (given, default) = (&config.switches, Config::default().switches);
-    let shedders = [
-        ("worker", given.worker != default.worker),
-        ("fleet", given.fleet != default.fleet),
-        ("gate", given.gate != default.gate),
-    ];
-    let set: Vec<String> = shedders
-        .iter()
-        .filter(|(_, set)| *set)
-        .map(|(name, _)| format!("`switches.{name}`"))
-        .collect();
-    if config.overload.capacity.is_some() || set.is_empty() {
+    let mut shedders = vec![LimiterName::Worker, LimiterName::Fleet, LimiterName::Gate];
+    shedders.retain(|limiter| given.mode(*limiter) != default.mode(*limiter));
+    let set: Vec<String> =
+        shedders.iter().map(|limiter| format!("`switches.{}`", limiter.as_str())).collect();
+    if config.gateway.file.is_none() || config.overload.capacity.is_some() || set.is_empty() {
         return None;
     }
     let (verb, names) = (if set.len() == 1 { "has" } else { "have" }, set.join(", "));
@@ -217,12 +181,12 @@ pub(crate) fn switches_without_effect(config: &Config) -> Option<Note> {
     Some(Note { weight: Weight::Warning, message })
 }
 
-/// Writes the remarks of the start, a line each.
+/// Writes notes, a line each.
 pub(crate) fn write_notes(out: &mut impl Write, notes: &[Note]) -> io::Result<()> {
     for Note { weight, message } in notes {
         let title = match weight {
-            Weight::Note => Painted(style::HELP, "note:"),
-            Weight::Warning => Painted(style::WARNING, "warning:"),
+            Weight::Note => StyledText(style::HELP, "note:"),
+            Weight::Warning => StyledText(style::WARNING, "warning:"),
         };
         writeln!(out, "{title} {}", Clean(message))?;
     }

@@ -1,24 +1,21 @@
-//! The environment of envoyproxy/ratelimit: what each variable does here.
+//! The environment of envoyproxy/ratelimit ("upstream"): what each variable does here.
 //!
-//! Read only when `compat: envoy-ratelimit` is on. A variable sets a field, does
-//! something of its own, or has no effect, which is then said. Values are read
-//! as Go reads them, and a bad one is an error that names its variable. What
-//! upstream does by default and we do not becomes a layer of defaults.
+//! Read only with `compat: envoy-ratelimit`. A variable sets a field, has a special effect, or has no effect, which is
+//! logged. Values are parsed as Go parses them, and an invalid one is an error that names its variable. Defaults of
+//! upstream that differ from ours form the weakest layer.
 
 mod go;
 mod special;
 mod variables;
 
-use std::borrow::Cow;
+use tidegate_document::{Fault, Location, Problems};
 
-use tidegate_document::{Fault, Location, Problems, Scalar, ScalarStyle};
-
-use super::layers::{LayerValue, Note, Origin, VariableText, Weight};
+use super::layers::{LayerValue, NamedText, Note, Origin, Weight};
 
 pub(super) use go::GoKind;
 pub use variables::{Effect, VARIABLES, Variable};
 
-/// What upstream does and has no variable for, by field.
+/// Behaviour of upstream that has no variable: field, default, reason.
 pub(super) const OTHER_DEFAULTS: &[(&str, &str, &str)] = &[
     (
         "rules.required",
@@ -47,21 +44,21 @@ fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|variable| variable.name == name)
 }
 
-/// What is set of upstream's environment, and where to say what.
+/// The variables of upstream that are set, and the layers and messages that follow from them.
 struct Environment<'e, 's, 'p> {
-    variables: &'e [VariableText<'s>],
+    variables: &'e [NamedText<'s>],
     problems: &'e mut Problems<'p>,
     notes: &'e mut Vec<Note>,
     given: Vec<LayerValue<'s>>,
-    /// The fields that our own layers set.
+    /// The fields that our own file, variables and flags set.
     ours: Vec<&'e str>,
 }
 
-/// The layers of upstream: its defaults first, then what is set.
+/// The layers of upstream: its defaults, then its variables.
 ///
-/// `ours` is what our own file, environment and flags say.
+/// `ours` are the values of our own file, variables and flags.
 pub(super) fn read<'s>(
-    variables: &[VariableText<'s>],
+    variables: &[NamedText<'s>],
     ours: &[LayerValue<'_>],
     problems: &mut Problems<'_>,
     notes: &mut Vec<Note>,
@@ -78,15 +75,15 @@ pub(super) fn read<'s>(
 }
 
 impl<'s> Environment<'_, 's, '_> {
-    /// A variable that is set to something; one that is empty counts as not set.
-    fn get(&self, name: &str) -> Option<VariableText<'s>> {
+    /// A variable that is set; an empty one counts as not set.
+    fn get(&self, name: &str) -> Option<NamedText<'s>> {
         let found = self.variables.iter().find(|variable| variable.name == name).copied();
         found.filter(|variable| !variable.text.is_empty())
     }
 
-    /// A boolean that is set and right.
-    fn flag(&self, name: &str) -> Option<bool> {
-        go::boolean(self.get(name)?.text).ok()
+    /// A boolean that is set to true.
+    fn enabled(&self, name: &str) -> Option<NamedText<'s>> {
+        self.get(name).filter(|variable| go::boolean(variable.text) == Ok(true))
     }
 
     fn set_defaults(&mut self, own_paths: bool) {
@@ -106,13 +103,8 @@ impl<'s> Environment<'_, 's, '_> {
     }
 
     fn default(&mut self, path: &str, text: String) {
-        self.given.push(LayerValue {
-            path: path.to_owned(),
-            scalars: vec![plain(text)],
-            locations: Vec::new(),
-            location: Location::default(),
-            origin: Origin::CompatDefault,
-        });
+        let origin = Origin::CompatDefault;
+        self.given.push(LayerValue::single(path, text, Location::default(), origin));
     }
 
     fn read_one(&mut self, variable: &Variable, own_paths: bool) {
@@ -127,34 +119,28 @@ impl<'s> Environment<'_, 's, '_> {
             }
             Effect::Sets(path) => self.set(path, translated, &text),
             Effect::Special(_) => {}
-            Effect::None(why) => self.note(format!("{} has no effect: {why}", variable.name)),
+            Effect::Nothing(why) => self.note(format!("{} has no effect: {why}", variable.name)),
         }
     }
 
     /// Sets a field.
-    fn set(&mut self, path: &str, text: String, from: &VariableText<'s>) {
-        self.given.push(LayerValue {
-            path: path.to_owned(),
-            scalars: vec![plain(text)],
-            locations: vec![from.location],
-            location: from.location,
-            origin: Origin::Variable(from.name.to_owned()),
-        });
+    fn set(&mut self, path: &str, text: String, from: &NamedText<'s>) {
+        let origin = Origin::Variable(from.name.to_owned());
+        self.given.push(LayerValue::single(path, text, from.location, origin));
     }
 
-    fn refuse(&mut self, from: &VariableText<'s>, fault: Fault) {
+    fn refuse(&mut self, from: &NamedText<'s>, fault: Fault) {
         self.problems.error(from.location, fault.of(from.name));
+    }
+
+    /// Notes variables that have no effect because another is not true.
+    fn note_no_effect(&mut self, variables: &[NamedText<'s>], switch: &str) {
+        for NamedText { name, .. } in variables {
+            self.note(format!("{name} has no effect: {switch} is not true"));
+        }
     }
 
     fn note(&mut self, message: String) {
         self.notes.push(Note { weight: Weight::Note, message });
     }
-
-    fn warn(&mut self, message: String) {
-        self.notes.push(Note { weight: Weight::Warning, message });
-    }
-}
-
-fn plain<'s>(text: String) -> Scalar<'s> {
-    Scalar { text: Cow::Owned(text), style: ScalarStyle::Plain }
 }

@@ -9,11 +9,11 @@ mod gateway;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_document::{Entry, HeaderName, SectionPart, Size, section};
+use tidegate_document::{Entry, Field, HeaderName, SectionPart, Size, section};
 
 use super::kinds::{
     Address, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, Password, Percent,
-    Ratio, RedisUrl, San, Secret, Switches, TraceProtocol, Url, UrlPath, WhenFull, Workers,
+    Ratio, RedisUrl, San, Secret, SwitchAccess, TraceProtocol, Url, UrlPath, WhenFull, Workers,
 };
 
 pub use gateway::{AccessLog, Fleet, Gate, Gateway, LimiterSwitches, Overload, Worker};
@@ -186,7 +186,7 @@ section! {
         token_file: Option<PathBuf> = "off",
         /// Whether limits can be switched at run time: `auto` is on if only this machine can
         /// connect or a token is set.
-        switches: Switches = "auto",
+        switches: SwitchAccess = "auto",
         /// The maximum of connections.
         connections_max: u32 = "100" in 1..=MANY,
         /// Further addresses, for metrics only.
@@ -411,6 +411,14 @@ impl Config {
         entries
     }
 
+    /// Every field.
+    pub fn fields(&mut self) -> impl Iterator<Item = Field<'_>> {
+        self.entries().into_iter().filter_map(|entry| match entry {
+            Entry::Field(field) => Some(field),
+            Entry::Section { .. } => None,
+        })
+    }
+
     /// The paths of every section and field.
     pub(super) fn paths() -> Vec<String> {
         let path = |entry: Entry<'_>| match entry {
@@ -424,10 +432,8 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         let mut config = Config::blank();
-        for entry in config.entries() {
-            if let Entry::Field(field) = entry {
-                field.value.set_text(field.default, &field.bounds).expect("the defaults are right");
-            }
+        for field in config.fields() {
+            field.value.set_text(field.default, &field.bounds).expect("the defaults are valid");
         }
         config
     }
@@ -442,13 +448,13 @@ pub enum RulesFrom<'c> {
     Runtime {
         /// The root, usually a symlink.
         root: &'c PathBuf,
-        /// The rest of it.
+        /// Its other settings.
         runtime: &'c Runtime,
     },
 }
 
 impl Rules {
-    /// How the files become one snapshot.
+    /// The options for compiling the rules.
     pub const fn options(&self) -> tidegate_rules::Options {
         tidegate_rules::Options {
             merge_domains: self.merge_domains,
@@ -474,22 +480,22 @@ impl Tls {
 }
 
 impl Debug {
-    /// Whether a token is asked for.
+    /// Whether changes need a token.
     pub fn has_token(&self) -> bool {
         self.token.is_some() || self.token_file.is_some()
     }
 
-    /// Whether only this machine can ask.
+    /// Whether only this machine can connect.
     pub fn is_local(&self) -> bool {
         self.listen.iter().all(Address::is_local)
     }
 
-    /// Whether rules can be switched at run time.
+    /// Whether limits can be switched at run time.
     pub fn switches_are_on(&self) -> bool {
         match self.switches {
-            Switches::On => true,
-            Switches::Off => false,
-            Switches::Auto => self.is_local() || self.has_token(),
+            SwitchAccess::On => true,
+            SwitchAccess::Off => false,
+            SwitchAccess::Auto => self.is_local() || self.has_token(),
         }
     }
 }

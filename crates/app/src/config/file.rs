@@ -29,7 +29,7 @@ pub(super) fn read<'s>(
     }
     let mut reader = Reader::new(&yaml, problems, &ConfigDialect).recording_locations();
     if let Some(root) = reader.root_given() {
-        section(&mut reader, &root, Config::mapping(), &mut |value| values.push(value), source);
+        section(&mut reader, &root, Config::mapping(), values, source);
     }
 }
 
@@ -38,18 +38,14 @@ fn section<'s>(
     reader: &mut Reader<'_, '_>,
     given: &Given,
     mapping: &'static Mapping,
-    add: &mut dyn FnMut(LayerValue<'s>),
+    values: &mut Vec<LayerValue<'s>>,
     source: &Source,
 ) {
     let Some(keys) = reader.keys(given, mapping) else { return };
     for given in keys.iter() {
         reader.within_key(given, |reader| match given.key.shape() {
-            Shape::Mapping(below) => section(reader, given, below, add, source),
-            shape => {
-                if let Some(value) = field(reader, given, &shape, source) {
-                    add(value);
-                }
-            }
+            Shape::Mapping(below) => section(reader, given, below, values, source),
+            shape => values.extend(field(reader, given, &shape, source)),
         });
     }
 }

@@ -7,8 +7,8 @@ mod text;
 
 pub use address::Address;
 pub use choice::{
-    AccessLogFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, LogTo,
-    SwitchMode, Switches, TraceProtocol, WhenFull,
+    AccessLogFormat, Compat, ErrorCodes, FailureMode, KeyLayout, LogFormat, LogLevel, SwitchAccess,
+    SwitchMode, TraceProtocol, WhenFull,
 };
 pub use number::{Percent, Ratio, Workers};
 pub use text::{Password, RedisUrl, San, Secret, Url, UrlPath};

@@ -1,4 +1,4 @@
-//! Putting the layers together, with every value's origin.
+//! Combines the layers, and records the origin of every value.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tidegate_document::{
-    Entry, Fault, ItemFault, Location, Plurality, Problems, Scalar, ScalarStyle, closest,
+    Fault, ItemFault, Location, Plurality, Problems, Scalar, ScalarStyle, did_you_mean,
 };
 use tidegate_rules::{Mode, Problem, Report, Source};
 
@@ -17,27 +17,26 @@ use super::kinds::Compat;
 use super::mask::Mask;
 use super::validate::validate;
 
-/// What all our environment variables begin with.
+/// The prefix of our environment variables.
 const PREFIX: &str = "TIDEGATE_";
 
-/// Names with our prefix that set no field: where the file is, and where `rules
-/// check` looks for rules.
-const OTHER_VARIABLES: [&str; 1] = ["TIDEGATE_CONFIG"];
+/// The variable with the path of the file; it sets no field.
+const CONFIG_VARIABLE: &str = "TIDEGATE_CONFIG";
 
-/// A second name for where the rules are: `tidegate rules` has it too.
+/// A short name for `TIDEGATE_RULES_PATHS`, which `tidegate rules` reads too.
 const RULES_VARIABLE: &str = "TIDEGATE_RULES";
 
-/// The environment variable of a path.
+/// The environment variable of a field.
 pub fn variable_of(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
-/// Everything that a configuration is made of, as text.
+/// The texts that a configuration is made of.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// The configuration file, if there is one.
     pub file: Option<Source>,
-    /// Environment variables; those that mean nothing here are ignored.
+    /// Environment variables; unrelated ones are ignored.
     pub variables: Vec<(String, String)>,
     /// Flags, in the order in which they were given.
     pub flags: Vec<Flag>,
@@ -46,20 +45,20 @@ pub struct Input {
 /// A flag that sets a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// What was typed, such as `--grpc`.
+    /// The flag, such as `--grpc`.
     pub name: &'static str,
-    /// The field; none when the text itself names it, as `--set` does.
+    /// The field; `None` if the text names it, as that of `--set` does.
     pub path: Option<&'static str>,
-    /// What came after it.
+    /// The argument.
     pub text: String,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// No layer sets it.
     Default,
-    /// Nobody said anything, and envoyproxy/ratelimit has another default.
+    /// No layer sets it, and envoyproxy/ratelimit has another default.
     CompatDefault,
     /// A line of the file.
     File {
@@ -86,39 +85,39 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A configuration that can be used.
+/// A valid configuration.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The values.
     pub config: Config,
-    /// Where each comes from, by path.
+    /// The origin of each value, by path.
     pub origins: BTreeMap<String, Origin>,
-    /// What is odd, with its place.
+    /// Warnings with their location.
     pub warnings: Vec<Problem>,
-    /// What should be said at the start.
+    /// Remarks that the start logs.
     pub notes: Vec<Note>,
 }
 
-/// Something to say at the start.
+/// A remark that the start logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// How much it matters.
+    /// Its importance.
     pub weight: Weight,
     /// A sentence.
     pub message: String,
 }
 
-/// How much a note matters.
+/// The importance of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
-    /// Good to know.
+    /// Information.
     Note,
-    /// Probably not what is wanted.
+    /// Probably a mistake.
     Warning,
 }
 
-/// What one layer says for a field.
+/// The value that one layer has for a field.
 #[derive(Debug)]
 pub(super) struct LayerValue<'s> {
     pub(super) path: String,
@@ -130,56 +129,109 @@ pub(super) struct LayerValue<'s> {
     pub(super) origin: Origin,
 }
 
-/// Where a value comes from, to say so and to point at it.
+impl<'s> LayerValue<'s> {
+    /// One value.
+    pub(super) fn single(
+        path: &str,
+        text: impl Into<Cow<'s, str>>,
+        location: Location,
+        origin: Origin,
+    ) -> Self {
+        let scalars = vec![Scalar { text: text.into(), style: ScalarStyle::Plain }];
+        LayerValue { path: path.to_owned(), scalars, locations: vec![location], location, origin }
+    }
+
+    /// The value of a variable or flag: commas separate the items of a list.
+    fn of_text(path: &str, plurality: Plurality, from: NamedText<'s>, origin: Origin) -> Self {
+        let mut value = Self::single(path, from.text, from.location, origin);
+        if plurality != Plurality::Many {
+            return value;
+        }
+        (value.scalars, value.locations) = (Vec::new(), Vec::new());
+        let mut offset = 0;
+        for part in from.text.split(',') {
+            let item = part.trim();
+            if !item.is_empty() && item != "[]" {
+                let start = offset + part.len() - part.trim_start().len();
+                value.scalars.push(Scalar { text: item.into(), style: ScalarStyle::Plain });
+                value.locations.push(from.range(start, start + item.len()));
+            }
+            offset += part.len() + 1;
+        }
+        value
+    }
+}
+
+/// The origin of a value, and where problems with it are shown.
 #[derive(Clone, Debug)]
 pub(super) struct Provenance {
     pub(super) origin: Origin,
-    /// None for defaults.
+    /// `None` for defaults.
     pub(super) location: Option<Location>,
+    /// The location of each item.
     pub(super) locations: Vec<Location>,
-    /// Whether everything that was given for it could be read.
+    /// Whether every layer's value for the field was valid.
     pub(super) is_sound: bool,
 }
 
 /// By path.
 pub(super) type Provenances = BTreeMap<String, Provenance>;
 
-/// A variable that has a meaning here.
+/// The text of an environment variable or a flag.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct VariableText<'s> {
+pub(super) struct NamedText<'s> {
     pub(super) name: &'s str,
     pub(super) text: &'s str,
     pub(super) location: Location,
 }
 
-/// Reads all layers and checks what comes of them.
+impl<'s> NamedText<'s> {
+    fn of(index: usize, source: &'s Source) -> Self {
+        let file = u32::try_from(index).unwrap_or(u32::MAX);
+        let location = Location { file, start: 0, end: offset_of(source.text.len()) };
+        NamedText { name: &source.name, text: &source.text, location }
+    }
+
+    /// The location of a part of the text.
+    fn range(&self, start: usize, end: usize) -> Location {
+        let at = |offset| self.location.start.saturating_add(offset_of(offset));
+        Location { start: at(start), end: at(end), ..self.location }
+    }
+}
+
+fn offset_of(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// Reads all layers and validates the result.
 ///
 /// # Errors
-/// With everything that is wrong.
-pub fn resolve(input: &Input) -> Result<Loaded, Report> {
+/// With all problems.
+pub fn resolve(input: &Input) -> Result<LoadedConfig, Report> {
     let sources = sources(input);
     let mask = Mask::new(input);
     let shown: Vec<Source> = sources.iter().map(|source| mask.apply(source)).collect();
     let mut problems = Problems::new(&shown);
-    let files = usize::from(input.file.is_some());
-    let (in_file, rest) = sources.split_at(files);
-    let (in_environment, in_flags) = rest.split_at(rest.len() - input.flags.len());
-    let variables: Vec<VariableText<'_>> =
-        in_environment.iter().enumerate().map(|(at, source)| text_of(files + at, source)).collect();
+    let texts: Vec<NamedText<'_>> =
+        sources.iter().enumerate().map(|(index, source)| NamedText::of(index, source)).collect();
+    let (_, texts) = texts.split_at(usize::from(input.file.is_some()));
+    let (variables, flags) = texts.split_at(texts.len() - input.flags.len());
 
     let mut given: Vec<LayerValue<'_>> = Vec::new();
-    if let [file] = in_file {
+    if let (Some(_), Some(file)) = (&input.file, sources.first()) {
         file::read(file, &mut problems, &mut given);
     }
-    read_variables(&variables, &mut problems, &mut given);
-    let before = files + in_environment.len();
-    for (at, (flag, source)) in input.flags.iter().zip(in_flags).enumerate() {
-        read_flag(flag, text_of(before + at, source), &mut problems, &mut given);
+    let mut config = Config::default();
+    let fields: BTreeMap<String, Plurality> =
+        config.fields().map(|field| (field.path, field.value.plurality())).collect();
+    read_variables(variables, &fields, &mut problems, &mut given);
+    for (flag, text) in input.flags.iter().zip(flags) {
+        read_flag(flag, *text, &fields, &mut problems, &mut given);
     }
 
     let mut notes = Vec::new();
     if is_compat(&given) {
-        let mut layers = compat::read(&variables, &given, &mut problems, &mut notes);
+        let mut layers = compat::read(variables, &given, &mut problems, &mut notes);
         layers.append(&mut given);
         given = layers;
     }
@@ -190,12 +242,12 @@ pub fn resolve(input: &Input) -> Result<Loaded, Report> {
     if problems.has_errors() {
         return Err(problems.into_report());
     }
-    let warnings = problems.into_report().problems().to_vec();
+    let warnings = problems.into_report().into_problems();
     let origins = provenances.into_iter().map(|(path, from)| (path, from.origin)).collect();
-    Ok(Loaded { config, origins, warnings, notes })
+    Ok(LoadedConfig { config, origins, warnings, notes })
 }
 
-/// Warns of words that are still read and will not be for ever.
+/// Warns of deprecated words.
 fn warn_of_old_words(given: &[LayerValue<'_>], problems: &mut Problems<'_>) {
     for given in given.iter().filter(|given| given.path.starts_with("switches.")) {
         if given.scalars.iter().any(|word| word.text == Mode::DEPRECATED_SHADOW) {
@@ -205,7 +257,7 @@ fn warn_of_old_words(given: &[LayerValue<'_>], problems: &mut Problems<'_>) {
     }
 }
 
-/// The file, each variable that means something, and each flag.
+/// The file, the variables that are ours or of envoyproxy/ratelimit, and the flags.
 fn sources(input: &Input) -> Vec<Source> {
     let known = |name: &str| name.starts_with(PREFIX) || compat::is_known(name);
     let mut variables: Vec<&(String, String)> =
@@ -216,52 +268,35 @@ fn sources(input: &Input) -> Vec<Source> {
     input.file.iter().cloned().chain(variables).chain(flags).collect()
 }
 
-fn text_of(file: usize, source: &Source) -> VariableText<'_> {
-    let file = u32::try_from(file).unwrap_or(u32::MAX);
-    let end = u32::try_from(source.text.len()).unwrap_or(u32::MAX);
-    VariableText {
-        name: &source.name,
-        text: &source.text,
-        location: Location { file, start: 0, end },
-    }
-}
-
 fn read_variables<'s>(
-    variables: &[VariableText<'s>],
+    variables: &[NamedText<'s>],
+    fields: &BTreeMap<String, Plurality>,
     problems: &mut Problems<'_>,
     given: &mut Vec<LayerValue<'s>>,
 ) {
-    let mut config = Config::default();
-    let mut fields: BTreeMap<String, (String, Plurality)> = BTreeMap::new();
-    for entry in config.entries() {
-        if let Entry::Field(field) = entry {
-            fields.insert(variable_of(&field.path), (field.path.clone(), field.value.plurality()));
-        }
-    }
+    let fields: BTreeMap<String, (&str, Plurality)> =
+        fields.iter().map(|(path, plurality)| (variable_of(path), (&**path, *plurality))).collect();
     for variable in variables.iter().filter(|variable| variable.name.starts_with(PREFIX)) {
         let name =
             if variable.name == RULES_VARIABLE { "TIDEGATE_RULES_PATHS" } else { variable.name };
-        // A variable that is set to nothing is one that is not set.
-        if variable.text.is_empty() || OTHER_VARIABLES.contains(&name) || is_a_service(name) {
+        // An empty variable counts as not set.
+        if variable.text.is_empty() || name == CONFIG_VARIABLE || is_of_kubernetes(name) {
             continue;
         }
-        let origin = Origin::Variable(variable.name.to_owned());
         if let Some((path, plurality)) = fields.get(name) {
-            given.push(layer_value(path, *plurality, variable.text, variable.location, origin));
+            let origin = Origin::Variable(variable.name.to_owned());
+            given.push(LayerValue::of_text(path, *plurality, *variable, origin));
             continue;
         }
-        let fault = Fault::new("unknown_variable", format!("`{name}` sets no field"));
-        let near = closest(name, fields.keys().map(String::as_str));
-        let hint = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`tidegate config env` lists those that do".to_owned(),
-        };
-        problems.warn(variable.location, fault.hint(hint));
+        let hint = did_you_mean(name, fields.keys().map(String::as_str))
+            .unwrap_or_else(|| "`tidegate config env` lists the variables".to_owned());
+        let fault = Fault::new("unknown_variable", format!("`{name}` sets no field")).hint(hint);
+        problems.warn(variable.location, fault);
     }
 }
 
-/// Whether Kubernetes sets the variable for a service whose name begins with ours.
-fn is_a_service(name: &str) -> bool {
+/// Whether Kubernetes sets the variable, for a service whose name begins with ours.
+fn is_of_kubernetes(name: &str) -> bool {
     let mut parts =
         name.split('_').skip(1).skip_while(|part| *part != "SERVICE" && *part != "PORT");
     match (parts.next(), parts.next()) {
@@ -273,93 +308,45 @@ fn is_a_service(name: &str) -> bool {
 
 fn read_flag<'s>(
     flag: &Flag,
-    text: VariableText<'s>,
+    text: NamedText<'s>,
+    fields: &BTreeMap<String, Plurality>,
     problems: &mut Problems<'_>,
     given: &mut Vec<LayerValue<'s>>,
 ) {
-    let mut config = Config::default();
-    let fields: BTreeMap<String, Plurality> = config
-        .entries()
-        .into_iter()
-        .filter_map(|entry| match entry {
-            Entry::Field(field) => Some((field.path, field.value.plurality())),
-            Entry::Section { .. } => None,
-        })
-        .collect();
-    let origin = Origin::Flag(flag.name);
-    if let Some(path) = flag.path {
-        let plurality = fields.get(path).copied().unwrap_or(Plurality::One);
-        given.push(layer_value(path, plurality, text.text, text.location, origin));
-        return;
-    }
-    let Some((path, value)) = text.text.split_once('=') else {
-        let fault = Fault::new("malformed_flag", "there is no `=`")
-            .hint(format!("write `{} KEY=VALUE`, such as `shutdown.grace=30s`", flag.name));
-        problems.error(text.location, fault);
-        return;
-    };
-    let split = u32::try_from(path.len()).unwrap_or(u32::MAX);
-    if let Some(plurality) = fields.get(path) {
-        let location = Location { start: split.saturating_add(1), ..text.location };
-        given.push(layer_value(path, *plurality, value, location, origin));
-        return;
-    }
-    let fault = Fault::new("unknown_key", format!("there is no field `{path}`"));
-    let hint = match closest(path, fields.keys().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`tidegate config show` lists the fields".to_owned(),
-    };
-    problems.error(Location { end: split, ..text.location }, fault.hint(hint));
-}
-
-/// A text for a field: items of a list have commas between them.
-pub(super) fn layer_value<'s>(
-    path: &str,
-    plurality: Plurality,
-    text: &'s str,
-    location: Location,
-    origin: Origin,
-) -> LayerValue<'s> {
-    let plain = |text| Scalar { text: Cow::Borrowed(text), style: ScalarStyle::Plain };
-    if plurality != Plurality::Many {
-        let scalars = vec![plain(text)];
-        return LayerValue {
-            path: path.to_owned(),
-            scalars,
-            locations: vec![location],
-            location,
-            origin,
-        };
-    }
-    let (mut scalars, mut locations) = (Vec::new(), Vec::new());
-    let mut start = location.start;
-    for part in text.split(',') {
-        let length = |text: &str| u32::try_from(text.len()).unwrap_or(u32::MAX);
-        let item = part.trim();
-        let blanks = length(part).saturating_sub(length(part.trim_start()));
-        if !item.is_empty() && item != "[]" {
-            let start = start.saturating_add(blanks);
-            scalars.push(plain(item));
-            locations.push(Location { start, end: start.saturating_add(length(item)), ..location });
+    let (path, value) = match (flag.path, text.text.split_once('=')) {
+        (Some(path), _) => (path, text),
+        (None, Some((path, value))) => {
+            let location = text.range(path.len() + 1, text.text.len());
+            (path, NamedText { text: value, location, ..text })
         }
-        start = start.saturating_add(length(part)).saturating_add(1);
+        (None, None) => {
+            let fault = Fault::new("malformed_flag", "there is no `=`")
+                .hint(format!("write `{} KEY=VALUE`, such as `shutdown.grace=30s`", flag.name));
+            return problems.error(text.location, fault);
+        }
+    };
+    if let Some(plurality) = fields.get(path) {
+        given.push(LayerValue::of_text(path, *plurality, value, Origin::Flag(flag.name)));
+        return;
     }
-    LayerValue { path: path.to_owned(), scalars, locations, location, origin }
+    let hint = did_you_mean(path, fields.keys().map(String::as_str))
+        .unwrap_or_else(|| "`tidegate config show` lists the fields".to_owned());
+    let fault = Fault::new("unknown_key", format!("there is no field `{path}`")).hint(hint);
+    problems.error(text.range(0, path.len()), fault);
 }
 
-/// Whether the layers that may say so turn compatibility on.
+/// Whether the file, a variable or a flag turns compatibility on.
 fn is_compat(given: &[LayerValue<'_>]) -> bool {
     let last = given.iter().rfind(|given| given.path == "compat");
     let word = last.and_then(|given| given.scalars.first());
     word.is_some_and(|word| word.text == Compat::EnvoyRatelimit.as_str())
 }
 
-/// Sets the fields, from the weakest layer to the strongest.
+/// Sets the fields; later layers win.
 fn apply(given: &[LayerValue<'_>], problems: &mut Problems<'_>) -> (Config, Provenances) {
     let mut config = Config::default();
     let mut provenances = Provenances::new();
-    for entry in config.entries() {
-        let Entry::Field(field) = entry else { continue };
+    for field in config.fields() {
         let mut from = Provenance {
             origin: Origin::Default,
             location: None,
@@ -376,14 +363,17 @@ fn apply(given: &[LayerValue<'_>], problems: &mut Problems<'_>) -> (Config, Prov
                 from.is_sound = false;
                 continue;
             }
-            let compat = given.origin == Origin::CompatDefault;
-            if compat && field.value.shown() == before {
-                continue;
-            }
-            let location = (!compat).then_some(given.location);
-            let is_sound = from.is_sound;
-            let (origin, locations) = (given.origin.clone(), given.locations.clone());
-            from = Provenance { origin, location, locations, is_sound };
+            from = match &given.origin {
+                // A default of envoyproxy/ratelimit that is ours too is no difference.
+                Origin::CompatDefault if field.value.shown() == before => continue,
+                Origin::CompatDefault => Provenance { origin: Origin::CompatDefault, ..from },
+                origin => Provenance {
+                    origin: origin.clone(),
+                    location: Some(given.location),
+                    locations: given.locations.clone(),
+                    ..from
+                },
+            };
         }
         provenances.insert(field.path.clone(), from);
     }

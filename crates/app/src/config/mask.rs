@@ -3,14 +3,14 @@
 //! Which fields are secret follows from their types, so that a new one is hidden without further work: in its variable,
 //! after its flag, and after its key in the file.
 
-use tidegate_document::{Entry, Secrecy, Source};
+use tidegate_document::{Secrecy, Source};
 
 use super::compat;
 use super::fields::Config;
 use super::layers::{Input, variable_of};
 
-/// What must not be shown.
-#[derive(Debug)]
+/// The texts that must not be shown.
+#[derive(Debug, Default)]
 pub(super) struct Mask {
     /// Variables and flags whose whole text is hidden.
     sources: Vec<String>,
@@ -22,11 +22,9 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn new(input: &Input) -> Self {
-        let mut mask =
-            Mask { sources: Vec::new(), secret_keys: Vec::new(), redacted_keys: Vec::new() };
+        let mut mask = Mask::default();
         let mut config = Config::default();
-        for entry in config.entries() {
-            let Entry::Field(field) = entry else { continue };
+        for field in config.fields() {
             let keys = match field.value.secrecy() {
                 Secrecy::Open => continue,
                 Secrecy::Redacted => &mut mask.redacted_keys,
@@ -96,7 +94,7 @@ fn hide(text: &str) -> String {
 /// A secret that may continue in the next line.
 #[derive(Clone, Copy, Debug)]
 struct OpenSecret {
-    /// That of its key.
+    /// The indentation of its key.
     indentation: usize,
     /// Whether any of its text was found.
     has_text: bool,
@@ -122,11 +120,8 @@ mod tests {
     /// Every field whose text must not be shown, by path.
     fn secret_paths() -> Vec<String> {
         let mut config = Config::default();
-        let secret = |entry: Entry<'_>| match entry {
-            Entry::Field(field) if field.value.secrecy() != Secrecy::Open => Some(field.path),
-            _ => None,
-        };
-        config.entries().into_iter().filter_map(secret).collect()
+        let secret = config.fields().filter(|field| field.value.secrecy() != Secrecy::Open);
+        secret.map(|field| field.path).collect()
     }
 
     #[test]

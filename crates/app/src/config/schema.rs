@@ -1,22 +1,17 @@
 //! `tidegate config schema`: the file as a JSON Schema, for editors and other tools.
 
-use std::io::Write;
-
 use serde_json::Value;
 use tidegate_document::settings_schema;
 
 use super::fields::Config;
 use crate::cli::SchemaOf;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
-pub(crate) fn run(of: SchemaOf, out: &mut Output) -> Result<Exit, Failure> {
-    let schema = match of {
+/// The JSON Schema of a file.
+pub(crate) fn schema_of(of: SchemaOf) -> Value {
+    match of {
         SchemaOf::Config => schema(),
         SchemaOf::Gateway => tidegate_gateway::gateway_schema(),
-    };
-    writeln!(out, "{schema:#}")?;
-    Ok(Exit::Fine)
+    }
 }
 
 /// The JSON Schema (draft 2020-12) of a configuration file.

@@ -1,16 +1,15 @@
-//! `tidegate config show` and `config env`: what is in force and where it comes
-//! from, and what could be set.
+//! `tidegate config show` and `config env`: the values in force with their origins, and the variables.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
-use tidegate_document::{Entry, OFF, PlainValue, Secrecy};
+use tidegate_document::{Entry, Field, OFF, PlainValue, Secrecy};
 
 use super::check::write_notes;
 use super::fields::Config;
-use super::layers::{Loaded, Origin, variable_of};
+use super::layers::{LoadedConfig, Origin, variable_of};
 use super::load::load;
 use crate::cli::{ConfigShowArgs, ShowFormat};
 use crate::exit::{Exit, Failure};
@@ -26,15 +25,13 @@ pub(crate) fn run(args: &ConfigShowArgs, out: &mut Output) -> Result<Exit, Failu
     Ok(Exit::Fine)
 }
 
-/// The variables that can be set, and for which field.
+/// Lists the environment variables and their fields.
 pub(crate) fn run_env(out: &mut Output) -> Result<Exit, Failure> {
     let mut table = Table::titled(&["variable", "field", "takes"]);
     let mut config = Config::default();
-    for entry in config.entries() {
-        if let Entry::Field(field) = entry {
-            let cells = [variable_of(&field.path), field.path.clone(), field.words()];
-            table.row(cells.into_iter().map(Cell::new));
-        }
+    for field in config.fields() {
+        let cells = [variable_of(&field.path), field.path.clone(), field.words()];
+        table.row(cells.into_iter().map(Cell::new));
     }
     table.write(out, "")?;
     Ok(Exit::Fine)
@@ -48,19 +45,16 @@ struct Row {
     origin: String,
 }
 
-fn rows(loaded: &Loaded) -> Vec<Row> {
+fn rows(loaded: &LoadedConfig) -> Vec<Row> {
     let mut config = loaded.config.clone();
-    let mut rows = Vec::new();
-    for entry in config.entries() {
-        if let Entry::Field(field) = entry {
-            let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default).to_string();
-            rows.push(Row { key: field.path, value: field.value.shown(), origin });
-        }
-    }
-    rows
+    let row = |field: Field<'_>| {
+        let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default).to_string();
+        Row { key: field.path, value: field.value.shown(), origin }
+    };
+    config.fields().map(row).collect()
 }
 
-fn write_table(loaded: &Loaded, out: &mut Output) -> io::Result<()> {
+fn write_table(loaded: &LoadedConfig, out: &mut Output) -> io::Result<()> {
     let mut table = Table::titled(&["key", "value", "from"]);
     for Row { key, value, origin } in rows(loaded) {
         let faint = if origin == "default" { style::FAINT } else { style::PLAIN };
@@ -83,30 +77,27 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A file that would have the same effect, with the origins as comments.
-/// Secrets are left out.
-pub(crate) fn yaml(loaded: &Loaded) -> String {
+/// A file with the same effect, with the origins as comments and without secrets.
+pub(crate) fn yaml(loaded: &LoadedConfig) -> String {
     let mut config = loaded.config.clone();
     let mut text = String::new();
     for entry in config.entries() {
-        // Writing to a string cannot fail.
-        let _ = match entry {
-            Entry::Section { path, .. } => {
-                let (indent, name) = indent_and_name(&path);
-                writeln!(text, "{indent}{name}:")
-            }
+        let (path, mark, value) = match entry {
+            Entry::Section { path, .. } => (path, "", ":".to_owned()),
             Entry::Field(field) => {
-                let (indent, name) = indent_and_name(&field.path);
                 let origin = loaded.origins.get(&field.path).unwrap_or(&Origin::Default);
                 let origin = origin.to_string().replace(char::is_control, " ");
                 let value = field.value.shown();
                 if field.value.secrecy() == Secrecy::Secret && !value.is_null() {
-                    writeln!(text, "{indent}# {name} is set  # {origin}")
+                    (field.path, "# ", format!(" is set  # {origin}"))
                 } else {
-                    writeln!(text, "{indent}{name}: {}  # {origin}", yaml_value(&value))
+                    (field.path, "", format!(": {}  # {origin}", yaml_value(&value)))
                 }
             }
         };
+        let (indent, name) = indent_and_name(&path);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{indent}{mark}{name}{value}");
     }
     text
 }
@@ -137,7 +128,7 @@ pub(super) fn yaml_value(value: &Value) -> String {
     }
 }
 
-/// How a default reads in a document.
+/// A default as reference pages show it.
 pub(super) fn default_in_words(default: &str) -> String {
     if default.is_empty() { "none".to_owned() } else { format!("`{default}`") }
 }

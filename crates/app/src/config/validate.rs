@@ -1,30 +1,31 @@
-//! What fields mean together.
+//! Checks across fields.
 
 use tidegate_document::{Bounds, Fault, Location, Problems, Setting};
 
+use super::compat;
 use super::fields::{Config, Tls};
-use super::kinds::{Address, KeyLayout, Switches, TraceProtocol, Url};
+use super::kinds::{Address, KeyLayout, SwitchAccess, TraceProtocol};
 use super::layers::{Note, Origin, Provenances, Weight};
 
-/// Where traces go over HTTP when nobody says where.
+/// The default endpoint of traces over HTTP.
 const HTTP_TRACES: &str = "http://localhost:4318";
 
-struct Check<'v, 'p> {
+struct CrossFieldCheck<'v, 'p> {
     config: &'v Config,
     from: &'v Provenances,
     problems: &'v mut Problems<'p>,
     notes: &'v mut Vec<Note>,
 }
 
-/// Checks the whole, and settles the defaults that depend on other fields.
+/// Sets the defaults that depend on other fields, and checks the whole configuration.
 pub(super) fn validate(
     config: &mut Config,
     from: &Provenances,
     problems: &mut Problems<'_>,
     notes: &mut Vec<Note>,
 ) {
-    settle(config, from);
-    let mut check = Check { config, from, problems, notes };
+    set_dependent_defaults(config, from);
+    let mut check = CrossFieldCheck { config, from, problems, notes };
     check.rules();
     check.listeners();
     check.tls("grpc.tls", &check.config.grpc.tls);
@@ -36,36 +37,50 @@ pub(super) fn validate(
     check.headers();
 }
 
-fn settle(config: &mut Config, from: &Provenances) {
-    // Paths that nobody gave are not read beside a runtime directory.
-    let no_paths = from.get("rules.paths").is_none_or(|from| from.location.is_none());
-    if no_paths && config.rules.runtime.root.is_some() {
+fn set_dependent_defaults(config: &mut Config, from: &Provenances) {
+    let is_default = |path: &str| from.get(path).is_none_or(|from| from.location.is_none());
+    // The default paths are not read if there is a runtime directory.
+    if is_default("rules.paths") && config.rules.runtime.root.is_some() {
         config.rules.paths.clear();
     }
-    let untouched = from.get("traces.endpoint").is_none_or(|from| from.location.is_none());
-    if untouched && config.traces.protocol == TraceProtocol::Http {
-        let mut endpoint: Url = config.traces.endpoint.clone();
-        endpoint.set_text(HTTP_TRACES, &Bounds::NONE).expect("the default is right");
-        config.traces.endpoint = endpoint;
+    if is_default("traces.endpoint") && config.traces.protocol == TraceProtocol::Http {
+        let endpoint = &mut config.traces.endpoint;
+        endpoint.set_text(HTTP_TRACES, &Bounds::NONE).expect("the default is valid");
     }
 }
 
-impl Check<'_, '_> {
-    /// Where a field was given; for a default, where the other one was.
-    fn location(&self, path: &str, otherwise: &str) -> Location {
-        let given = |path: &str| self.from.get(path).and_then(|from| from.location);
-        given(path).or_else(|| given(otherwise)).unwrap_or_default()
+impl CrossFieldCheck<'_, '_> {
+    /// Where a field is set.
+    fn location(&self, path: &str) -> Option<Location> {
+        self.from.get(path)?.location
     }
 
     fn item_location(&self, path: &str, item: usize) -> Option<Location> {
-        let from = self.from.get(path)?;
-        from.locations.get(item).copied().or(from.location)
+        self.from.get(path)?.locations.get(item).copied().or(self.location(path))
     }
 
-    /// Whether everything given for these fields could be read: what is told
-    /// already should not lead to more complaints.
+    /// Reports an error at the first of these fields that is set.
+    fn error(&mut self, paths: &[&str], fault: Fault) {
+        let location = paths.iter().find_map(|path| self.location(path));
+        self.problems.error(location.unwrap_or_default(), fault);
+    }
+
+    /// Reports two fields that must not both be set.
+    fn exclude(&mut self, first: &str, second: &str) {
+        let message = format!("`{first}` and `{second}` exclude each other");
+        let fault = Fault::new("exclusive", message).hint("remove one of the two");
+        self.error(&[second, first], fault);
+    }
+
+    /// Whether every value given for these fields was valid: otherwise further errors would only be consequences.
     fn are_sound(&self, paths: &[&str]) -> bool {
         paths.iter().all(|path| self.from.get(*path).is_none_or(|from| from.is_sound))
+    }
+
+    /// Whether a field is set by a variable of envoyproxy/ratelimit.
+    fn is_from_upstream(&self, path: &str) -> bool {
+        let origin = self.from.get(path).map(|from| &from.origin);
+        matches!(origin, Some(Origin::Variable(name)) if compat::is_known(name))
     }
 
     fn rules(&mut self) {
@@ -73,23 +88,20 @@ impl Check<'_, '_> {
         if !self.are_sound(&["rules.paths", "rules.runtime.root"]) {
             return;
         }
-        let by_hand = |path: &str| match self.from.get(path).map(|from| &from.origin) {
-            Some(Origin::Variable(name)) => !super::compat::is_known(name),
-            Some(Origin::File { .. } | Origin::Flag(_)) => true,
-            Some(Origin::Default | Origin::CompatDefault) | None => false,
-        };
-        let both = by_hand("rules.paths") && by_hand("rules.runtime.root");
+        let is_ours = |path| self.location(path).is_some() && !self.is_from_upstream(path);
+        let both = is_ours("rules.paths") && is_ours("rules.runtime.root");
         if both && rules.runtime.root.is_some() && !rules.paths.is_empty() {
             let message = "`rules.runtime` and `rules.paths` exclude each other";
+            let paths = self.location("rules.paths").unwrap_or_default();
             let fault = Fault::new("exclusive", message)
-                .related(self.location("rules.paths", ""), "the paths are here")
+                .related(paths, "the paths are here")
                 .hint("remove one of the two");
-            self.problems.error(self.location("rules.runtime.root", ""), fault);
+            self.error(&["rules.runtime.root"], fault);
         }
         if rules.runtime.root.is_none() && rules.paths.is_empty() {
             let fault = Fault::new("no_rules", "there is no place to read rules from")
                 .hint("give `rules.paths` a file or a directory");
-            self.problems.error(self.location("rules.paths", ""), fault);
+            self.error(&["rules.paths"], fault);
         }
     }
 
@@ -111,7 +123,7 @@ impl Check<'_, '_> {
         if config.grpc.listen.is_empty() && config.http.listen.is_empty() && gateway.is_empty() {
             let message = "neither `grpc.listen` nor `http.listen` has an address";
             let fault = Fault::new("nothing_to_serve", message).hint("give one of them an address");
-            self.problems.error(self.location("http.listen", "grpc.listen"), fault);
+            self.error(&["http.listen", "grpc.listen"], fault);
         }
         let all: Vec<(&str, usize, &Address)> = doors
             .iter()
@@ -119,51 +131,37 @@ impl Check<'_, '_> {
             .collect();
         for (at, (path, item, address)) in all.iter().enumerate() {
             let mut before = all.iter().take(at);
-            let Some(first) = before.find(|(_, _, other)| address.collides(other)) else {
-                continue;
-            };
-            let (other_path, other_item, other) = first;
+            let first = before.find(|(_, _, other)| address.collides(other));
+            let Some((other_path, other_item, other)) = first else { continue };
             let message = format!("`{path}`: {address} is taken by {other} of `{other_path}`");
-            let locations =
-                (self.item_location(path, *item), self.item_location(other_path, *other_item));
             let mut fault = Fault::new("duplicate_listener", message)
                 .hint("give every listener an address and port of its own");
-            let location = match locations {
-                (Some(location), Some(first)) => {
-                    fault = fault.related(first, "taken here");
-                    location
-                }
-                (Some(location), None) | (None, Some(location)) => location,
-                (None, None) => Location::default(),
-            };
-            self.problems.error(location, fault);
+            let (location, first) =
+                (self.item_location(path, *item), self.item_location(other_path, *other_item));
+            if let (Some(_), Some(first)) = (location, first) {
+                fault = fault.related(first, "taken here");
+            }
+            self.problems.error(location.or(first).unwrap_or_default(), fault);
         }
     }
 
-    fn tls(&mut self, path: &str, tls: &Tls) {
-        let at = |name: &str| format!("{path}.{name}");
-        let fields = ["cert", "key", "client_ca", "client_san"].map(at);
+    fn tls(&mut self, section: &str, tls: &Tls) {
+        let path = |name: &str| format!("{section}.{name}");
+        let fields = ["cert", "key", "client_ca", "client_san"].map(path);
         if !self.are_sound(&fields.each_ref().map(String::as_str)) {
             return;
         }
-        let mut needs = |given: bool, name: &str, needed: bool, other: &str| {
-            if given && !needed {
-                let message = format!("`{path}` has `{name}` but no `{other}`");
-                let fault = Fault::new("incomplete_tls", message).hint(format!(
-                    "give `{}` too, or remove `{}`",
-                    at(other),
-                    at(name)
-                ));
-                self.problems.error(
-                    self.from.get(&at(name)).and_then(|from| from.location).unwrap_or_default(),
-                    fault,
-                );
+        let (cert, key) = (("cert", tls.cert.is_some()), ("key", tls.key.is_some()));
+        let client_ca = ("client_ca", tls.client_ca.is_some());
+        let client_san = ("client_san", tls.client_san.is_some());
+        let pairs = [(cert, key), (key, cert), (client_ca, cert), (client_san, client_ca)];
+        for ((name, is_set), (other, other_is_set)) in pairs {
+            if is_set && !other_is_set {
+                let message = format!("`{section}` has `{name}` but no `{other}`");
+                let hint = format!("give `{}` too, or remove `{}`", path(other), path(name));
+                self.error(&[&path(name)], Fault::new("incomplete_tls", message).hint(hint));
             }
-        };
-        needs(tls.cert.is_some(), "cert", tls.key.is_some(), "key");
-        needs(tls.key.is_some(), "key", tls.cert.is_some(), "cert");
-        needs(tls.client_ca.is_some(), "client_ca", tls.cert.is_some(), "cert");
-        needs(tls.client_san.is_some(), "client_san", tls.client_ca.is_some(), "client_ca");
+        }
     }
 
     fn gateway(&mut self) {
@@ -173,22 +171,21 @@ impl Check<'_, '_> {
             return;
         }
         if config.gateway.file.is_some() && config.gateway.listen.is_empty() {
-            let fault = Fault::new("nothing_to_serve", "the gateway has nowhere to listen")
+            let fault = Fault::new("nothing_to_serve", "the gateway has no address to listen on")
                 .hint("give `gateway.listen` an address, or remove `gateway.file`");
-            self.problems.error(self.location("gateway.listen", "gateway.file"), fault);
+            self.error(&["gateway.listen", "gateway.file"], fault);
         }
         if config.gateway.file.is_none() && config.overload.capacity.is_some() {
             let message = "`overload.capacity` has no effect: there is no gateway to protect";
             let fault = Fault::new("no_effect", message).hint("set `gateway.file`");
-            self.problems.warn(self.location("overload.capacity", ""), fault);
+            self.problems.warn(self.location("overload.capacity").unwrap_or_default(), fault);
         }
         let fleet = &config.overload.fleet;
         if fleet.beat.saturating_mul(2) > fleet.lease {
             let message = "a grant of the fleet ends before it can be renewed twice";
             let fault = Fault::new("exclusive", message)
-                .hint("let `overload.fleet.lease` be at least twice `overload.fleet.beat`");
-            let location = self.location("overload.fleet.beat", "overload.fleet.lease");
-            self.problems.error(location, fault);
+                .hint("set `overload.fleet.lease` to at least twice `overload.fleet.beat`");
+            self.error(&["overload.fleet.beat", "overload.fleet.lease"], fault);
         }
     }
 
@@ -199,33 +196,24 @@ impl Check<'_, '_> {
             return;
         }
         if debug.token.is_some() && debug.token_file.is_some() {
-            let message = "`debug.token` and `debug.token_file` exclude each other";
-            let fault = Fault::new("exclusive", message).hint("remove one of the two");
-            self.problems.error(self.location("debug.token_file", "debug.token"), fault);
+            self.exclude("debug.token", "debug.token_file");
         }
-        if debug.has_token() || debug.is_local() || debug.switches == Switches::Off {
+        if debug.has_token() || debug.is_local() || debug.switches == SwitchAccess::Off {
             return;
         }
-        let far = debug.listen.iter().position(|address| !address.is_local()).unwrap_or(0);
-        let upstream = matches!(
-            self.from.get("debug.listen").map(|from| &from.origin),
-            Some(Origin::Variable(name)) if super::compat::is_known(name)
-        );
-        if upstream && debug.switches == Switches::Auto {
-            self.notes.push(Note {
-                weight: Weight::Note,
-                message: "DEBUG_HOST lets others reach the debug port and there is no token: its \
-                          pages are served, its switches are off; set TIDEGATE_DEBUG_TOKEN to \
-                          have them"
-                    .to_owned(),
-            });
+        if self.is_from_upstream("debug.listen") && debug.switches == SwitchAccess::Auto {
+            let message = "DEBUG_HOST opens the debug port to other machines, and there is no \
+                           token: its pages are served, its switches are off; set \
+                           TIDEGATE_DEBUG_TOKEN to enable them";
+            self.notes.push(Note { weight: Weight::Note, message: message.to_owned() });
             return;
         }
-        let message = "`debug.listen`: others can reach this address, and there is no token";
+        let message = "`debug.listen`: other machines can connect to this address without a token";
         let hint = "listen on 127.0.0.1, or set `debug.token_file` or TIDEGATE_DEBUG_TOKEN, or \
-                    serve only what can be read with `debug.switches: off`";
-        let location = self.item_location("debug.listen", far);
-        let location = location.unwrap_or_else(|| self.location("debug.switches", ""));
+                    turn switches off with `debug.switches: off`";
+        let open = debug.listen.iter().position(|address| !address.is_local()).unwrap_or(0);
+        let location = self.item_location("debug.listen", open);
+        let location = location.or_else(|| self.location("debug.switches")).unwrap_or_default();
         self.problems.error(location, Fault::new("open_debug", message).hint(hint));
     }
 
@@ -235,45 +223,39 @@ impl Check<'_, '_> {
             return;
         }
         let Some(url) = &redis.url else { return };
-        let (password, file) = ("store.redis.password", "store.redis.password_file");
         if redis.password.is_some() && redis.password_file.is_some() {
-            let message = format!("`{password}` and `{file}` exclude each other");
-            let fault = Fault::new("exclusive", message).hint("remove one of the two");
-            self.problems.error(self.location(file, password), fault);
+            self.exclude("store.redis.password", "store.redis.password_file");
         }
         let tls = &redis.tls;
-        let given = tls.ca.is_some() || tls.cert.is_some() || !tls.verify_name;
-        if given && !url.reveal().starts_with("rediss") {
-            let message = "`store.redis.tls` is set, but the URL is one without TLS";
+        let has_tls = tls.ca.is_some() || tls.cert.is_some() || !tls.verify_name;
+        if has_tls && !url.reveal().starts_with("rediss") {
+            let message = "`store.redis.tls` is set, but the URL has no TLS";
             let fault = Fault::new("incomplete_tls", message).hint("write `rediss://` in the URL");
-            let location = self.location("store.redis.tls.ca", "store.redis.url");
-            self.problems.error(location, fault);
+            self.error(&["store.redis.tls.ca", "store.redis.url"], fault);
         }
         if redis.layout == KeyLayout::EnvoyRatelimit && !redis.regions.is_empty() {
             let message = "the layout of envoyproxy/ratelimit has no regions";
             let fault = Fault::new("exclusive", message)
                 .hint("remove `store.redis.regions`, or set `store.redis.layout: tidegate`");
-            self.problems.error(self.location("store.redis.regions", "store.redis.layout"), fault);
+            self.error(&["store.redis.regions", "store.redis.layout"], fault);
         }
     }
 
     fn headers(&mut self) {
         let headers = &self.config.limiter.response_headers;
         let names = [
-            ("limit", &headers.limit),
-            ("remaining", &headers.remaining),
-            ("reset", &headers.reset),
+            ("limiter.response_headers.limit", &headers.limit),
+            ("limiter.response_headers.remaining", &headers.remaining),
+            ("limiter.response_headers.reset", &headers.reset),
         ];
-        for (at, (name, header)) in names.iter().enumerate() {
+        for (at, (path, header)) in names.iter().enumerate() {
             let mut before = names.iter().take(at);
             let same =
                 before.find(|(_, other)| other.as_str().eq_ignore_ascii_case(header.as_str()));
             if let Some((other, _)) = same {
-                let path = format!("limiter.response_headers.{name}");
-                let other = format!("limiter.response_headers.{other}");
                 let message = format!("`{path}` and `{other}` name the same header field");
                 let fault = Fault::new("duplicate_header", message).hint("give each its own");
-                self.problems.error(self.location(&path, &other), fault);
+                self.error(&[path, other], fault);
             }
         }
     }

@@ -4,11 +4,10 @@ use std::io::{self, Write};
 
 use tidegate_engine::{Nanos, Role, Ruling, Verdict};
 
-use crate::output::{Cell, Clean, Painted, Table, style};
+use crate::output::{Cell, Clean, StyledText, Table, style};
 use crate::words;
 
-/// Up to this many repeated requests, each has a row. Of more only those are
-/// shown where the answer changes.
+/// Up to this many repeated requests have a row each. Of more requests, only those where the answer changes have one.
 const ROWS_MAX: u32 = 12;
 
 /// The answers to one line, collected.
@@ -18,16 +17,16 @@ pub(super) struct Answers {
     repeat: u32,
     admitted: u32,
     refused: u32,
-    /// Whether the request before was admitted.
-    before: Option<bool>,
-    /// Whether the request before has a row.
-    shown: bool,
-    /// Something to say below the table, of the last verdict.
+    /// Whether the previous request was admitted.
+    was_admitted: Option<bool>,
+    /// Whether the previous request has a row.
+    was_shown: bool,
+    /// A remark below the table, about the last verdict.
     remark: Option<String>,
 }
 
 impl Answers {
-    /// For a line that asks so many times.
+    /// For a line with this many requests.
     pub(super) fn new(repeat: u32) -> Self {
         let titles = ["#", "answer", "rule", "limit", "left", "retry after", ""];
         Answers {
@@ -35,38 +34,37 @@ impl Answers {
             repeat,
             admitted: 0,
             refused: 0,
-            before: None,
-            shown: true,
+            was_admitted: None,
+            was_shown: true,
             remark: None,
         }
     }
 
-    /// Takes the next verdict.
-    pub(super) fn take(&mut self, verdict: &Verdict) {
+    /// Adds the next verdict.
+    pub(super) fn add(&mut self, verdict: &Verdict) {
         let admitted = verdict.is_admitted();
         *(if admitted { &mut self.admitted } else { &mut self.refused }) += 1;
         let number = self.admitted + self.refused;
-        let changed = self.before.is_none_or(|before| before != admitted);
+        let changed = self.was_admitted.is_none_or(|was_admitted| was_admitted != admitted);
         let all = self.repeat <= ROWS_MAX;
         let show = all || changed || number == self.repeat;
         if show {
-            if !self.shown {
+            if !self.was_shown {
                 self.table.row([Cell::new("…").styled(style::FAINT).right()]);
             }
             self.rows(number, verdict);
         }
-        self.shown = show;
-        self.before = Some(admitted);
+        self.was_shown = show;
+        self.was_admitted = Some(admitted);
         self.remark = remark(verdict);
     }
 
-    /// Says something below the table.
+    /// Sets the remark below the table.
     pub(super) fn remark(&mut self, text: &str) {
         self.remark = Some(text.to_owned());
     }
 
-    /// The row of a request: what its tightest limit says; and when it is
-    /// alone, a row for each other limit.
+    /// The row of a request with its tightest limit and, for a single request, a row for each other limit.
     fn rows(&mut self, number: u32, verdict: &Verdict) {
         let tightest = verdict.tightest().or_else(|| verdict.rulings().first());
         let answer = if verdict.is_admitted() {
@@ -76,20 +74,17 @@ impl Answers {
         };
         let mut row = vec![Cell::new(number.to_string()).right(), answer];
         if let Some(ruling) = tightest {
-            row.extend(said(verdict, ruling));
+            row.extend(limit_cells(verdict, ruling));
         }
         self.table.row(row);
         if self.repeat > 1 {
             return;
         }
-        let others = verdict
-            .rulings()
-            .iter()
-            .filter(|ruling| tightest.is_none_or(|tightest| !std::ptr::eq(*ruling, tightest)));
-        for ruling in others {
+        let is_tightest = |ruling: &Ruling| tightest.is_some_and(|one| std::ptr::eq(ruling, one));
+        for ruling in verdict.rulings().iter().filter(|ruling| !is_tightest(ruling)) {
             let answer = if ruling.decision.is_admitted() { "admits" } else { "refuses" };
             let mut row = vec![Cell::new(""), Cell::new(answer).styled(style::FAINT)];
-            row.extend(said(verdict, ruling));
+            row.extend(limit_cells(verdict, ruling));
             self.table.row(row);
         }
     }
@@ -97,7 +92,7 @@ impl Answers {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         self.table.write(out, "  ")?;
         if let Some(remark) = &self.remark {
-            writeln!(out, "  {}", Painted(style::FAINT, Clean(remark)))?;
+            writeln!(out, "  {}", StyledText(style::FAINT, Clean(remark)))?;
         }
         if self.repeat > ROWS_MAX {
             let (admitted, refused) = (self.admitted, self.refused);
@@ -108,8 +103,8 @@ impl Answers {
     }
 }
 
-/// What one limit says: the rule, its terms, what is left, when to come back, and the rest.
-fn said(verdict: &Verdict, ruling: &Ruling) -> [Cell; 5] {
+/// The cells of one limit: its rule, terms, remaining units, retry time and notes.
+fn limit_cells(verdict: &Verdict, ruling: &Ruling) -> [Cell; 5] {
     let decision = &ruling.decision;
     let path = verdict.rule(ruling).map_or("", |rule| rule.path());
     let terms = verdict.limit(ruling).map_or_else(String::new, words::terms);
@@ -136,7 +131,7 @@ fn said(verdict: &Verdict, ruling: &Ruling) -> [Cell; 5] {
     ]
 }
 
-/// What the table cannot say.
+/// A remark about a verdict without limits.
 fn remark(verdict: &Verdict) -> Option<String> {
     if verdict.is_switched_off() {
         return Some("switched off: nothing is limited or counted; `on` limits again".to_owned());
@@ -155,7 +150,7 @@ fn remark(verdict: &Verdict) -> Option<String> {
     })
 }
 
-/// Whether a verdict has slots of a concurrency limit in it.
+/// Whether a verdict holds slots of a concurrency limit.
 pub(super) fn holds_slots(verdict: &Verdict) -> bool {
     verdict.rulings().iter().any(|ruling| {
         verdict.limit(ruling).is_some_and(|limit| limit.limit.algorithm().holds_slots())

@@ -1,44 +1,37 @@
-//! The time of the demo: skipped instead of waited for.
+//! The clock of the demo, which can skip time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_engine::{Clock, Nanos, SystemClock, Timestamp};
 
-/// When a script begins: midnight before the first day of 2026, in UTC.
+/// The time at which a script starts: 2026-01-01 00:00 UTC.
 const SCRIPT_START: Timestamp = Timestamp::from_secs(1_767_225_600);
 
 /// A clock that can skip time.
 #[derive(Debug)]
 pub(super) struct DemoClock {
-    pace: Pace,
+    /// `None` if only skipping moves the clock.
+    real: Option<SystemClock>,
     /// Nanoseconds skipped so far.
     skipped: AtomicU64,
 }
 
-#[derive(Debug)]
-enum Pace {
-    /// Goes on by itself.
-    Flowing(SystemClock),
-    /// Stands still until time is skipped.
-    Standing,
-}
-
 impl DemoClock {
-    /// A clock that goes on by itself, from now.
+    /// A clock that runs, from now.
     pub(super) fn flowing() -> Self {
-        DemoClock { pace: Pace::Flowing(SystemClock::new()), skipped: AtomicU64::new(0) }
+        DemoClock { real: Some(SystemClock::new()), skipped: AtomicU64::new(0) }
     }
 
     /// A clock that only moves when time is skipped.
     pub(super) const fn standing() -> Self {
-        DemoClock { pace: Pace::Standing, skipped: AtomicU64::new(0) }
+        DemoClock { real: None, skipped: AtomicU64::new(0) }
     }
 
     pub(super) const fn is_standing(&self) -> bool {
-        matches!(self.pace, Pace::Standing)
+        self.real.is_none()
     }
 
-    /// Skips so much time at once.
+    /// Skips this much time.
     pub(super) fn skip(&self, span: Nanos) {
         let skipped = self.skipped.load(Ordering::Relaxed).saturating_add(span.get());
         self.skipped.store(skipped, Ordering::Relaxed);
@@ -47,10 +40,7 @@ impl DemoClock {
 
 impl Clock for DemoClock {
     fn now(&self) -> Timestamp {
-        let base = match &self.pace {
-            Pace::Flowing(clock) => clock.now(),
-            Pace::Standing => SCRIPT_START,
-        };
+        let base = self.real.as_ref().map_or(SCRIPT_START, Clock::now);
         base.after(Nanos::new(self.skipped.load(Ordering::Relaxed)))
     }
 }

@@ -1,23 +1,23 @@
-//! What can be typed at the prompt.
+//! The commands of the prompt.
 
+use tidegate_document::did_you_mean;
 use tidegate_engine::{Mode, Nanos};
 
 use crate::descriptor::{self, TypedDescriptor};
 use crate::exit::Complaint;
-use crate::suggest::did_you_mean;
 use crate::words::parse_span;
 
-/// The most requests that one line can ask for.
+/// The maximum of requests in one line.
 pub(super) const REPEAT_MAX: u32 = 10_000;
 
-/// One line, understood.
+/// One line of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum PromptCommand {
     /// An empty line or a comment.
     Nothing,
-    Request(Asked),
+    Request(PromptRequest),
     Wait(Nanos),
-    /// Another mode for a rule; none gives back the one in the rule file.
+    /// Another mode for a rule; `None` restores the one of its file.
     Mode {
         rule: String,
         mode: Option<Mode>,
@@ -33,21 +33,21 @@ pub(super) enum Command {
     Quit,
 }
 
-/// A request, and what to do with it.
+/// A request, and what the engine does with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) deed: Deed,
+pub(super) struct PromptRequest {
+    pub(super) action: RequestAction,
     pub(super) descriptors: Vec<TypedDescriptor>,
     pub(super) repeat: u32,
     pub(super) cost: u64,
 }
 
-/// What to do with a request.
+/// What the engine does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// Decide and charge; slots are given back at once.
+pub(super) enum RequestAction {
+    /// Decide and charge; slots are released at once.
     Check,
-    /// Decide and charge; slots are kept until they are released.
+    /// Decide and charge; slots are held until `release`.
     Hold,
     /// Decide only.
     Peek,
@@ -55,7 +55,7 @@ pub(super) enum Deed {
     Reset,
 }
 
-/// The commands with what follows them and what they do.
+/// The commands, their arguments and their effect.
 pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
     ("KEY=VALUE…", "[xN] [--cost N]", "send a request, N times; `--` begins another descriptor"),
     ("peek", "KEY=VALUE…", "say what a request would get, and charge nothing"),
@@ -76,63 +76,62 @@ pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
 /// Reads one line.
 ///
 /// # Errors
-/// When it is none of the commands.
-pub(super) fn parse(line: &str) -> Result<Command, Complaint> {
+/// When it is not a command.
+pub(super) fn parse(line: &str) -> Result<PromptCommand, Complaint> {
     let words = split(line)?;
-    let Some((first, rest)) = words.split_first() else { return Ok(Command::Nothing) };
+    let Some((first, rest)) = words.split_first() else { return Ok(PromptCommand::Nothing) };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     if first.starts_with('#') {
-        return Ok(Command::Nothing);
+        return Ok(PromptCommand::Nothing);
     }
     if first.contains('=') {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        return asked(Deed::Check, &words);
+        return parse_request(RequestAction::Check, &words);
     }
     match first.to_ascii_lowercase().as_str() {
-        "peek" => asked(Deed::Peek, &rest),
-        "hold" => asked(Deed::Hold, &rest),
-        "reset" => asked(Deed::Reset, &rest),
+        "peek" => parse_request(RequestAction::Peek, &rest),
+        "hold" => parse_request(RequestAction::Hold, &rest),
+        "reset" => parse_request(RequestAction::Reset, &rest),
         "wait" => wait(&rest),
         "mode" => mode(&rest),
-        "explain" => Ok(Command::Explain(descriptor::parse(rest)?)),
+        "explain" => Ok(PromptCommand::Explain(descriptor::parse(rest)?)),
         "domain" => match rest.as_slice() {
-            [name] => Ok(Command::Domain((*name).to_owned())),
+            [name] => Ok(PromptCommand::Domain((*name).to_owned())),
             _ => Err(Complaint::new("`domain` takes one name", "such as `domain shop`")),
         },
-        "release" => alone(Command::Release, first, &rest),
-        "off" => alone(Command::Off, first, &rest),
-        "on" => alone(Command::On, first, &rest),
-        "rules" => alone(Command::Rules, first, &rest),
-        "help" | "?" => alone(Command::Help, first, &rest),
-        "quit" | "exit" => alone(Command::Quit, first, &rest),
+        "release" => alone(PromptCommand::Release, first, &rest),
+        "off" => alone(PromptCommand::Off, first, &rest),
+        "on" => alone(PromptCommand::On, first, &rest),
+        "rules" => alone(PromptCommand::Rules, first, &rest),
+        "help" | "?" => alone(PromptCommand::Help, first, &rest),
+        "quit" | "exit" => alone(PromptCommand::Quit, first, &rest),
         _ => {
-            let names: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
-            let otherwise = "type a request such as `user=ada`, or `help`";
-            let message = format!("no command is called `{first}`");
-            Err(Complaint::new(message, did_you_mean(first, &names, otherwise)))
+            let help = did_you_mean(first, COMMANDS.iter().map(|(name, ..)| *name))
+                .unwrap_or_else(|| "type a request such as `user=ada`, or `help`".to_owned());
+            Err(Complaint::new(format!("no command is called `{first}`"), help))
         }
     }
 }
 
-fn alone(command: Command, name: &str, rest: &[&str]) -> Result<Command, Complaint> {
+fn alone(command: PromptCommand, name: &str, rest: &[&str]) -> Result<PromptCommand, Complaint> {
     if rest.is_empty() {
         return Ok(command);
     }
     Err(Complaint::new(format!("nothing follows `{name}`"), format!("type `{name}` alone")))
 }
 
-fn wait(rest: &[&str]) -> Result<Command, Complaint> {
+fn wait(rest: &[&str]) -> Result<PromptCommand, Complaint> {
     let help = "such as `wait 500ms`, `wait 2s` or `wait 1m30s`";
     match rest {
         [typed] => match parse_span(typed) {
-            Some(span) => Ok(Command::Wait(span)),
-            None => Err(Complaint::new(format!("`{typed}` is no length of time"), help)),
+            Some(span) => Ok(PromptCommand::Wait(span)),
+            None => Err(Complaint::new(format!("`{typed}` is not a duration"), help)),
         },
-        _ => Err(Complaint::new("`wait` takes one length of time", help)),
+        _ => Err(Complaint::new("`wait` takes one duration", help)),
     }
 }
 
-fn mode(rest: &[&str]) -> Result<Command, Complaint> {
+fn mode(rest: &[&str]) -> Result<PromptCommand, Complaint> {
     let [rule, word] = rest else {
         let help = "such as `mode user shadow`; `rules` lists the rules";
         return Err(Complaint::new("`mode` takes a rule and a mode", help));
@@ -141,16 +140,16 @@ fn mode(rest: &[&str]) -> Result<Command, Complaint> {
         "default" => None,
         word => Some(Mode::from_word(word).ok_or_else(|| {
             let words = [Mode::WORDS, &["default"]].concat();
-            let otherwise = format!("the modes are {}", words.join(", "));
-            let message = format!("no mode is called `{word}`");
-            Complaint::new(message, did_you_mean(word, &words, &otherwise))
+            let help = did_you_mean(word, words.iter().copied())
+                .unwrap_or_else(|| format!("the modes are {}", words.join(", ")));
+            Complaint::new(format!("no mode is called `{word}`"), help)
         })?),
     };
-    Ok(Command::Mode { rule: (*rule).to_owned(), mode })
+    Ok(PromptCommand::Mode { rule: (*rule).to_owned(), mode })
 }
 
-/// A request with its `xN` and `--cost N`, wherever they stand.
-fn asked(deed: Deed, words: &[&str]) -> Result<Command, Complaint> {
+/// A request with its `xN` and `--cost N`, in any position.
+fn parse_request(action: RequestAction, words: &[&str]) -> Result<PromptCommand, Complaint> {
     let (mut repeat, mut cost) = (1, 1);
     let mut entries = Vec::new();
     let mut words = words.iter().copied();
@@ -166,16 +165,19 @@ fn asked(deed: Deed, words: &[&str]) -> Result<Command, Complaint> {
         }
     }
     let descriptors = descriptor::parse(entries)?;
-    Ok(Command::Request(Asked { deed, descriptors, repeat, cost }))
+    Ok(PromptCommand::Request(PromptRequest { action, descriptors, repeat, cost }))
 }
 
 fn parse_cost(number: &str) -> Result<u64, Complaint> {
     number.parse().map_err(|_| {
-        Complaint::new(format!("`{number}` is no cost"), "give a whole number, such as `--cost 5`")
+        Complaint::new(
+            format!("`{number}` is not a cost"),
+            "give a whole number, such as `--cost 5`",
+        )
     })
 }
 
-/// How often, if the word is `x` and a number.
+/// The number of requests, if the word is `x` and a number.
 fn repeat_of(word: &str) -> Option<Result<u32, Complaint>> {
     let number = word.strip_prefix('x')?;
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -184,33 +186,27 @@ fn repeat_of(word: &str) -> Option<Result<u32, Complaint>> {
     let times = number.parse().ok().filter(|times| (1..=REPEAT_MAX).contains(times));
     Some(times.ok_or_else(|| {
         let help = format!("between x1 and x{REPEAT_MAX}");
-        Complaint::new(format!("`{word}` cannot be"), help)
+        Complaint::new(format!("`{word}` is not a number of requests"), help)
     }))
 }
 
-/// The words of a line; what stands in double quotes is not split.
+/// The words of a line; text in double quotes is not split.
 fn split(line: &str) -> Result<Vec<String>, Complaint> {
     let mut words: Vec<String> = Vec::new();
     let (mut in_word, mut quoted) = (false, false);
     for letter in line.chars() {
-        match letter {
-            '"' => {
-                quoted = !quoted;
-                if !in_word {
-                    words.push(String::new());
-                }
-                in_word = true;
-            }
-            letter if letter.is_whitespace() && !quoted => in_word = false,
-            letter => {
-                if !in_word {
-                    words.push(String::new());
-                }
-                in_word = true;
-                if let Some(word) = words.last_mut() {
-                    word.push(letter);
-                }
-            }
+        if letter.is_whitespace() && !quoted {
+            in_word = false;
+            continue;
+        }
+        if !in_word {
+            words.push(String::new());
+            in_word = true;
+        }
+        if letter == '"' {
+            quoted = !quoted;
+        } else if let Some(word) = words.last_mut() {
+            word.push(letter);
         }
     }
     if quoted {
@@ -223,11 +219,11 @@ fn split(line: &str) -> Result<Vec<String>, Complaint> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> (Deed, Vec<String>, u32, u64) {
+    fn asked(line: &str) -> (RequestAction, Vec<String>, u32, u64) {
         match parse(line) {
-            Ok(Command::Request(asked)) => {
+            Ok(PromptCommand::Request(asked)) => {
                 let descriptors = asked.descriptors.iter().map(ToString::to_string).collect();
-                (asked.deed, descriptors, asked.repeat, asked.cost)
+                (asked.action, descriptors, asked.repeat, asked.cost)
             }
             other => panic!("{other:?}"),
         }
@@ -241,10 +237,13 @@ mod tests {
     #[test]
     fn reads_requests_with_repeats_and_costs_in_any_order() {
         let typed = vec!["user=ada path=/login".to_owned()];
-        assert_eq!(asked("user=ada path=/login"), (Deed::Check, typed.clone(), 1, 1));
-        assert_eq!(asked("user=ada path=/login x3"), (Deed::Check, typed.clone(), 3, 1));
-        assert_eq!(asked("user=ada --cost 5 path=/login x3"), (Deed::Check, typed.clone(), 3, 5));
-        assert_eq!(asked("peek user=ada path=/login --cost=7"), (Deed::Peek, typed, 1, 7));
+        assert_eq!(asked("user=ada path=/login"), (RequestAction::Check, typed.clone(), 1, 1));
+        assert_eq!(asked("user=ada path=/login x3"), (RequestAction::Check, typed.clone(), 3, 1));
+        assert_eq!(
+            asked("user=ada --cost 5 path=/login x3"),
+            (RequestAction::Check, typed.clone(), 3, 5)
+        );
+        assert_eq!(asked("peek user=ada path=/login --cost=7"), (RequestAction::Peek, typed, 1, 7));
     }
 
     #[test]
@@ -262,32 +261,36 @@ mod tests {
 
     #[test]
     fn reads_the_other_commands() {
-        assert_eq!(parse("wait 500ms"), Ok(Command::Wait(Nanos::from_millis(500))));
-        let mode = |mode| Ok(Command::Mode { rule: "user".to_owned(), mode });
+        assert_eq!(parse("wait 500ms"), Ok(PromptCommand::Wait(Nanos::from_millis(500))));
+        let mode = |mode| Ok(PromptCommand::Mode { rule: "user".to_owned(), mode });
         assert_eq!(parse("mode user shadow"), mode(Some(Mode::Shadow)));
         assert_eq!(parse("mode user default"), mode(None));
-        assert_eq!(parse("OFF"), Ok(Command::Off));
-        assert_eq!(parse("exit"), Ok(Command::Quit));
-        assert_eq!(parse(" \t\r\n"), Ok(Command::Nothing));
-        assert_eq!(parse("# a comment"), Ok(Command::Nothing));
+        assert_eq!(parse("OFF"), Ok(PromptCommand::Off));
+        assert_eq!(parse("exit"), Ok(PromptCommand::Quit));
+        assert_eq!(parse(" \t\r\n"), Ok(PromptCommand::Nothing));
+        assert_eq!(parse("# a comment"), Ok(PromptCommand::Nothing));
     }
 
     #[test]
-    fn says_what_would_be_right() {
+    fn errors_show_the_right_form() {
         for (line, message, help) in [
             ("wiat 1s", "no command is called `wiat`", "did you mean `wait`?"),
             ("hello", "no command is called `hello`", "did you mean `help`?"),
-            ("wait", "`wait` takes one length of time", "such as `wait 500ms`"),
-            ("wait soon", "`soon` is no length of time", "such as `wait 500ms`"),
+            ("wait", "`wait` takes one duration", "such as `wait 500ms`"),
+            ("wait soon", "`soon` is not a duration", "such as `wait 500ms`"),
             ("mode user", "`mode` takes a rule and a mode", "such as `mode user shadow`"),
             ("mode user shade", "no mode is called `shade`", "did you mean `shadow`?"),
             ("off now", "nothing follows `off`", "type `off` alone"),
             ("peek", "a descriptor has no entries", "give at least one"),
-            ("peek user", "`user` is no entry", "write entries as KEY=VALUE"),
-            ("user=ada --cost much", "`much` is no cost", "give a whole number"),
-            ("user=ada --cost", "`` is no cost", "give a whole number"),
-            ("user=ada x0", "`x0` cannot be", "between x1 and x10000"),
-            ("user=ada x99999999999", "`x99999999999` cannot be", "between x1 and x10000"),
+            ("peek user", "`user` is not an entry", "write entries as KEY=VALUE"),
+            ("user=ada --cost much", "`much` is not a cost", "give a whole number"),
+            ("user=ada --cost", "`` is not a cost", "give a whole number"),
+            ("user=ada x0", "`x0` is not a number of requests", "between x1 and x10000"),
+            (
+                "user=ada x99999999999",
+                "`x99999999999` is not a number of requests",
+                "between x1 and x10000",
+            ),
             ("domain a b", "`domain` takes one name", "such as `domain shop`"),
         ] {
             let (said, helped) = complaint(line);

@@ -1,20 +1,21 @@
 //! `tidegate demo flood`: traffic of several callers against the gateway of `make run`, with a live table of the answers.
 //!
 //! Critical requests and two users send at a steady pace the whole time. In the middle, tests flood the API with far
-//! more than it can carry. The table shows that critical requests keep passing, that a user beyond its limit gets 429,
-//! and that the flood gets 503. Every caller has a maximum of connections and of requests a second, and all of it ends
-//! by itself.
+//! more than it can serve. The table shows that critical requests keep passing, that a user beyond its limit gets 429,
+//! and that the flood gets 503. Every caller has a maximum of requests at once and per second, and the command ends by
+//! itself.
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use clap::Args;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -22,12 +23,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use crate::exit::{Complaint, Exit, Failure};
-use crate::output::{Cell, Output, Painted, Table, style};
+use crate::output::{Cell, Output, StyledText, Table, style};
 
 /// How often the table is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(500);
-/// The most latencies that are kept of a caller: a thousand a second for a minute.
+/// The maximum of latencies kept per caller: a thousand a second for a minute.
 const LATENCIES_MAX: usize = 60_000;
+/// The pause after a request that failed.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The arguments of `tidegate demo flood`.
 #[derive(Clone, Debug, Args)]
@@ -46,7 +49,7 @@ struct Caller {
     name: &'static str,
     path: &'static str,
     user: &'static str,
-    /// Connections, each with one request at a time.
+    /// The number of tasks that send, each one request at a time.
     connections: u32,
     /// The pause after each answer.
     pause: Duration,
@@ -54,39 +57,15 @@ struct Caller {
     floods: bool,
 }
 
+const fn steady(name: &'static str, path: &'static str, user: &'static str, ms: u64) -> Caller {
+    Caller { name, path, user, connections: 1, pause: Duration::from_millis(ms), floods: false }
+}
+
 const CALLERS: [Caller; 4] = [
-    Caller {
-        name: "checkout (critical)",
-        path: "/checkout/1",
-        user: "shop",
-        connections: 1,
-        pause: Duration::from_millis(100),
-        floods: false,
-    },
-    Caller {
-        name: "ada, within her limit",
-        path: "/orders/1",
-        user: "ada",
-        connections: 1,
-        pause: Duration::from_secs(6),
-        floods: false,
-    },
-    Caller {
-        name: "bob, beyond his limit",
-        path: "/orders/2",
-        user: "bob",
-        connections: 1,
-        pause: Duration::from_millis(200),
-        floods: false,
-    },
-    Caller {
-        name: "tests, a flood",
-        path: "/sandbox/1",
-        user: "ci",
-        connections: 60,
-        pause: Duration::from_millis(10),
-        floods: true,
-    },
+    steady("checkout (critical)", "/checkout/1", "shop", 100),
+    steady("ada, within her limit", "/orders/1", "ada", 6_000),
+    steady("bob, beyond his limit", "/orders/2", "bob", 200),
+    Caller { connections: 60, floods: true, ..steady("tests, a flood", "/sandbox/1", "ci", 10) },
 ];
 
 /// The answers that a caller got.
@@ -102,22 +81,22 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, answer: &Result<StatusCode, hyper::Error>, took: Duration) {
+    fn count(&mut self, status: Option<StatusCode>, took: Duration) {
         self.sent += 1;
-        match answer {
-            Ok(status) if status.is_success() => {
+        match status {
+            Some(status) if status.is_success() => {
                 self.served += 1;
                 if self.latencies.len() < LATENCIES_MAX {
                     self.latencies.push(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 }
             }
-            Ok(StatusCode::TOO_MANY_REQUESTS) => self.over_limit += 1,
-            Ok(StatusCode::SERVICE_UNAVAILABLE) => self.shed += 1,
-            Ok(_) | Err(_) => self.failed += 1,
+            Some(StatusCode::TOO_MANY_REQUESTS) => self.over_limit += 1,
+            Some(StatusCode::SERVICE_UNAVAILABLE) => self.shed += 1,
+            Some(_) | None => self.failed += 1,
         }
     }
 
-    /// The latency that a share of the served requests stayed below, in milliseconds.
+    /// A quantile of the latencies of served requests, in milliseconds.
     fn quantile(&self, percent: usize) -> Option<u64> {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
@@ -126,26 +105,19 @@ impl Tally {
     }
 }
 
-type Tallies = Arc<[Mutex<Tally>; CALLERS.len()]>;
+type Tallies = [Arc<Mutex<Tally>>; CALLERS.len()];
+type FloodClient = Client<HttpConnector, Body>;
 
 pub(crate) fn run(args: &FloodArgs, out: &mut Output) -> Result<Exit, Failure> {
-    let gateway = resolve(&args.gateway)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| unreachable(&args.gateway, &error))?;
     runtime.block_on(async {
-        TcpStream::connect(gateway).await.map_err(|error| unreachable(&args.gateway, &error))?;
+        let connected = TcpStream::connect(&args.gateway).await;
+        let gateway = connected.and_then(|stream| stream.peer_addr());
+        let gateway = gateway.map_err(|error| unreachable(&args.gateway, &error))?;
         flood(gateway, Duration::from_secs(args.seconds), out).await?;
         Ok(Exit::Fine)
     })
-}
-
-fn resolve(gateway: &str) -> Result<SocketAddr, Failure> {
-    let mut addresses = gateway.to_socket_addrs().map_err(|error| unreachable(gateway, &error))?;
-    let is_v4 = |address: &SocketAddr| address.is_ipv4();
-    let all: Vec<SocketAddr> = addresses.by_ref().collect();
-    let none =
-        || Complaint::new(format!("`{gateway}` has no address"), "give a host and a port").into();
-    all.iter().copied().find(is_v4).or(all.first().copied()).ok_or_else(none)
 }
 
 fn unreachable(gateway: &str, error: &io::Error) -> Failure {
@@ -156,12 +128,13 @@ fn unreachable(gateway: &str, error: &io::Error) -> Failure {
 async fn flood(gateway: SocketAddr, length: Duration, out: &mut Output) -> io::Result<()> {
     let start = Instant::now();
     let (from, to, end) = (start + length / 5, start + length * 4 / 5, start + length);
-    let tallies: Tallies = Arc::new(std::array::from_fn(|_| Mutex::default()));
+    let tallies: Tallies = std::array::from_fn(|_| Arc::default());
+    let client: FloodClient = Client::builder(TokioExecutor::new()).build_http();
     let mut senders = JoinSet::new();
-    for (index, caller) in CALLERS.iter().enumerate() {
+    for (caller, tally) in CALLERS.into_iter().zip(&tallies) {
         let (from, to) = if caller.floods { (from, to) } else { (start, end) };
         for _ in 0..caller.connections {
-            senders.spawn(send(gateway, *caller, (from, to), Arc::clone(&tallies), index));
+            senders.spawn(send(client.clone(), gateway, caller, (from, to), Arc::clone(tally)));
         }
     }
     let live = io::stdout().is_terminal();
@@ -170,23 +143,21 @@ async fn flood(gateway: SocketAddr, length: Duration, out: &mut Output) -> io::R
     while Instant::now() < end && !out.is_closed() {
         ticks.tick().await;
         let now = Instant::now();
-        let phase = if now < from {
-            "calm"
-        } else if now < to {
-            "flood"
-        } else {
-            "calm again"
+        let phase = match (now < from, now < to) {
+            (true, _) => "calm",
+            (false, true) => "flood",
+            (false, false) => "calm again",
         };
         if live {
             if drawn {
-                // Back to the first line of the table before.
+                // Moves to the first line of the previous table.
                 write!(out, "\x1b[{}A\x1b[J", CALLERS.len() + 2)?;
             }
             let second = now.duration_since(start).as_secs();
             writeln!(
                 out,
                 "{} second {second} of {}",
-                Painted(style::STRONG, phase),
+                StyledText(style::STRONG, phase),
                 length.as_secs()
             )?;
             draw(&tallies, out)?;
@@ -200,52 +171,33 @@ async fn flood(gateway: SocketAddr, length: Duration, out: &mut Output) -> io::R
     summarize(&tallies, out)
 }
 
-/// Sends requests one after the other until `to`, from one connection at a time.
+/// Sends one request at a time until `to`.
 async fn send(
+    client: FloodClient,
     gateway: SocketAddr,
     caller: Caller,
     (from, to): (Instant, Instant),
-    tallies: Tallies,
-    index: usize,
+    tally: Arc<Mutex<Tally>>,
 ) {
     sleep_until(from).await;
     while Instant::now() < to {
-        let Ok(stream) = TcpStream::connect(gateway).await else {
-            if let Some(tally) = tallies.get(index) {
-                let mut tally = tally.lock();
-                tally.sent += 1;
-                tally.failed += 1;
+        let request = Request::get(format!("http://{gateway}{}", caller.path))
+            .header("x-user", caller.user)
+            .body(Body::empty())
+            .expect("the parts of a demo request are valid");
+        let sent = Instant::now();
+        let status = match client.request(request).await {
+            Ok(answer) => {
+                let status = answer.status();
+                // The connection can be used again once the body is read.
+                let _ = axum::body::to_bytes(Body::new(answer.into_body()), usize::MAX).await;
+                Some(status)
             }
-            sleep(caller.pause.max(Duration::from_millis(100))).await;
-            continue;
+            Err(_) => None,
         };
-        let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
-            continue;
-        };
-        let connection = tokio::spawn(connection);
-        while Instant::now() < to && sender.ready().await.is_ok() {
-            let request = Request::get(caller.path)
-                .header("host", gateway.to_string())
-                .header("x-user", caller.user)
-                .body(Body::empty())
-                .expect("the parts of a demo request are valid");
-            let sent = Instant::now();
-            let answer = sender.send_request(request).await;
-            let status = match answer {
-                Ok(answer) => {
-                    let status = answer.status();
-                    // The connection is free again once the body was read.
-                    let _ = axum::body::to_bytes(Body::new(answer.into_body()), usize::MAX).await;
-                    Ok(status)
-                }
-                Err(error) => Err(error),
-            };
-            if let Some(tally) = tallies.get(index) {
-                tally.lock().count(&status, sent.elapsed());
-            }
-            sleep(caller.pause).await;
-        }
-        connection.abort();
+        tally.lock().count(status, sent.elapsed());
+        let pause = if status.is_some() { caller.pause } else { caller.pause.max(FAILURE_PAUSE) };
+        sleep(pause).await;
     }
 }
 

@@ -1,53 +1,53 @@
-//! One conversation: an engine, the domain in use, and what was switched.
+//! A session of the demo: an engine, the current domain, and the switched modes.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use tidegate_document::did_you_mean;
 use tidegate_engine::{
-    Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Nanos, Options, Permit, Request, Rule,
-    Snapshot, Source, Target, Tenure, Verb, compile,
+    Descriptor, Engine, MemoryConfig, MemoryStore, Mode, Options, Permit, Request, Rule, Snapshot,
+    Source, Target, Tenure, Verb, compile,
 };
 use tidegate_rules::Domain;
 
 use super::answer::{Answers, holds_slots};
 use super::clock::DemoClock;
-use super::command::{self, Asked, COMMANDS, Command, Deed};
+use super::command::{self, COMMANDS, PromptCommand, PromptRequest, RequestAction};
 use crate::descriptor::TypedDescriptor;
 use crate::exit::{Complaint, Failure};
 use crate::output::{Cell, Clean, Table, style};
-use crate::rules::explain::{Explained, choose_domain};
-use crate::suggest::did_you_mean;
+use crate::rules::explain::{RequestExplanation, choose_domain};
 use crate::words;
 
-/// The bytes for counters: plenty for what a person can type.
+/// The bytes for counters: enough for all requests that a person can type.
 const BUDGET_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most requests that can be in flight at once.
+/// The maximum of requests in flight.
 const IN_FLIGHT_MAX: usize = 10_000;
 
-/// What came of a line.
+/// The outcome of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum LineOutcome {
     Done,
     NotUnderstood,
     Quit,
 }
 
-/// One conversation.
+/// A session of the demo.
 #[derive(Debug)]
 pub(super) struct Session {
     engine: Arc<Engine<MemoryStore, DemoClock>>,
-    /// The rules once more, to look things up in: the engine keeps its own.
+    /// The rules, for lookups; the engine has its own copy.
     snapshot: Snapshot,
     domain: String,
-    /// What was switched, by domain and path.
+    /// The switched modes, by domain and path.
     modes: HashMap<(String, String), Mode>,
     in_flight: Vec<Permit<MemoryStore, DemoClock>>,
 }
 
 impl Session {
-    /// A conversation about these rules.
+    /// A session with these rules.
     pub(super) fn new(
         sources: &[Source],
         domain: Option<&str>,
@@ -63,7 +63,7 @@ impl Session {
         let standing = clock.is_standing();
         let mut engine = Engine::new(store, clock).with_rules(rules()?);
         if standing {
-            // The same script, the same answers.
+            // A script always gets the same answers.
             engine = engine.with_seed(0);
         }
         let engine = Arc::new(engine);
@@ -74,80 +74,93 @@ impl Session {
         &self.snapshot
     }
 
-    /// The domain in use.
+    /// The current domain.
     pub(super) fn domain(&self) -> Option<&Domain> {
         self.snapshot.domain(&self.domain)
     }
 
-    /// The rules of the domain in use.
+    /// The rules of the current domain.
     pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.snapshot.rules().iter().filter(|rule| rule.domain() == self.domain)
     }
 
     /// Answers one line.
-    pub(super) fn answer(&mut self, line: &str, out: &mut impl Write) -> io::Result<Answered> {
-        let done = match command::parse(line) {
-            Ok(Command::Nothing) => return Ok(Answered::Done),
-            Ok(Command::Quit) => return Ok(Answered::Quit),
-            Ok(command) => self.carry_out(command, out)?,
-            Err(complaint) => Err(complaint),
+    pub(super) fn answer(
+        &mut self,
+        line: &str,
+        out: &mut impl Write,
+    ) -> Result<LineOutcome, Failure> {
+        let result = match command::parse(line) {
+            Ok(PromptCommand::Nothing) => return Ok(LineOutcome::Done),
+            Ok(PromptCommand::Quit) => return Ok(LineOutcome::Quit),
+            Ok(command) => self.execute(command, out),
+            Err(complaint) => Err(complaint.into()),
         };
-        let answered = match done {
-            Ok(()) => Answered::Done,
-            Err(complaint) => {
-                complaint.tell(out)?;
-                Answered::NotUnderstood
+        let outcome = match result {
+            Ok(()) => LineOutcome::Done,
+            Err(Failure::Usage(complaint)) => {
+                complaint.write(out)?;
+                LineOutcome::NotUnderstood
             }
+            Err(failure) => return Err(failure),
         };
         writeln!(out)?;
-        Ok(answered)
+        Ok(outcome)
     }
 
-    /// Does what a command says. The inner error is the command's, the outer
-    /// one the terminal's.
-    fn carry_out(
-        &mut self,
-        command: Command,
-        out: &mut impl Write,
-    ) -> io::Result<Result<(), Complaint>> {
+    fn execute(&mut self, command: PromptCommand, out: &mut impl Write) -> Result<(), Failure> {
         match command {
-            Command::Nothing | Command::Quit => {}
-            Command::Request(asked) => self.request(&asked, out)?,
-            Command::Wait(span) => self.wait(span, out)?,
-            Command::Release => self.release(out)?,
-            Command::Off => self.switch(true, out)?,
-            Command::On => self.switch(false, out)?,
-            Command::Rules => self.list(out)?,
-            Command::Help => help(out)?,
-            Command::Explain(descriptors) => self.explain(descriptors, out)?,
-            Command::Domain(name) => match choose_domain(&self.snapshot, Some(&name)) {
-                Ok(domain) => {
-                    self.domain = domain.name().to_owned();
-                    let rules = words::count(self.rules().count(), "rule");
-                    writeln!(out, "  domain {}: {rules}", Clean(name))?;
+            PromptCommand::Nothing | PromptCommand::Quit => {}
+            PromptCommand::Request(request) => self.request(&request, out)?,
+            PromptCommand::Wait(span) => {
+                self.engine.clock().skip(span);
+                writeln!(out, "  {} later", words::span(span))?;
+            }
+            PromptCommand::Release => {
+                let ended = words::count(self.in_flight.len(), "request");
+                // Dropping a permit releases its slots.
+                self.in_flight.clear();
+                writeln!(out, "  {ended} ended")?;
+            }
+            PromptCommand::Off => {
+                self.engine.switch_off(true);
+                writeln!(out, "  everything is admitted, nothing is counted")?;
+            }
+            PromptCommand::On => {
+                self.engine.switch_off(false);
+                writeln!(out, "  limits hold again")?;
+            }
+            PromptCommand::Rules => self.list(out)?,
+            PromptCommand::Help => help(out)?,
+            PromptCommand::Explain(descriptors) => {
+                if let Some(domain) = self.domain() {
+                    RequestExplanation::of(&self.snapshot, domain, descriptors).write_text(out)?;
                 }
-                Err(complaint) => return Ok(Err(complaint)),
-            },
-            Command::Mode { rule, mode } => match self.set_mode(&rule, mode) {
-                Ok(text) => writeln!(out, "  {}", Clean(text))?,
-                Err(complaint) => return Ok(Err(complaint)),
-            },
+            }
+            PromptCommand::Domain(name) => {
+                self.domain = choose_domain(&self.snapshot, Some(&name))?.name().to_owned();
+                let rules = words::count(self.rules().count(), "rule");
+                writeln!(out, "  domain {}: {rules}", Clean(name))?;
+            }
+            PromptCommand::Mode { rule, mode } => {
+                writeln!(out, "  {}", Clean(self.set_mode(&rule, mode)?))?;
+            }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    fn request(&mut self, asked: &Asked, out: &mut impl Write) -> io::Result<()> {
-        let entries: Vec<_> = asked.descriptors.iter().map(TypedDescriptor::entries).collect();
+    fn request(&mut self, typed: &PromptRequest, out: &mut impl Write) -> io::Result<()> {
+        let entries: Vec<_> = typed.descriptors.iter().map(TypedDescriptor::entries).collect();
         let descriptors: Vec<_> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
-        let request = Request::new(&self.domain, &descriptors).with_cost(asked.cost);
-        let mut answers = Answers::new(asked.repeat);
+        let request = Request::new(&self.domain, &descriptors).with_cost(typed.cost);
+        let mut answers = Answers::new(typed.repeat);
         let mut held = 0;
-        for _ in 0..asked.repeat {
-            let verdict = match asked.deed {
-                Deed::Peek => self.engine.apply_now(Verb::Peek, &request),
-                Deed::Reset => self.engine.apply_now(Verb::Reset, &request),
-                Deed::Check => self.engine.admit_now(&request, Tenure::Held).0,
-                Deed::Hold => {
+        for _ in 0..typed.repeat {
+            let verdict = match typed.action {
+                RequestAction::Peek => self.engine.apply_now(Verb::Peek, &request),
+                RequestAction::Reset => self.engine.apply_now(Verb::Reset, &request),
+                RequestAction::Check => self.engine.admit_now(&request, Tenure::Held).0,
+                RequestAction::Hold => {
                     let (verdict, permit) = self.engine.admit_now(&request, Tenure::Held);
                     if !permit.is_empty() && self.in_flight.len() < IN_FLIGHT_MAX {
                         self.in_flight.push(permit);
@@ -156,13 +169,13 @@ impl Session {
                     verdict
                 }
             };
-            let pointless = asked.deed == Deed::Hold && !holds_slots(&verdict);
-            answers.take(&verdict);
+            let pointless = typed.action == RequestAction::Hold && !holds_slots(&verdict);
+            answers.add(&verdict);
             if pointless {
                 answers.remark("no limit on requests at once is met: there is nothing to hold");
             }
         }
-        if asked.deed == Deed::Reset {
+        if typed.action == RequestAction::Reset {
             return self.reset_done(out, &request);
         }
         answers.write(out)?;
@@ -176,28 +189,9 @@ impl Session {
 
     fn reset_done(&self, out: &mut impl Write, request: &Request<'_>) -> io::Result<()> {
         let mut answers = Answers::new(1);
-        answers.take(&self.engine.apply_now(Verb::Peek, request));
+        answers.add(&self.engine.apply_now(Verb::Peek, request));
         writeln!(out, "  forgotten; the next such request would get:")?;
         answers.write(out)
-    }
-
-    fn wait(&self, span: Nanos, out: &mut impl Write) -> io::Result<()> {
-        self.engine.clock().skip(span);
-        writeln!(out, "  {} later", words::span(span))
-    }
-
-    fn release(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let ended = words::count(self.in_flight.len(), "request");
-        // Dropping a permit gives its slots back.
-        self.in_flight.clear();
-        writeln!(out, "  {ended} ended")
-    }
-
-    fn switch(&self, off: bool, out: &mut impl Write) -> io::Result<()> {
-        self.engine.switch_off(off);
-        let text =
-            if off { "everything is admitted, nothing is counted" } else { "limits hold again" };
-        writeln!(out, "  {text}")
     }
 
     fn set_mode(&mut self, path: &str, mode: Option<Mode>) -> Result<String, Complaint> {
@@ -207,10 +201,9 @@ impl Session {
             None => self.engine.unset_switch(target),
         };
         let Ok(limits) = switched else {
-            let paths: Vec<&str> = self.rules().map(Rule::path).collect();
-            let message = format!("no rule with limits is called `{path}`");
-            let otherwise = "`rules` lists the rules";
-            return Err(Complaint::new(message, did_you_mean(path, &paths, otherwise)));
+            let help = did_you_mean(path, self.rules().map(Rule::path))
+                .unwrap_or_else(|| "`rules` lists the rules".to_owned());
+            return Err(Complaint::new(format!("no rule with limits is called `{path}`"), help));
         };
         let key = (self.domain.clone(), path.to_owned());
         let limits = words::count(limits, "limit");
@@ -251,13 +244,6 @@ impl Session {
         }
         table.write(out, "  ")
     }
-
-    fn explain(&self, descriptors: Vec<TypedDescriptor>, out: &mut impl Write) -> io::Result<()> {
-        match self.domain() {
-            Some(domain) => Explained::of(&self.snapshot, domain, descriptors).write_text(out),
-            None => Ok(()),
-        }
-    }
 }
 
 fn help(out: &mut impl Write) -> io::Result<()> {
@@ -297,17 +283,17 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn every_line_is_carried_out_or_refused_in_words(
+        fn every_line_is_executed_or_refused_with_an_error(
             lines in prop::collection::vec(line(), 1..20),
         ) {
             let mut session = session();
             for line in lines {
                 let mut out = Vec::new();
-                let answered = session.answer(&line, &mut out).unwrap();
+                let outcome = session.answer(&line, &mut out).unwrap();
                 let text = String::from_utf8(out).unwrap();
                 let plain = anstream::adapter::strip_str(&text).to_string();
                 let refused = plain.starts_with("error: ") && plain.contains("\nhelp: ");
-                prop_assert_eq!(answered == Answered::NotUnderstood, refused, "{}: {}", line, plain);
+                prop_assert_eq!(outcome == LineOutcome::NotUnderstood, refused, "{}: {}", line, plain);
             }
         }
     }

@@ -1,14 +1,12 @@
-//! Rule problems in colour. Without the colours it is the text that the rule
-//! language itself gives.
+//! Problems in colour. Without colours this is the text of `Report`.
 
 use std::io::{self, Write};
 
-use anstyle::Style;
 use tidegate_rules::{Problem, Related, Severity};
 
-use super::{Clean, Painted, style};
+use super::{Clean, StyledText, style};
 
-/// Writes problems with a line between them, and how many were left out.
+/// Writes problems, separated by empty lines, and the number of omitted ones.
 pub(crate) fn write_problems(
     out: &mut impl Write,
     problems: &[Problem],
@@ -31,32 +29,28 @@ fn write_problem(out: &mut impl Write, problem: &Problem) -> io::Result<()> {
         problem;
     let (file, number) = (Clean(file), line.to_string());
     let gutter = " ".repeat(number.len());
-    let color = color_of(*severity);
-    let bar = Painted(style::FAINT, "|");
-    let title = Painted(color, format!("{severity}[{code}]"));
-    writeln!(out, "{title}: {}", Painted(style::STRONG, Clean(message)))?;
-    writeln!(out, "{gutter}{} {file}:{line}:{column}", Painted(style::FAINT, "-->"))?;
+    let color = match severity {
+        Severity::Error => style::ERROR,
+        Severity::Warning => style::WARNING,
+    };
+    let bar = StyledText(style::FAINT, "|");
+    let title = StyledText(color, format!("{severity}[{code}]"));
+    writeln!(out, "{title}: {}", StyledText(style::STRONG, Clean(message)))?;
+    writeln!(out, "{gutter}{} {file}:{line}:{column}", StyledText(style::FAINT, "-->"))?;
     writeln!(out, "{gutter} {bar}")?;
     let text = snippet.text.trim_end();
     let space = if text.is_empty() { "" } else { " " };
-    writeln!(out, "{} {bar}{space}{text}", Painted(style::FAINT, number))?;
+    writeln!(out, "{} {bar}{space}{text}", StyledText(style::FAINT, number))?;
     let carets = "^".repeat(snippet.width);
-    writeln!(out, "{gutter} {bar} {}{}", " ".repeat(snippet.indent), Painted(color, carets))?;
-    let equals = Painted(style::FAINT, "=");
+    writeln!(out, "{gutter} {bar} {}{}", " ".repeat(snippet.indent), StyledText(color, carets))?;
+    let equals = StyledText(style::FAINT, "=");
     if let Some(Related { file, line, column, message }) = related {
         writeln!(out, "{gutter} {equals} {message}: {}:{line}:{column}", Clean(file))?;
     }
     if let Some(hint) = hint {
-        writeln!(out, "{gutter} {equals} {} {}", Painted(style::HELP, "hint:"), Clean(hint))?;
+        writeln!(out, "{gutter} {equals} {} {}", StyledText(style::HELP, "hint:"), Clean(hint))?;
     }
     Ok(())
-}
-
-const fn color_of(severity: Severity) -> Style {
-    match severity {
-        Severity::Error => style::ERROR,
-        Severity::Warning => style::WARNING,
-    }
 }
 
 #[cfg(test)]

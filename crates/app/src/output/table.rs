@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use anstyle::Style;
 
-use super::{Clean, Painted, style};
+use super::{Clean, StyledText, style};
 
-/// What stands between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// One field of a table.
+/// One cell of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -23,12 +23,12 @@ impl Cell {
         Cell { text: Clean(text).to_string(), style: style::PLAIN, right: false }
     }
 
-    /// The same in a style.
+    /// Sets the style.
     pub(crate) fn styled(self, style: Style) -> Self {
         Cell { style, ..self }
     }
 
-    /// The same, set to the right.
+    /// Aligns it to the right.
     pub(crate) fn right(self) -> Self {
         Cell { right: true, ..self }
     }
@@ -38,7 +38,7 @@ impl Cell {
     }
 }
 
-/// Rows of fields, each column as wide as its widest field.
+/// Rows of cells, each column as wide as its widest cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
@@ -55,43 +55,35 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Writes the table, each line after `indent`. A column without a text in
-    /// any row is left out, title and all.
+    /// Writes the table, each line after `indent`. A column whose cells are all empty is left out with its title.
     pub(crate) fn write(&self, out: &mut impl Write, indent: &str) -> io::Result<()> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
         for (at, row) in self.rows.iter().enumerate() {
             let mut line = String::from(indent);
-            // Spaces are written only once something stands after them.
-            let mut owed = 0;
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 if *width == 0 {
                     continue;
                 }
-                let space = width.saturating_sub(cell.width());
+                let space = " ".repeat(width.saturating_sub(cell.width()));
                 let right = if at == 0 { self.is_right(column) } else { cell.right };
-                let (before, after) = if right { (space, 0) } else { (0, space) };
-                if !cell.text.is_empty() {
-                    line.push_str(&" ".repeat(owed + before));
-                    line.push_str(&Painted(cell.style, &cell.text).to_string());
-                    owed = 0;
-                } else {
-                    owed += before;
-                }
-                owed += after + GAP.len();
+                let (before, after) = if right { (space.as_str(), "") } else { ("", &*space) };
+                // Without the codes of its style, an empty cell at the end is trimmed.
+                let style = if cell.text.is_empty() { style::PLAIN } else { cell.style };
+                line += &format!("{before}{}{after}{GAP}", StyledText(style, &cell.text));
             }
             writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }
 
-    /// Whether a title stands above fields that are set to the right.
+    /// Whether the cells below a title are aligned to the right.
     fn is_right(&self, column: usize) -> bool {
         let first = self.rows.iter().skip(1).find_map(|row| row.get(column));
         first.is_some_and(|cell| cell.right)
     }
 
-    /// The width of a column; none when only its title has a text.
+    /// The width of a column; zero if all its cells are empty.
     fn width(&self, column: usize) -> usize {
         let width = |row: &Vec<Cell>| row.get(column).map_or(0, Cell::width);
         let below = self.rows.iter().skip(1).map(width).max().unwrap_or(0);
@@ -110,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_field() {
+    fn columns_are_as_wide_as_their_widest_cell() {
         let mut table = Table::titled(&["a", "number", "c"]);
         table.row([Cell::new("long one"), Cell::new("7").right(), Cell::new("é")]);
         table.row([Cell::new("é"), Cell::new("1234567").right(), Cell::new("end")]);
@@ -119,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_nothing_stands_in_is_left_out() {
+    fn an_empty_column_is_left_out() {
         let mut table = Table::titled(&["a", "b", "c"]);
         table.row([Cell::new("1"), Cell::new(""), Cell::new("3")]);
         table.row([Cell::new("1"), Cell::new(""), Cell::new("")]);

@@ -8,44 +8,52 @@ use tidegate_rules::{Options, Problem, Severity, Source, compile};
 use super::load;
 use crate::cli::{CheckArgs, Format};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, Painted, style, write_json, write_problems};
+use crate::output::{Output, StyledText, style, write_json, write_problems};
 use crate::words::count;
 
 pub(crate) fn run(args: &CheckArgs, out: &mut Output) -> Result<Exit, Failure> {
     let sources = load::sources(&args.paths)?;
     let options = Options { merge_domains: !args.no_merge_domains, ..Options::default() };
-    let strictness = if args.deny_warnings { Strictness::Warnings } else { Strictness::Errors };
-    let check = Check::of(&sources, &options, strictness);
+    let check = RulesCheck::of(&sources, &options, args.deny_warnings);
     match args.format {
         Format::Text => check.write_text(out)?,
         Format::Json => write_json(out, &check)?,
     }
-    Ok(if check.ok { Exit::Fine } else { Exit::Problems })
+    Ok(Exit::of_check(check.ok))
 }
 
-/// What is enough for rules to be turned down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Strictness {
-    Errors,
-    Warnings,
+/// The numbers of errors and warnings.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct ProblemCounts {
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
+    /// Problems found but not listed.
+    pub(crate) omitted: usize,
+}
+
+impl ProblemCounts {
+    /// Counts the listed problems.
+    pub(crate) fn update(&mut self, problems: &[Problem]) {
+        let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+        self.errors = problems.iter().filter(is_error).count();
+        self.warnings = problems.len() - self.errors;
+    }
 }
 
 /// The result. This is the JSON document too: see docs/cli.md.
 #[derive(Debug, Serialize)]
-struct Check {
+struct RulesCheck {
     ok: bool,
     problems: Vec<Problem>,
-    summary: Summary,
+    summary: RulesSummary,
 }
 
 #[derive(Debug, Serialize)]
-struct Summary {
+struct RulesSummary {
     files: usize,
-    errors: usize,
-    warnings: usize,
-    /// Problems found but not listed.
-    omitted: usize,
-    /// What the rules come to; nothing while they have errors.
+    #[serde(flatten)]
+    counts: ProblemCounts,
+    /// Totals of the rules, unless they have errors.
     rules: Option<Totals>,
 }
 
@@ -56,56 +64,54 @@ struct Totals {
     limits: usize,
 }
 
-impl Check {
-    fn of(sources: &[Source], options: &Options, strictness: Strictness) -> Self {
-        let (problems, omitted, rules) = match compile(sources, options) {
+impl RulesCheck {
+    fn of(sources: &[Source], options: &Options, deny_warnings: bool) -> Self {
+        let mut counts = ProblemCounts::default();
+        let (problems, rules) = match compile(sources, options) {
             Ok(snapshot) => {
                 let totals = Totals {
                     domains: snapshot.domains().count(),
                     rules: snapshot.rules().len(),
                     limits: snapshot.limits().len(),
                 };
-                (snapshot.warnings().to_vec(), 0, Some(totals))
+                (snapshot.warnings().to_vec(), Some(totals))
             }
-            Err(report) => (report.problems().to_vec(), report.omitted(), None),
+            Err(report) => {
+                counts.omitted = report.omitted();
+                (report.into_problems(), None)
+            }
         };
-        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-        let warnings = problems.len() - errors;
-        let denied = strictness == Strictness::Warnings && warnings > 0;
-        Check {
-            ok: rules.is_some() && !denied,
-            problems,
-            summary: Summary { files: sources.len(), errors, warnings, omitted, rules },
-        }
+        counts.update(&problems);
+        let ok = rules.is_some() && !(deny_warnings && counts.warnings > 0);
+        RulesCheck { ok, problems, summary: RulesSummary { files: sources.len(), counts, rules } }
     }
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        write_problems(out, &self.problems, self.summary.omitted)?;
+        write_problems(out, &self.problems, self.summary.counts.omitted)?;
         if !self.problems.is_empty() {
             writeln!(out)?;
         }
         let color = if self.ok { style::GOOD } else { style::ERROR };
-        writeln!(out, "{}", Painted(color, self.summary_line()))
+        writeln!(out, "{}", StyledText(color, self.summary_line()))
     }
 
     fn summary_line(&self) -> String {
-        let Summary { files, errors, warnings, omitted, rules } = &self.summary;
+        let RulesSummary { files, counts, rules } = &self.summary;
         let files = count(*files, "file");
-        let warned = match warnings {
-            0 => String::new(),
-            some => count(*some, "warning"),
+        let warnings = (counts.warnings > 0).then(|| count(counts.warnings, "warning"));
+        let after = |separator: &str| {
+            warnings.as_ref().map_or_else(String::new, |warnings| format!("{separator}{warnings}"))
         };
         match rules {
             Some(Totals { domains, rules, limits }) if self.ok => {
                 let domains = count(*domains, "domain");
                 let (rules, limits) = (count(*rules, "rule"), count(*limits, "limit"));
-                let comma = if warned.is_empty() { "" } else { ", " };
-                format!("{files} ok: {domains}, {rules}, {limits}{comma}{warned}")
+                format!("{files} ok: {domains}, {rules}, {limits}{}", after(", "))
             }
-            Some(_) => format!("{warned} in {files}, and warnings are denied"),
+            Some(_) => format!("{} in {files}, and warnings are denied", after("")),
             None => {
-                let and = if warned.is_empty() { "" } else { " and " };
-                format!("{}{and}{warned} in {files}", count(errors + omitted, "problem"))
+                let problems = count(counts.errors + counts.omitted, "problem");
+                format!("{problems}{} in {files}", after(" and "))
             }
         }
     }

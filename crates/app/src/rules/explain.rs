@@ -1,14 +1,14 @@
 //! `tidegate rules explain`: which rule a request meets, and why.
 //!
-//! The rule language says how matching went. Added here is what people ask
-//! next: what the limits of the rule mean, what the counters are kept by, and
-//! what would have matched where nothing did.
+//! `tidegate_rules` explains the matching. This adds the limits of the rule in words, the values that its counters are
+//! kept by, and a hint where nothing matched.
 
 mod hint;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
+use tidegate_document::did_you_mean;
 use tidegate_rules::{
     Charge, Domain, Ending, Explanation, LevelExplanation, Mode, NameId, Options, Rule, RuleLimit,
     Snapshot, WhenOver, compile,
@@ -16,103 +16,93 @@ use tidegate_rules::{
 
 use super::load;
 use crate::cli::{ExplainArgs, Format};
-use crate::descriptor::{self, BETWEEN, TypedDescriptor};
+use crate::descriptor::{self, SEPARATOR, TypedDescriptor};
 use crate::exit::{Complaint, Exit, Failure};
-use crate::output::{Clean, Output, Painted, style, write_json};
-use crate::suggest::did_you_mean;
+use crate::output::{Clean, Output, StyledText, style, write_json};
 use crate::words;
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut Output) -> Result<Exit, Failure> {
     let descriptors = typed(args)?;
     let snapshot = compile(&load::sources(&args.rules)?, &Options::default())?;
     let domain = choose_domain(&snapshot, args.domain.as_deref())?;
-    let explained = Explained::of(&snapshot, domain, descriptors);
+    let explanation = RequestExplanation::of(&snapshot, domain, descriptors);
     match args.format {
-        Format::Text => explained.write_text(out)?,
-        Format::Json => write_json(out, &explained)?,
+        Format::Text => explanation.write_text(out)?,
+        Format::Json => write_json(out, &explanation)?,
     }
     Ok(Exit::Fine)
 }
 
 fn typed(args: &ExplainArgs) -> Result<Vec<TypedDescriptor>, Complaint> {
-    let mut words: Vec<&str> = Vec::new();
-    for whole in &args.descriptor {
-        if !words.is_empty() {
-            words.push(BETWEEN);
-        }
-        words.extend(whole.split(','));
-    }
+    let descriptors = args.descriptor.iter().map(|descriptor| descriptor.split(',').collect());
+    let mut words = descriptors.collect::<Vec<Vec<&str>>>().join(&SEPARATOR);
     words.extend(args.entries.iter().map(String::as_str));
     if !args.more.is_empty() {
-        words.push(BETWEEN);
+        words.push(SEPARATOR);
         words.extend(args.more.iter().map(String::as_str));
     }
     descriptor::parse(words)
 }
 
-/// The domain of this name; the only one there is when none is named.
+/// The domain of this name; without a name, the only domain.
 pub(crate) fn choose_domain<'s>(
     snapshot: &'s Snapshot,
     name: Option<&str>,
 ) -> Result<&'s Domain, Complaint> {
+    let domains: Vec<&Domain> = snapshot.domains().collect();
     let names: Vec<&str> = snapshot.domains().map(Domain::name).collect();
     let all = format!("the rules have: {}", names.join(", "));
-    match name {
-        Some(name) => snapshot.domain(name).ok_or_else(|| {
-            let message = format!("no domain is called `{name}`");
-            Complaint::new(message, did_you_mean(name, &names, &all))
+    match (name, domains.as_slice()) {
+        (Some(name), _) => snapshot.domain(name).ok_or_else(|| {
+            let help = did_you_mean(name, names).unwrap_or(all);
+            Complaint::new(format!("no domain is called `{name}`"), help)
         }),
-        None => {
-            let mut domains = snapshot.domains();
-            match (domains.next(), domains.next()) {
-                (Some(only), None) => Ok(only),
-                (Some(_), Some(_)) => {
-                    let message = "the rules have several domains";
-                    Err(Complaint::new(message, format!("choose one with `--domain`; {all}")))
-                }
-                (None, _) => Err(Complaint::new("the rules have no domain", "give other rules")),
-            }
+        (None, [only]) => Ok(only),
+        (None, []) => Err(Complaint::new("the rules have no domain", "give other rules")),
+        (None, [_, ..]) => {
+            let help = format!("choose one with `--domain`; {all}");
+            Err(Complaint::new("the rules have several domains", help))
         }
     }
 }
 
 /// The explanation of a whole request. This is the JSON document too: see docs/cli.md.
 #[derive(Debug, Serialize)]
-pub(crate) struct Explained {
+pub(crate) struct RequestExplanation {
     domain: String,
     charge: Charge,
-    descriptors: Vec<ExplainedDescriptor>,
+    descriptors: Vec<DescriptorExplanation>,
 }
 
 #[derive(Debug, Serialize)]
-struct ExplainedDescriptor {
+struct DescriptorExplanation {
     entries: TypedDescriptor,
     levels: Vec<LevelExplanation>,
     ending: Ending,
     /// The rule, if one applies.
-    rule: Option<ExplainedRule>,
-    /// What would have matched, where nothing did.
+    rule: Option<RuleExplanation>,
+    /// What would have matched, if nothing did.
     hint: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct ExplainedRule {
+struct RuleExplanation {
     path: String,
     plan: Option<String>,
     unlimited: bool,
-    /// The values that tell this rule's counters apart; all share one when there are none.
+    /// The values that the rule's counters are kept by; if empty, all requests share one counter.
     counted_by: Vec<String>,
-    limits: Vec<ExplainedLimit>,
+    limits: Vec<LimitExplanation>,
     metadata: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Serialize)]
-struct ExplainedLimit {
+struct LimitExplanation {
     name: Option<String>,
     algorithm: &'static str,
     /// What it allows, in words.
     terms: String,
-    /// What else there is to say, in words.
+    /// Its other properties, in words.
     details: Vec<String>,
     amount: u64,
     period_ms: u64,
@@ -125,16 +115,16 @@ struct ExplainedLimit {
     on_store_error: tidegate_rules::OnStoreError,
     /// The names of the limits that it replaces.
     replaces: Vec<String>,
-    /// Whether another rule of the same request takes its place.
+    /// Whether a limit of another rule of the request replaces it.
     replaced: bool,
 }
 
-/// The word alone: the percentage is a field of its own.
+/// Only the word: the percentage has its own field.
 fn write_word<S: serde::Serializer>(mode: &Mode, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(mode.as_str())
 }
 
-impl Explained {
+impl RequestExplanation {
     pub(crate) fn of(
         snapshot: &Snapshot,
         domain: &Domain,
@@ -147,11 +137,15 @@ impl Explained {
             let Explanation { levels, ending, .. } = domain.explain(&entries.entries());
             let rule = domain.find(&entries.entries()).map(|found| found.rule);
             let hint = hint::hint(snapshot, domain, &levels, &ending);
-            let rule = rule.map(|rule| ExplainedRule::of(snapshot, rule, &levels, &replaced));
-            ExplainedDescriptor { entries, levels, ending, rule, hint }
+            let rule = rule.map(|rule| RuleExplanation::of(snapshot, rule, &levels, &replaced));
+            DescriptorExplanation { entries, levels, ending, rule, hint }
         });
         let descriptors = descriptors.collect();
-        Explained { domain: domain.name().to_owned(), charge: domain.charge(), descriptors }
+        RequestExplanation {
+            domain: domain.name().to_owned(),
+            charge: domain.charge(),
+            descriptors,
+        }
     }
 
     pub(crate) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
@@ -159,13 +153,13 @@ impl Explained {
             if at > 0 {
                 writeln!(out)?;
             }
-            let entries = Painted(style::STRONG, Clean(&descriptor.entries));
+            let entries = StyledText(style::STRONG, Clean(&descriptor.entries));
             writeln!(out, "{entries} in domain {}", Clean(&self.domain))?;
             descriptor.write_text(out)?;
         }
         if self.descriptors.len() > 1 {
             let charged = match self.charge {
-                Charge::AllOrNothing => "a refusal charges nobody",
+                Charge::AllOrNothing => "a refusal charges none of them",
                 Charge::Always => "each is charged, whatever the others say",
             };
             writeln!(out, "\nAll limits above apply to the request together; {charged}.")?;
@@ -174,7 +168,7 @@ impl Explained {
     }
 }
 
-/// The names of the limits that do not apply beside this rule.
+/// The names of the limits that this rule replaces.
 fn replaced_by(snapshot: &Snapshot, rule: &Rule) -> Vec<NameId> {
     let limits = snapshot.limits_of(rule).iter().filter(|limit| limit.mode != Mode::Off);
     let by_limits = limits.flat_map(|limit| limit.replaces.iter());
@@ -182,7 +176,7 @@ fn replaced_by(snapshot: &Snapshot, rule: &Rule) -> Vec<NameId> {
     by_limits.chain(by_exemption).copied().collect()
 }
 
-impl ExplainedRule {
+impl RuleExplanation {
     fn of(
         snapshot: &Snapshot,
         rule: &Rule,
@@ -192,8 +186,8 @@ impl ExplainedRule {
         let counted = |level: &LevelExplanation| {
             level.counted_by.as_ref().map(|value| format!("{}={value}", level.key))
         };
-        let limit = |limit| ExplainedLimit::of(snapshot, limit, replaced);
-        ExplainedRule {
+        let limit = |limit| LimitExplanation::of(snapshot, limit, replaced);
+        RuleExplanation {
             path: rule.path().to_owned(),
             plan: rule.plan().map(ToOwned::to_owned),
             unlimited: rule.unlimited(),
@@ -205,8 +199,7 @@ impl ExplainedRule {
 
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         if self.unlimited {
-            field(out, "limits", "none: unlimited, and not counted")?;
-            return Ok(());
+            return field(out, "limits", "none: unlimited, and not counted");
         }
         match self.counted_by.as_slice() {
             [] => field(out, "counter", "one for all requests that meet this rule")?,
@@ -222,11 +215,11 @@ impl ExplainedRule {
     }
 }
 
-impl ExplainedLimit {
+impl LimitExplanation {
     fn of(snapshot: &Snapshot, limit: &RuleLimit, replaced: &[NameId]) -> Self {
         let algorithm = limit.limit.algorithm();
         let name = |name| snapshot.name(name).to_owned();
-        ExplainedLimit {
+        LimitExplanation {
             name: limit.name.map(name),
             algorithm: algorithm.name(),
             terms: words::terms(limit),
@@ -258,33 +251,33 @@ impl ExplainedLimit {
         }
         let mode = match self.mode {
             Mode::Enforce(_) => match self.when_over {
-                WhenOver::Refuse => "enforce: what is over is refused",
-                WhenOver::Delay => "enforce: what is over waits its turn",
-                WhenOver::Queue => "enforce: what is over is stored for later",
+                WhenOver::Refuse => "enforce: requests over the limit are refused",
+                WhenOver::Delay => "enforce: requests over the limit wait for their turn",
+                WhenOver::Queue => "enforce: requests over the limit are stored for later",
             },
             Mode::Shadow => "shadow: counted and reported, never refused",
             Mode::Off => "off: neither counted nor refused",
         };
         field(out, "  mode", mode)?;
         let (consistency, on_error) = (self.consistency.as_str(), self.on_store_error.as_str());
-        let store = format!("{consistency}; while it cannot be asked: {on_error}");
+        let store = format!("{consistency}; while it is not available: {on_error}");
         field(out, "  store", &store)
     }
 }
 
-impl ExplainedDescriptor {
+impl DescriptorExplanation {
     fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for (at, level) in self.levels.iter().enumerate() {
             writeln!(out, "  {}. {}={}", at + 1, Clean(&level.key), Clean(&level.value))?;
             write_level(out, level)?;
         }
         let color = if self.rule.is_some() { style::GOOD } else { style::WARNING };
-        writeln!(out, "  {}", Painted(color, Clean(&self.ending)))?;
+        writeln!(out, "  {}", StyledText(color, Clean(&self.ending)))?;
         if let Some(rule) = &self.rule {
             rule.write_text(out)?;
         }
         if let Some(hint) = &self.hint {
-            writeln!(out, "  {} {}", Painted(style::HELP, "hint:"), Clean(hint))?;
+            writeln!(out, "  {} {}", StyledText(style::HELP, "hint:"), Clean(hint))?;
         }
         Ok(())
     }
@@ -300,19 +293,19 @@ fn write_level(out: &mut impl Write, level: &LevelExplanation) -> io::Result<()>
         };
     }
     for attempt in &level.tried {
-        // Padded here, because the name of the way does not heed a width.
+        // As text first: its `Display` ignores the width.
         let way = attempt.way.to_string();
         match (&level.matched, attempt.matched) {
             (Some(label), true) => {
-                let label = Painted(style::GOOD, format!("matches {}", Clean(label)));
+                let label = StyledText(style::GOOD, format!("matches {}", Clean(label)));
                 writeln!(out, "     {way:<15} {label}")?;
             }
-            _ => writeln!(out, "     {way:<15} {}", Painted(style::FAINT, "no match"))?,
+            _ => writeln!(out, "     {way:<15} {}", StyledText(style::FAINT, "no match"))?,
         }
     }
     Ok(())
 }
 
 fn field(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "    {} {}", Painted(style::FAINT, format!("{name:<9}")), Clean(text))
+    writeln!(out, "    {} {}", StyledText(style::FAINT, format!("{name:<9}")), Clean(text))
 }

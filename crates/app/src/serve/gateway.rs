@@ -1,4 +1,4 @@
-//! The gateway: made from its document, protected, and looked after while it serves.
+//! The gateway: made from its document, protected, and maintained while it serves.
 
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
@@ -13,114 +13,110 @@ use tidegate_gateway::{
 };
 use tidegate_http_api::Health;
 use tidegate_metrics::Meter;
-use tidegate_overload::{FleetBoard, Protection, SteadyClock, run_beats};
+use tidegate_overload::{Protection, SteadyClock, run_beats};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::counters::{self, Counters};
-use super::document::{Document, Opened};
-use super::limiting::Limiting;
+use super::engine::EngineParts;
+use super::gateway_document::{DocumentFiles, DocumentWatch};
 use super::protection;
-use super::refusals::{REPORT_EVERY, Refusals};
-use crate::config::{self, Config, LogTo};
+use super::refusals::{REPORT_EVERY, RefusalLog};
+use super::store::{self, ServiceStore};
+use crate::config::{self, Config, count};
 use crate::exit::{Complaint, Failure};
 
-/// The part of the service that holds it back when no upstream is well.
+/// The name under which unhealthy upstreams make the service not ready.
 const PART: &str = "upstreams";
 
-/// The gateway, and what runs beside its requests.
+/// The gateway with its background tasks.
 #[derive(Debug)]
-pub(super) struct Front<S> {
+pub(super) struct GatewayService<S> {
     pub(super) gateway: Gateway<S>,
     pub(super) protection: Option<Arc<Protection<SteadyClock>>>,
     pub(super) meter: Arc<Meter>,
-    /// Its document, if that can change.
-    pub(super) document: Option<Document>,
-    refusals: Refusals,
-    beside: Vec<JoinHandle<()>>,
+    /// The watch of its document, unless that was a pipe.
+    pub(super) document: Option<DocumentWatch>,
+    refusals: RefusalLog,
+    background: Vec<JoinHandle<()>>,
 }
 
-impl<S: Counters> Front<S> {
-    /// Makes the gateway, if the configuration names its document. Within the runtime on which
-    /// its loops are to run.
-    pub(super) fn start(config: &Config, limiting: &Limiting<S>) -> Result<Option<Self>, Failure> {
+impl<S: ServiceStore> GatewayService<S> {
+    /// Makes the gateway, if the configuration names its document. Spawns its tasks on the current runtime.
+    pub(super) fn start(config: &Config, parts: &EngineParts<S>) -> Result<Option<Self>, Failure> {
         let Some(path) = &config.gateway.file else { return Ok(None) };
         let document = config::gateway::load(path)?;
-        let opened = Opened::note(path, &document);
+        let files = DocumentFiles::read(path, &document);
         let settings = settings(&config.gateway, document.settings());
         let protection = protection::of(config);
         let meter = Arc::new(Meter::new("gateway"));
-        let parts = GatewayParts {
+        let gateway_parts = GatewayParts {
             meter: Some(Arc::clone(&meter)),
             protection: protection.clone(),
             queue: None,
             access_log: access_log(&config.gateway.access_log)?,
         };
-        let gateway = Gateway::new(Arc::clone(&limiting.engine), settings, parts)
+        let gateway = Gateway::new(Arc::clone(&parts.engine), settings, gateway_parts)
             .map_err(|error| Failure::Gateway(document.report(&error)))?;
-        let mut beside = Vec::new();
-        let tended = gateway.clone();
-        beside.push(tokio::spawn(async move { tended.maintain().await }));
+        let maintained = gateway.clone();
+        let mut background = vec![tokio::spawn(async move { maintained.maintain().await })];
         if let Some(protection) = &protection {
-            let looped = Arc::clone(protection);
-            beside.push(tokio::spawn(async move {
-                tidegate_overload::run(looped).await;
+            let controlled = Arc::clone(protection);
+            background.push(tokio::spawn(async move {
+                tidegate_overload::run(controlled).await;
             }));
-            let board = counters::board(config, *protection.fleet().settings())?;
-            beside.extend(board.map(|board| tokio::spawn(beats(Arc::clone(protection), board))));
+            if let Some(board) = store::fleet_board(config, *protection.fleet().settings())? {
+                // A new identity for each start: the grants of the previous process are not this one's.
+                let node = RandomState::new().hash_one("node");
+                let beats = run_beats(Arc::clone(protection), board, node);
+                background.push(tokio::spawn(async {
+                    beats.await;
+                }));
+            }
         }
-        let started = opened.map(|opened| Document::start(config, opened, gateway.clone()));
-        let document = started.transpose()?;
-        let refusals = Refusals::new();
-        Ok(Some(Front { gateway, protection, meter, document, refusals, beside }))
+        let document = files.map(|files| files.watch(config, gateway.clone())).transpose()?;
+        let refusals = RefusalLog::default();
+        Ok(Some(GatewayService { gateway, protection, meter, document, refusals, background }))
     }
 
-    /// What is looked after each second.
-    pub(super) fn look_after(&mut self, config: &Config, health: &Health) {
+    /// Updates readiness and logs refusals; called each second.
+    pub(super) fn tick(&mut self, config: &Config, health: &Health) {
         let reading = self.gateway.read();
         if config.health.needs_upstreams {
-            let ill = reading
+            let unhealthy = reading
                 .upstreams
                 .iter()
                 .find(|(_, hosts)| hosts.iter().all(|(_, host)| !host.healthy || host.ejected));
-            match ill {
-                Some((name, _)) => health.hold_back(PART, format!("no server of `{name}` is well")),
+            match unhealthy {
+                Some((name, _)) => {
+                    health.hold_back(PART, format!("no server of `{name}` is healthy"));
+                }
                 None => health.clear(PART),
             }
         }
-        self.refusals.look(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
+        self.refusals.tick(&reading, self.protection.as_deref(), || self.gateway.take_refusals());
     }
 
-    /// Waits for the last lines of the access log, on a thread of its own: whoever waits can be
-    /// called away. A disk that hangs keeps nobody longer than this.
+    /// Waits until the access log is written. On its own thread, so that a disk that hangs does not delay the stop for
+    /// longer than `patience`.
     pub(super) async fn finish_log(&self, patience: Duration) {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let gateway = self.gateway.clone();
-        let flushing = move || tell.send(gateway.flush_log(patience));
-        let begun = thread::Builder::new().name("tidegate-flush".to_owned()).spawn(flushing);
-        if begun.is_err() || !told.await.unwrap_or(false) {
-            tracing::warn!("the access log did not take its last lines in time");
+        let flush = move || sender.send(gateway.flush_log(patience));
+        let thread = thread::Builder::new().name("tidegate-flush".to_owned()).spawn(flush);
+        if thread.is_err() || !receiver.await.unwrap_or(false) {
+            tracing::warn!("the last lines of the access log were not written in time");
         }
-    }
-
-    /// Ends what runs beside requests.
-    pub(super) fn stop(self) {
-        if let Some(document) = self.document {
-            document.stop();
-        }
-        self.beside.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// Takes part in the fleet, for ever. Another node after each start: what the one before held is
-/// not this one's.
-async fn beats(protection: Arc<Protection<SteadyClock>>, board: impl FleetBoard) {
-    let node = RandomState::new().hash_one("node");
-    run_beats(protection, board, node).await;
+impl<S> Drop for GatewayService<S> {
+    fn drop(&mut self) {
+        self.background.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// The document's settings with those of the configuration.
-pub(super) fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> GatewaySettings {
+pub(super) fn settings(gateway: &config::Gateway, document: &GatewaySettings) -> GatewaySettings {
     let log = &gateway.access_log;
     let access_log = log.to.as_ref().map(|_| AccessLogSettings {
         format: match log.format {
@@ -128,18 +124,18 @@ pub(super) fn settings(gateway: &config::Gateway, written: &GatewaySettings) -> 
             config::AccessLogFormat::Common => AccessLogFormat::Common,
         },
         one_of: NonZeroU64::new(u64::from(log.one_of)).unwrap_or(NonZeroU64::MIN),
-        waiting_max: usize::try_from(log.waiting_max).unwrap_or(usize::MAX),
+        waiting_max: count(log.waiting_max),
     });
     let sample_refusals: Option<Duration> = REPORT_EVERY.checked_div(gateway.refusal_samples);
-    GatewaySettings { access_log, sample_refusals, ..written.clone() }
+    GatewaySettings { access_log, sample_refusals, ..document.clone() }
 }
 
 fn access_log(log: &config::AccessLog) -> Result<Option<Box<dyn Write + Send>>, Failure> {
     Ok(Some(match &log.to {
         None => return Ok(None),
-        Some(LogTo::Stdout) => Box::new(io::stdout()),
-        Some(LogTo::Stderr) => Box::new(io::stderr()),
-        Some(LogTo::File(path)) => {
+        Some(path) if path == "stdout" => Box::new(io::stdout()),
+        Some(path) if path == "stderr" => Box::new(io::stderr()),
+        Some(path) => {
             let file = OpenOptions::new().append(true).create(true).open(path);
             Box::new(file.map_err(|error| {
                 let message = format!("`{}` cannot be written: {error}", path.display());

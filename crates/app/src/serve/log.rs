@@ -1,32 +1,31 @@
-//! Where log lines go and what they look like.
+//! The log: text on a terminal, otherwise one JSON object a line, to standard error.
 //!
-//! To standard error: one line for people on a terminal, one JSON object
-//! otherwise. The level can be changed while the server runs.
+//! The level can be changed while the service runs.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::Handle;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::config::LogFormat;
+use crate::config::{Log, LogFormat};
 
-/// The level in force, to read and to change.
+/// Reads and changes the level while the service runs.
 #[derive(Clone)]
-pub(crate) struct LogLevel {
+pub(super) struct LogLevelHandle {
     handle: Handle<EnvFilter, Registry>,
     written: Arc<Mutex<String>>,
 }
 
-impl tidegate_admin::LogLevel for LogLevel {
+impl tidegate_admin::LogLevel for LogLevelHandle {
     fn get(&self) -> String {
         self.written.lock().clone()
     }
 
-    // A word, or directives such as `info,tidegate=debug`.
     fn set(&self, level: &str) -> Result<(), String> {
         let filter = filter(level)?;
         self.handle.reload(filter).map_err(|error| error.to_string())?;
@@ -35,36 +34,45 @@ impl tidegate_admin::LogLevel for LogLevel {
     }
 }
 
-impl std::fmt::Debug for LogLevel {
+impl std::fmt::Debug for LogLevelHandle {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_tuple("LogLevel").field(&*self.written.lock()).finish()
+        out.debug_tuple("LogLevelHandle").field(&*self.written.lock()).finish()
     }
 }
 
-/// Begins to log. Once in a process: later calls change nothing but return
-/// a level of their own.
-pub(crate) fn begin(level: &str, format: LogFormat) -> Result<LogLevel, String> {
+/// Starts to log. Fails if the process logs already.
+pub(super) fn start(log: &Log) -> Result<LogLevelHandle, String> {
+    let level = log.level.as_str();
     let (filter, handle) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(filter);
     let on_terminal = std::io::stderr().is_terminal();
-    let as_text = match format {
+    let as_text = match log.format {
         LogFormat::Auto => on_terminal,
         LogFormat::Text => true,
         LogFormat::Json => false,
     };
-    let begun = if as_text {
+    let started = if as_text {
         registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(on_terminal)).try_init()
     } else {
         let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
         registry.with(lines.with_span_list(false).with_writer(std::io::stderr)).try_init()
     };
-    begun.map_err(|error| error.to_string())?;
-    Ok(LogLevel { handle, written: Arc::new(Mutex::new(level.to_owned())) })
+    started.map_err(|error| error.to_string())?;
+    Ok(LogLevelHandle { handle, written: Arc::new(Mutex::new(level.to_owned())) })
 }
 
+/// The filter for a level, or for directives such as `info,tidegate_gateway=debug`. A bare word that is not a level is
+/// refused, although `EnvFilter` reads it as the name of a module: it would turn all other logs off.
 fn filter(level: &str) -> Result<EnvFilter, String> {
-    EnvFilter::builder().parse(level).map_err(|error| {
-        format!("`{level}` is no log level: {error}; use error, warn, info, debug or trace")
+    let is_known = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let mut parts = level.split(',').map(str::trim);
+    let parsed = EnvFilter::builder().parse(level).ok();
+    let filter = parsed.filter(|_| parts.all(|part| part.contains('=') || is_known(part)));
+    filter.ok_or_else(|| {
+        format!(
+            "`{level}` is not a log level: use error, warn, info, debug or trace, \
+             or a list with modules such as `info,tidegate_gateway=debug`"
+        )
     })
 }
 
@@ -73,9 +81,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_level_is_an_error_that_lists_them() {
-        let error = filter("tidegate=loud").expect_err("no such level");
-        assert!(error.contains("error, warn, info, debug or trace"), "{error}");
-        assert!(filter("info,tidegate_gateway=debug").is_ok());
+    fn an_unknown_level_is_an_error_that_lists_the_levels() {
+        for level in ["tidegate=loud", "nonsense", "", "info,nonsense"] {
+            let error = filter(level).expect_err("no such level");
+            assert!(error.contains("error, warn, info, debug or trace"), "{error}");
+        }
+        for level in ["warn", "DEBUG", "info,tidegate_gateway=debug", "off"] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
     }
 }

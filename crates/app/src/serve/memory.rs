@@ -1,38 +1,35 @@
-//! Gives memory back to the system.
+//! Returns freed memory to the system.
 //!
-//! Compiling rules takes several times the memory of what comes out of it, and
-//! a table of counters that grows frees what it had. The allocator keeps
-//! what was freed for a second, in case it is wanted again, and looks at what it
-//! kept only when a thread ends that has used it, or when a large block is
-//! freed. Here that may not happen for days. So now and then a thread is started
-//! for just that; it takes some ten microseconds.
+//! Compiling rules takes several times the memory of the result, and a growing table of counters frees its old one. The
+//! allocator keeps freed memory for a second, and returns it only when a thread that used it ends or a large block is
+//! freed. Here that may not happen for days, so a short-lived thread is started now and then; it takes about ten
+//! microseconds.
 
 use std::hint::black_box;
 use std::thread;
 
-/// Looks from one time to the next. Longer than the allocator keeps memory,
-/// where a look is taken each second.
-const LOOKS: u32 = 2;
+/// Ticks between two threads, at one tick a second: longer than the allocator keeps memory.
+const TICKS: u32 = 2;
 
-/// Counts looks.
+/// Starts a thread at every other tick.
 #[derive(Debug, Default)]
-pub(super) struct Tidying {
-    looks: u32,
+pub(super) struct MemoryTrimmer {
+    ticks: u32,
 }
 
-impl Tidying {
-    /// Takes a look, and gives memory back when it is time.
-    pub(super) fn look(&mut self) {
+impl MemoryTrimmer {
+    /// Counts a tick, and returns memory when it is time.
+    pub(super) fn tick(&mut self) {
         if self.is_due() {
             let thread = thread::Builder::new().name("tidegate-tidy".to_owned());
-            // Without a thread to be had, memory stays for longer. That is all.
+            // If no thread can be started, memory is returned later.
             drop(thread.spawn(|| drop(black_box(Box::new(0_u8)))));
         }
     }
 
     fn is_due(&mut self) -> bool {
-        self.looks = (self.looks + 1) % LOOKS;
-        self.looks == 0
+        self.ticks = (self.ticks + 1) % TICKS;
+        self.ticks == 0
     }
 }
 
@@ -41,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_back_at_every_other_look() {
-        let mut tidying = Tidying::default();
-        assert_eq!([(); 6].map(|()| tidying.is_due()), [false, true, false, true, false, true]);
+    fn memory_is_returned_at_every_other_tick() {
+        let mut trimmer = MemoryTrimmer::default();
+        assert_eq!([(); 6].map(|()| trimmer.is_due()), [false, true, false, true, false, true]);
     }
 }

@@ -1,7 +1,7 @@
-//! What was refused and why, in the log: sums and a few examples, never a line for each.
+//! Refused requests in the log: sums and a few examples, never a line for each.
 //!
-//! Every ten seconds the counters are compared with what they were. What grew is a line, up to a
-//! maximum; then come the examples that the gateway kept. Nothing of this is on a request's way.
+//! Every ten seconds the counters are compared with those of the last report. Each counter that grew is a line, up to a
+//! maximum; examples from the gateway follow. None of this happens while a request waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,109 +9,108 @@ use std::time::Duration;
 use tidegate_gateway::{GatewayReading, RefusedRequest};
 use tidegate_overload::{Answer, Protection, SteadyClock};
 
-/// From one report to the next.
+/// The time between two reports.
 pub(super) const REPORT_EVERY: Duration = Duration::from_secs(10);
-/// A look is taken each second.
-const LOOKS: u32 = 10;
-/// The most lines of sums in one report.
+/// Ticks between two reports, at one tick a second.
+const TICKS: u32 = 10;
+/// The maximum of lines with sums in one report.
 const LINES_MAX: usize = 50;
 
-/// How requests end that were not refused.
+/// The outcomes of requests that were not refused.
 const NOT_REFUSED: [&str; 4] = ["served", "kept", "own", "gone"];
 
-/// What the counters were at the last report.
+/// Logs refusals, with the counters of the last report.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
-    looks: u32,
-    known: BTreeMap<Sum, u64>,
+pub(super) struct RefusalLog {
+    ticks: u32,
+    known: BTreeMap<RefusalCounter, u64>,
 }
 
-/// Something that is counted.
+/// The labels of a counter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sum {
-    /// What clients of a route were told.
-    Told { route: String, code: &'static str },
-    /// What a limiter that protects the node would have refused.
-    Would { limiter: &'static str, category: &'static str },
-    /// A limiter that protects the node failed, and let the request pass.
-    Failed { limiter: &'static str, category: &'static str },
+enum RefusalCounter {
+    /// Requests of a route that were not served.
+    NotServed { route: String, code: &'static str },
+    /// Requests that a limiter in shadow mode would have refused.
+    WouldRefuse { limiter: &'static str, category: &'static str },
+    /// Requests that passed because a limiter failed.
+    LimiterFailed { limiter: &'static str, category: &'static str },
 }
 
-impl Refusals {
-    pub(super) fn new() -> Self {
-        Refusals::default()
-    }
-
-    /// Takes a look, and reports when it is time.
-    pub(super) fn look(
+impl RefusalLog {
+    /// Counts a tick, and reports when it is time.
+    pub(super) fn tick(
         &mut self,
         reading: &GatewayReading,
         protection: Option<&Protection<SteadyClock>>,
         take_examples: impl FnOnce() -> Vec<RefusedRequest>,
     ) {
-        self.looks = (self.looks + 1) % LOOKS;
-        if self.looks != 0 {
+        self.ticks = (self.ticks + 1) % TICKS;
+        if self.ticks != 0 {
             return;
         }
-        let grown = self.grown(sums(reading, protection));
-        for (sum, count) in grown.iter().take(LINES_MAX) {
-            write(sum, *count);
+        let grown = self.grown(counters(reading, protection));
+        for (counter, count) in grown.iter().take(LINES_MAX) {
+            write(counter, *count);
         }
         if let Some(more) = grown.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
             tracing::info!(more, "further kinds of refusals are in the metrics");
         }
         for RefusedRequest { client, route, code, .. } in take_examples() {
             let client = client.map(|client| client.to_string()).unwrap_or_default();
-            tracing::info!(client, route = &*route, code, "for example, this was refused");
+            tracing::info!(client, route = &*route, code, "example of a refused request");
         }
     }
 
-    /// What grew since the last time, and by how much.
-    fn grown(&mut self, now: Vec<(Sum, u64)>) -> Vec<(Sum, u64)> {
+    /// The counters that grew since the last report, and by how much.
+    fn grown(&mut self, now: Vec<(RefusalCounter, u64)>) -> Vec<(RefusalCounter, u64)> {
         let mut grown = Vec::new();
-        for (sum, count) in now {
-            let before = self.known.insert(sum.clone(), count).unwrap_or(0);
+        for (counter, count) in now {
+            let before = self.known.insert(counter.clone(), count).unwrap_or(0);
             if count > before {
-                grown.push((sum, count - before));
+                grown.push((counter, count - before));
             }
         }
         grown
     }
 }
 
-/// Everything that is reported, as it is now. How many there are follows from the document.
-fn sums(reading: &GatewayReading, protection: Option<&Protection<SteadyClock>>) -> Vec<(Sum, u64)> {
-    let mut sums = Vec::new();
+/// The present counters. The document bounds their number.
+fn counters(
+    reading: &GatewayReading,
+    protection: Option<&Protection<SteadyClock>>,
+) -> Vec<(RefusalCounter, u64)> {
+    let mut counters = Vec::new();
     for (route, outcomes) in &reading.routes {
         for (code, count) in outcomes.iter().filter(|(code, _)| !NOT_REFUSED.contains(code)) {
-            sums.push((Sum::Told { route: route.clone(), code }, *count));
+            counters.push((RefusalCounter::NotServed { route: route.clone(), code }, *count));
         }
     }
     for decision in protection.map(Protection::decisions).unwrap_or_default() {
         let (limiter, category) = (decision.limiter.name(), decision.category.name());
-        let sum = match decision.answer {
-            Answer::WouldReject => Sum::Would { limiter, category },
-            Answer::ErrorOpen => Sum::Failed { limiter, category },
-            // Refusals are told to clients, and counted there.
+        let counter = match decision.answer {
+            Answer::WouldReject => RefusalCounter::WouldRefuse { limiter, category },
+            Answer::ErrorOpen => RefusalCounter::LimiterFailed { limiter, category },
+            // Refusals are among the outcomes of the routes.
             Answer::Allow | Answer::Reject => continue,
         };
-        match sums.iter_mut().find(|(known, _)| *known == sum) {
+        match counters.iter_mut().find(|(known, _)| *known == counter) {
             Some((_, count)) => *count += decision.count,
-            None => sums.push((sum, decision.count)),
+            None => counters.push((counter, decision.count)),
         }
     }
-    sums
+    counters
 }
 
-fn write(sum: &Sum, count: u64) {
-    match sum {
-        Sum::Told { route, code } => {
+fn write(counter: &RefusalCounter, count: u64) {
+    match counter {
+        RefusalCounter::NotServed { route, code } => {
             tracing::info!(route, code, count, "requests were not served");
         }
-        Sum::Would { limiter, category } => {
+        RefusalCounter::WouldRefuse { limiter, category } => {
             tracing::info!(limiter, category, count, "requests would have been refused");
         }
-        Sum::Failed { limiter, category } => {
+        RefusalCounter::LimiterFailed { limiter, category } => {
             tracing::error!(limiter, category, count, "a limiter failed; requests passed");
         }
     }
@@ -134,21 +133,25 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_what_was_refused_since_the_last_and_nothing_of_the_rest() {
-        let mut refusals = Refusals::new();
-        let told =
-            |count| vec![(Sum::Told { route: "all".to_owned(), code: "rate_limited" }, count)];
-        assert_eq!(refusals.grown(sums(&reading(9, 5), None)), told(5));
-        assert_eq!(refusals.grown(sums(&reading(99, 5), None)), []);
-        assert_eq!(refusals.grown(sums(&reading(99, 7), None)), told(2));
+    fn a_report_has_only_the_refusals_since_the_last_one() {
+        let mut log = RefusalLog::default();
+        let refused = |count| {
+            vec![(
+                RefusalCounter::NotServed { route: "all".to_owned(), code: "rate_limited" },
+                count,
+            )]
+        };
+        assert_eq!(log.grown(counters(&reading(9, 5), None)), refused(5));
+        assert_eq!(log.grown(counters(&reading(99, 5), None)), []);
+        assert_eq!(log.grown(counters(&reading(99, 7), None)), refused(2));
     }
 
     #[test]
     fn examples_are_taken_with_each_report_and_not_before() {
-        let mut refusals = Refusals::new();
+        let mut log = RefusalLog::default();
         let mut taken = 0;
         for _ in 0..30 {
-            refusals.look(&reading(0, 0), None, || {
+            log.tick(&reading(0, 0), None, || {
                 taken += 1;
                 Vec::new()
             });

@@ -1,91 +1,76 @@
-//! What takes a restart: what changed in the configuration while the service runs.
+//! Configuration changes that need a restart.
 //!
-//! Addresses, certificates' places, limits of connections and protection are fixed at the start,
-//! as all fields of the configuration are, and so is what stood in the few files that are read
-//! at the start only. Who changes one is told by the name of its field that it
-//! waits for a restart, instead of wondering. What a secret was or is, is told nobody. Flags and
+//! The configuration is fixed at the start, and so are the few files that are read only then. When the configuration
+//! file or one of those files changes, the log names each changed field, never the value of a secret. Flags and
 //! variables are those of the start.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use tidegate_sources::{DocumentSource, NamedFiles, Watch, WatchEvent, WatchHandle};
+use tidegate_sources::{DocumentSource, NamedFiles, Watch, WatchEvent};
 
-use super::{rules, system};
+use super::{system_failure, watch};
 use crate::config::{Config, Input, changed, resolve};
 use crate::exit::Failure;
 
-/// Tokens, keys and certificates are shorter; what is behind this many bytes of a file is not compared.
+/// Tokens, keys and certificates are shorter; bytes after these are not compared.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Watches the file of the configuration, and files that are read at the start only.
-#[derive(Debug)]
-pub(super) struct Restart {
-    watch: Option<Watch>,
+/// Watches the configuration file and the files that are read only at the start. `None` without a configuration file,
+/// or when it was a pipe.
+pub(super) fn start(config: &Config, input: Input) -> Result<Option<Watch>, Failure> {
+    let path = input.file.as_ref().map(|file| PathBuf::from(&file.name));
+    let Some(path) = path.filter(|path| path.is_file()) else { return Ok(None) };
+    let running = config.clone();
+    let files = StartupFiles::of(config);
+    let named = NamedFiles::default();
+    named.set(files.files.iter().map(|file| file.path.clone()).collect());
+    let source = DocumentSource::new(path, named);
+    let watch = watch::of(source, "the configuration", &config.rules, config.rules.watch)
+        .report(|event| {
+            if let WatchEvent::Failed(failure) = event {
+                tracing::error!(problems = %failure.error, "the changed configuration would not start");
+            }
+        })
+        .start_document(move |sources| {
+            for field in files.changed() {
+                tracing::warn!(field, "the file that it names has changed: it takes a restart");
+            }
+            let file = sources.first().cloned();
+            let loaded = resolve(&Input { file, ..input.clone() })?;
+            for field in changed(&running, &loaded.config) {
+                tracing::warn!(field, "changed in the configuration: it takes a restart");
+            }
+            Ok(Vec::new())
+        });
+    let watch =
+        watch.map_err(|error| system_failure("the configuration cannot be watched", &error));
+    watch.map(Some)
 }
 
-impl Restart {
-    /// Begins to watch, if the configuration has a file.
-    pub(super) fn start(config: &Config, input: Input) -> Result<Self, Failure> {
-        let Some(path) = path(&input) else { return Ok(Restart { watch: None }) };
-        let running = config.clone();
-        let read = ReadOnce::of(config);
-        let named = NamedFiles::default();
-        named.set(read.files.iter().map(|file| file.path.clone()).collect());
-        #[expect(clippy::disallowed_methods, reason = "the watch wants a date")]
-        let watch = Watch::of(DocumentSource::new(path, named), SystemTime::now)
-            .settings(rules::watch_settings(&config.rules, config.rules.watch))
-            .report(report)
-            .start_document(move |sources| {
-                for field in read.changed() {
-                    tracing::warn!(field, "the file that it names has changed: it takes a restart");
-                }
-                let file = sources.first().cloned();
-                let loaded = resolve(&Input { file, ..input.clone() })?;
-                for field in changed(&running, &loaded.config) {
-                    tracing::warn!(field, "changed in the configuration: it takes a restart");
-                }
-                Ok(Vec::new())
-            })
-            .map_err(|error| system("the configuration cannot be watched", &error))?;
-        Ok(Restart { watch: Some(watch) })
-    }
-
-    pub(super) fn handle(&self) -> Option<WatchHandle> {
-        self.watch.as_ref().map(|watch| watch.handle().clone())
-    }
-
-    pub(super) fn stop(self) {
-        if let Some(watch) = self.watch {
-            watch.stop();
-        }
-    }
-}
-
-/// The files that are read at the start only, as they were then. Nothing of their content is kept.
+/// The files that are read only at the start, with digests of their content then.
 #[derive(Debug)]
-struct ReadOnce {
-    files: Vec<FileRead>,
-    /// Drawn at random, so that what is kept says nothing of a secret.
+struct StartupFiles {
+    files: Vec<StartupFile>,
+    /// Random, so that a digest reveals nothing about a secret.
     seed: RandomState,
 }
 
 #[derive(Debug)]
-struct FileRead {
+struct StartupFile {
     /// The field that names it.
     field: &'static str,
     path: PathBuf,
     digest: Option<u64>,
 }
 
-impl ReadOnce {
+impl StartupFiles {
     fn of(config: &Config) -> Self {
         let seed = RandomState::new();
         let (debug, redis) = (&config.debug, &config.store.redis);
-        // The token itself wins over its file; without a store there is nobody to be shown to.
+        // The token itself wins over its file; without Redis its certificates are not read.
         let token = debug.token_file.as_ref().filter(|_| debug.token.is_none());
         let tls = redis.url.as_ref().map(|_| &redis.tls);
         let named = [
@@ -94,41 +79,26 @@ impl ReadOnce {
             ("store.redis.tls.cert", tls.and_then(|tls| tls.cert.as_ref())),
             ("store.redis.tls.key", tls.and_then(|tls| tls.key.as_ref())),
         ];
-        let named = named.into_iter().filter_map(|(field, path)| Some((field, path?.clone())));
-        let files = named.map(|(field, path)| {
-            let digest = digest(&seed, &path);
-            FileRead { field, path, digest }
+        let files = named.into_iter().filter_map(|(field, path)| {
+            let path = path?.clone();
+            Some(StartupFile { field, digest: digest(&seed, &path), path })
         });
-        ReadOnce { files: files.collect(), seed }
+        StartupFiles { files: files.collect(), seed }
     }
 
-    /// The fields whose files have another content now. One that cannot be read may be on its way.
+    /// The fields whose files have other content now. An unreadable file is skipped: it may be about to be replaced.
     fn changed(&self) -> impl Iterator<Item = &'static str> {
-        let other = self.files.iter().filter(|file| {
+        let changed = self.files.iter().filter(|file| {
             let now = digest(&self.seed, &file.path);
             now.is_some() && now != file.digest
         });
-        other.map(|file| file.field)
+        changed.map(|file| file.field)
     }
 }
 
-/// A number for the content of a file.
+/// A digest of the content of a file.
 fn digest(seed: &RandomState, path: &Path) -> Option<u64> {
     let mut content = Vec::new();
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut content).ok()?;
     Some(seed.hash_one(content))
-}
-
-/// Where the file is; what was piped in is nowhere.
-fn path(input: &Input) -> Option<PathBuf> {
-    let path = PathBuf::from(&input.file.as_ref()?.name);
-    Path::is_file(&path).then_some(path)
-}
-
-/// Tells the log what is wrong. What is right is told by field.
-fn report(event: WatchEvent<'_>) {
-    if let WatchEvent::Failed(failure) = event {
-        let problems = &failure.error;
-        tracing::error!(%problems, "the changed configuration would not start");
-    }
 }

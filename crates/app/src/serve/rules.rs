@@ -1,76 +1,68 @@
 //! Rules: from the files to the engine, again whenever they change.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate_admin::DeliveryReading;
-use tidegate_engine::Timestamp;
-use tidegate_http_api::{Health, RulesFailure, RulesStatus, RulesView};
-use tidegate_rules::Problem;
-use tidegate_sources::{
-    ChangeDetection, FileSource, ReloadError, ReloadFailure, Watch, WatchBuilder, WatchEvent,
-    WatchHandle, WatchSettings, WatchStatus,
-};
+use tidegate_http_api::{RulesFailure, RulesStatus, RulesView};
+use tidegate_rules::Snapshot;
+use tidegate_sources::{FileSource, ReloadError, ReloadFailure, Watch, WatchHandle};
 
-use super::counters::Counters;
-use super::limiting::Limiting;
-use super::{SharedEngine, system};
-use crate::config::{self, Config, RulesFrom};
+use super::engine::EngineParts;
+use super::store::ServiceStore;
+use super::system_failure;
+use super::watch::{self, FIRST_LOAD_MAX, report_of, timestamp};
+use crate::config::{Config, RulesFrom};
 use crate::exit::{Complaint, Failure};
 use crate::rules::load::runtime_source;
 
-/// How long the first rules may take before the service goes on without them:
-/// a hundred thousand rules compile in about a second.
-pub(super) const FIRST_MAX: Duration = Duration::from_secs(60);
-/// As good as never: the watch is for files that change.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// The part of the service that holds it back when it has no rules.
+/// The name under which missing rules make the service not ready.
 const PART: &str = "rules";
+/// Their name in the log.
+const NAME: &str = "the rules";
 
-/// The rules in use, kept fresh.
-#[derive(Debug)]
-pub(super) struct Rules {
-    watch: Watch,
-}
-
-impl Rules {
-    /// Loads the rules, and begins to watch them.
-    pub(super) fn start<S: Counters>(
-        config: &Config,
-        limiting: &Limiting<S>,
-    ) -> Result<Self, Failure> {
-        let engine = Arc::clone(&limiting.engine);
-        let gate = Gate { health: limiting.health.clone(), needs: config.health.needs_rules };
-        gate.set(false);
-        let watch = match config.rules.source() {
-            RulesFrom::Paths(paths) => started(FileSource::new(paths), config, engine, gate),
-            RulesFrom::Runtime { root, runtime } => {
-                started(runtime_source(root, runtime), config, engine, gate)
-            }
-        };
-        let watch = watch.map_err(|error| system("rules cannot be watched", &error))?;
-        let first = watch.handle().wait_until(FIRST_MAX, |status| status.looks > 0);
-        let failure = first.as_ref().and_then(|status| status.failure.clone());
-        let missing = first.is_none_or(|status| status.active.is_none());
-        if config.rules.required && missing {
-            watch.stop();
-            return Err(cannot_start(failure.as_deref()));
+/// Loads the rules, and watches them from then on.
+pub(super) fn start<S: ServiceStore>(
+    config: &Config,
+    parts: &EngineParts<S>,
+) -> Result<Watch, Failure> {
+    let (health, needs_rules) = (parts.health.clone(), config.health.needs_rules);
+    let set_readiness = move |has_rules: bool| {
+        if needs_rules && !has_rules {
+            health.hold_back(PART, "there are no rules for any domain");
+        } else {
+            health.clear(PART);
         }
-        Ok(Rules { watch })
+    };
+    set_readiness(false);
+    let engine = Arc::clone(&parts.engine);
+    let publish = move |snapshot: Snapshot| {
+        set_readiness(snapshot.domains().next().is_some());
+        engine.install(snapshot);
+    };
+    let (rules, options) = (&config.rules, config.rules.options());
+    let watch = match rules.source() {
+        RulesFrom::Paths(paths) => {
+            let source = FileSource::new(paths);
+            watch::of(source, NAME, rules, rules.watch).options(options).start(publish)
+        }
+        RulesFrom::Runtime { root, runtime } => {
+            let source = runtime_source(root, runtime);
+            watch::of(source, NAME, rules, rules.watch).options(options).start(publish)
+        }
+    };
+    let watch = watch.map_err(|error| system_failure("the rules cannot be watched", &error))?;
+    let first = watch.handle().wait_until(FIRST_LOAD_MAX, |status| status.looks > 0);
+    let failure = first.as_ref().and_then(|status| status.failure.clone());
+    let are_missing = first.is_none_or(|status| status.active.is_none());
+    if rules.required && are_missing {
+        watch.stop();
+        return Err(start_failure(failure.as_deref()));
     }
-
-    pub(super) fn handle(&self) -> WatchHandle {
-        self.watch.handle().clone()
-    }
-
-    pub(super) fn stop(self) {
-        self.watch.stop();
-    }
+    Ok(watch)
 }
 
-/// Why there are no rules to start with.
-fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
-    let help = "mend them, or set `rules.required: false` to start without";
+/// Why the service cannot start: it has no rules.
+fn start_failure(failure: Option<&ReloadFailure>) -> Failure {
+    let help = "fix them, or set `rules.required: false` to start without rules";
     match failure.map(|failure| &failure.error) {
         Some(ReloadError::Wrong(report)) => report.clone().into(),
         Some(ReloadError::Load(error)) => {
@@ -78,95 +70,11 @@ fn cannot_start(failure: Option<&ReloadFailure>) -> Failure {
             Complaint::new(format!("no rules: {error}"), cause.unwrap_or(help)).into()
         }
         Some(ReloadError::Defect(words)) => Complaint::new(words, help).into(),
-        None => Complaint::new("the rules take too long to be read", help).into(),
+        None => Complaint::new("reading the rules takes too long", help).into(),
     }
 }
 
-/// Starts to watch a source for the engine.
-fn started<R: tidegate_sources::TextSource + Send + 'static, S: Counters>(
-    source: R,
-    config: &Config,
-    engine: SharedEngine<S>,
-    gate: Gate,
-) -> std::io::Result<Watch> {
-    #[expect(clippy::disallowed_methods, reason = "people are told the date")]
-    let watch: WatchBuilder<R> = Watch::of(source, SystemTime::now);
-    let settings = watch_settings(&config.rules, config.rules.watch);
-    watch.options(config.rules.options()).settings(settings).report(report).start(move |snapshot| {
-        gate.set(snapshot.domains().next().is_some());
-        engine.install(snapshot);
-    })
-}
-
-/// Holds the service back while it needs rules and has none.
-struct Gate {
-    health: Health,
-    needs: bool,
-}
-
-impl Gate {
-    fn set(&self, has_rules: bool) {
-        if self.needs && !has_rules {
-            self.health.hold_back(PART, "there are no rules for any domain");
-        } else {
-            self.health.clear(PART);
-        }
-    }
-}
-
-/// How changes of files are noticed, if they are.
-pub(super) fn watch_settings(rules: &config::Rules, watch: bool) -> WatchSettings {
-    let poll = rules.poll.unwrap_or(NEVER);
-    if watch {
-        return WatchSettings { quiet: rules.debounce, poll, ..WatchSettings::default() };
-    }
-    let detection = ChangeDetection::Polling;
-    WatchSettings { poll: NEVER, poll_without_events: NEVER, detection, ..WatchSettings::default() }
-}
-
-/// Tells the log what happens to the rules.
-fn report(event: WatchEvent<'_>) {
-    match event {
-        WatchEvent::Published(rules) => {
-            let files = rules.sources.len();
-            tracing::info!(version = %version(rules.version), files, "rules are in use");
-            for warning in &rules.warnings {
-                tracing::warn!(place = %place(warning), "{}", warning.message);
-            }
-        }
-        WatchEvent::Failed(failure) => {
-            tracing::error!(problems = %failure.error, "rules cannot be used; those before stay");
-        }
-        WatchEvent::Restored(rules) => {
-            tracing::info!(version = %version(rules.version), "the rules in use are back");
-        }
-        WatchEvent::Polling(reason) => {
-            tracing::warn!(reason, "no file events: rules are polled");
-        }
-        WatchEvent::EventsResumed => tracing::info!("file events are back"),
-    }
-}
-
-/// Where a problem is.
-pub(super) fn place(problem: &Problem) -> String {
-    format!("{}:{}:{}", problem.file, problem.line, problem.column)
-}
-
-fn version(version: u64) -> String {
-    format!("{version:016x}")
-}
-
-/// What the debug door shows.
-pub(super) fn reading(status: &WatchStatus) -> DeliveryReading {
-    DeliveryReading {
-        loads: status.published,
-        failures: status.failed,
-        last_load: status.active.as_ref().map(|active| timestamp(active.loaded_at)),
-        stale: status.differs,
-    }
-}
-
-/// What the HTTP door shows.
+/// The rules as the HTTP API shows them.
 pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
     Arc::new(move || {
         let status = handle.status();
@@ -174,10 +82,7 @@ pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
         let failure = status.current_failure().map(|failure| RulesFailure {
             at: timestamp(failure.at),
             message: failure.error.to_string(),
-            report: match &failure.error {
-                ReloadError::Wrong(report) => Some(report.clone()),
-                ReloadError::Load(_) | ReloadError::Defect(_) => None,
-            },
+            report: report_of(&failure.error).cloned(),
         });
         RulesStatus {
             loaded_at: active.map(|active| timestamp(active.loaded_at)),
@@ -185,9 +90,4 @@ pub(super) fn view(handle: WatchHandle) -> Arc<dyn RulesView> {
             failure: failure.map(Arc::new),
         }
     })
-}
-
-pub(super) fn timestamp(at: SystemTime) -> Timestamp {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

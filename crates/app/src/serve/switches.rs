@@ -3,7 +3,6 @@
 //! The file has the keys of the section `switches`. It is read every second, so that an operator who can only write to
 //! the disk can stop a limiter. It wins over the configuration while it exists. A file with problems changes nothing.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use tidegate_engine::{Mode, Timestamp};
 
 use crate::config::{LimiterSwitches, SwitchMode};
 
-/// The largest file: six lines and some remarks.
+/// The largest file: six lines and some comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 mapping! {
@@ -41,40 +40,34 @@ mapping! {
 pub(super) struct Switches {
     board: Arc<Switchboard>,
     configured: LimiterSwitches,
-    /// The text that was last used; none when there was no file.
-    seen: Option<String>,
-    /// The last problem that was logged, so that it is logged once.
-    complained: Option<String>,
-}
-
-/// The switches in a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct FileSwitches {
-    kill: Option<bool>,
-    modes: BTreeMap<&'static str, Mode>,
-    /// Whether a mode is written as [`Mode::DEPRECATED_SHADOW`].
-    has_old_word: bool,
+    /// The text that was applied last; `None` if there was no file.
+    applied: Option<String>,
+    /// The problem that was logged last, so that each is logged once.
+    logged: Option<String>,
 }
 
 impl Switches {
-    /// Switches everything as configured, and as the file says if there is one.
+    /// Applies the configuration, and the file if it exists.
     pub(super) fn start(configured: &LimiterSwitches, board: Arc<Switchboard>) -> Self {
         let configured = configured.clone();
-        let mut switches = Switches { board, configured, seen: None, complained: None };
-        switches.apply(&FileSwitches::default());
+        let mut switches = Switches { board, configured, applied: None, logged: None };
+        switches.apply(&switches.configured);
         switches.read_file();
         switches
     }
 
-    /// The switches themselves.
+    /// The board that the debug port uses.
     pub(super) const fn board(&self) -> &Arc<Switchboard> {
         &self.board
     }
 
-    /// Ends what was switched for a while, and does as the file says if that is new.
-    pub(super) fn look(&mut self, now: Timestamp) {
+    /// Ends expired switches, and applies the file if it changed.
+    pub(super) fn tick(&mut self, now: Timestamp) {
         for switched in self.board.expire(now) {
-            tracing::warn!(switched = switched.as_str(), "as configured again: its time is over");
+            tracing::warn!(
+                switched = switched.as_str(),
+                "this switch has expired: as configured again"
+            );
         }
         self.read_file();
     }
@@ -85,43 +78,39 @@ impl Switches {
             Ok(text) => text,
             Err(error) => return self.complain(format!("`{}`: {error}", path.display())),
         };
-        if text == self.seen {
+        if text == self.applied {
             return;
         }
         let name = path.to_string_lossy();
-        match text
-            .as_deref()
-            .map_or(Ok(FileSwitches::default()), |text| parse_switches(&name, text))
-        {
-            Ok(file) => {
-                if file.has_old_word {
+        match parse_switches(&name, text.as_deref().unwrap_or_default(), &self.configured) {
+            Ok((switches, has_old_word)) => {
+                if has_old_word {
                     tracing::warn!(file = %name, "`dark` is the old word for `shadow`: write `shadow`");
                 }
-                self.apply(&file);
-                (self.seen, self.complained) = (text, None);
-                tracing::warn!(file = %name, limiters = ?self.board, "switched by a file");
+                self.apply(&switches);
+                (self.applied, self.logged) = (text, None);
+                tracing::warn!(file = %name, limiters = ?self.board, "applied the switches file");
             }
             Err(problems) => self.complain(problems),
         }
     }
 
-    fn apply(&self, file: &FileSwitches) {
-        self.board.switch_off(file.kill.unwrap_or(self.configured.kill));
+    fn apply(&self, switches: &LimiterSwitches) {
+        self.board.switch_off(switches.kill);
         for limiter in LimiterName::ALL {
-            let mode = file.modes.get(limiter.as_str()).copied();
-            self.board.configure(limiter, mode.unwrap_or_else(|| self.configured.mode(limiter)));
+            self.board.configure(limiter, switches.mode(limiter));
         }
     }
 
     fn complain(&mut self, problems: String) {
-        if self.complained.as_ref() != Some(&problems) {
-            tracing::error!(problems, "the file of switches cannot be used; they stay as they are");
-            self.complained = Some(problems);
+        if self.logged.as_ref() != Some(&problems) {
+            tracing::error!(problems, "the switches file cannot be used; nothing is switched");
+            self.logged = Some(problems);
         }
     }
 }
 
-/// The text of the file; none when there is no such file.
+/// The text of the file; `None` if it does not exist.
 fn read(path: &PathBuf) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -136,11 +125,16 @@ fn read(path: &PathBuf) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The switches in a text, or all its problems.
-fn parse_switches(name: &str, text: &str) -> Result<FileSwitches, String> {
+/// The configured switches with those of a file, and whether the file has [`Mode::DEPRECATED_SHADOW`]. Otherwise all
+/// problems of the file.
+fn parse_switches(
+    name: &str,
+    text: &str,
+    configured: &LimiterSwitches,
+) -> Result<(LimiterSwitches, bool), String> {
     let sources = [Source::new(name, text)];
     let mut problems = Problems::new(&sources);
-    let mut switches = FileSwitches::default();
+    let (mut switches, mut has_old_word) = (configured.clone(), false);
     let yaml = parse(0, text, &mut problems);
     let yaml = yaml.filter(|yaml| yaml.root().is_some_and(|root| !yaml.is_null(root)));
     if let Some(yaml) = yaml
@@ -148,20 +142,16 @@ fn parse_switches(name: &str, text: &str) -> Result<FileSwitches, String> {
     {
         let is_old =
             |node| yaml.scalar(node).is_some_and(|text| text.text == Mode::DEPRECATED_SHADOW);
-        switches.has_old_word = file.keys.iter().any(|given| is_old(given.node));
-        switches.kill = file.kill;
-        for limiter in LimiterName::ALL {
-            let mode = match limiter {
-                LimiterName::Rate => file.rate,
-                LimiterName::Concurrency => file.concurrency,
-                LimiterName::Worker => file.worker,
-                LimiterName::Fleet => file.fleet,
-                LimiterName::Gate => file.gate,
-            };
-            switches.modes.extend(mode.map(|mode| (limiter.as_str(), mode.0)));
-        }
+        has_old_word = file.keys.iter().any(|given| is_old(given.node));
+        switches.kill = file.kill.unwrap_or(switches.kill);
+        switches.rate = file.rate.unwrap_or(switches.rate);
+        switches.concurrency = file.concurrency.unwrap_or(switches.concurrency);
+        switches.worker = file.worker.unwrap_or(switches.worker);
+        switches.fleet = file.fleet.unwrap_or(switches.fleet);
+        switches.gate = file.gate.unwrap_or(switches.gate);
     }
-    if problems.has_errors() { Err(problems.into_report().to_string()) } else { Ok(switches) }
+    let has_errors = problems.has_errors();
+    if has_errors { Err(problems.into_report().to_string()) } else { Ok((switches, has_old_word)) }
 }
 
 #[cfg(test)]
@@ -178,30 +168,35 @@ mod tests {
         Arc::new(Switchboard::new(Arc::new(Engine::new(store, SystemClock::new())), None))
     }
 
+    fn parse_file(text: &str) -> Result<(LimiterSwitches, bool), String> {
+        parse_switches("f", text, &Config::default().switches)
+    }
+
     #[test]
     fn a_file_has_the_words_of_the_configuration() {
-        let read = parse_switches("f", "kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
-        assert_eq!(read.kill, Some(true));
-        assert_eq!(read.modes["rate"], Mode::Enforce(Percent::new(5)));
-        assert_eq!(read.modes["gate"], Mode::Off);
-        assert_eq!(parse_switches("f", "# nothing\n").unwrap(), FileSwitches::default());
+        let (read, _) = parse_file("kill: true\nrate: enforce 5%\ngate: off\n").unwrap();
+        assert!(read.kill);
+        assert_eq!(read.rate.0, Mode::Enforce(Percent::new(5)));
+        assert_eq!(read.gate.0, Mode::Off);
+        assert_eq!(read.worker, Config::default().switches.worker);
+        assert_eq!(parse_file("# nothing\n").unwrap(), (Config::default().switches, false));
     }
 
     #[test]
     fn the_old_word_for_shadow_is_still_read() {
-        let old = parse_switches("f", "rate: dark\ngate: off\n").unwrap();
-        assert_eq!((old.modes["rate"], old.has_old_word), (Mode::Shadow, true));
-        let new = parse_switches("f", "rate: shadow\n").unwrap();
-        assert_eq!((new.modes["rate"], new.has_old_word), (Mode::Shadow, false));
+        let (old, has_old_word) = parse_file("rate: dark\ngate: off\n").unwrap();
+        assert_eq!((old.rate.0, has_old_word), (Mode::Shadow, true));
+        let (new, has_old_word) = parse_file("rate: shadow\n").unwrap();
+        assert_eq!((new.rate.0, has_old_word), (Mode::Shadow, false));
     }
 
     #[test]
     fn all_problems_of_a_file_are_reported() {
-        let problems = parse_switches("f", "rat: off\nworker: on\nkill: maybe\n").unwrap_err();
+        let problems = parse_file("rat: off\nworker: on\nkill: maybe\n").unwrap_err();
         for part in ["did you mean `rate`?", "`on` is not a mode", "`kill`: expected", "f:3:7"] {
             assert!(problems.contains(part), "{part}: {problems}");
         }
-        assert!(parse_switches("f", "[1]").is_err());
+        assert!(parse_file("[1]").is_err());
     }
 
     #[test]
@@ -217,21 +212,21 @@ mod tests {
         assert_eq!(rate(), Mode::Shadow);
 
         fs::write(&path, "rate: off\nkill: true\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::Off, true));
         fs::write(&path, "rate: nonsense\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::Off, true));
 
         fs::write(&path, "rate: enforce\n").unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!((rate(), board.is_off()), (Mode::ENFORCE, false));
         board.set(LimiterName::Rate, Mode::Off);
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!(rate(), Mode::Off, "an unchanged file does not undo a switch");
 
         fs::remove_file(&path).unwrap();
-        switches.look(Timestamp::EPOCH);
+        switches.tick(Timestamp::EPOCH);
         assert_eq!(rate(), Mode::Shadow);
     }
 }

@@ -52,7 +52,7 @@ fn every_variable_takes_the_default_of_upstream() {
 fn every_variable_without_effect_is_said_with_the_reason() {
     let mut without = 0;
     for variable in VARIABLES {
-        let Effect::None(why) = variable.effect else { continue };
+        let Effect::Nothing(why) = variable.effect else { continue };
         let value = if variable.default.is_empty() { "1" } else { variable.default };
         let value = if variable.name == "EXTRA_TAGS" { "a:b" } else { value };
         let loaded = compat(&[(variable.name, value)]);
@@ -89,7 +89,7 @@ fn compat_brings_the_defaults_of_upstream() {
     assert_eq!(runtime.appdirectory.to_str(), Some("config"));
     assert!(runtime.watch_root && !runtime.ignore_dot_files);
     assert_eq!(listen(&loaded), ["0.0.0.0:8081", "0.0.0.0:8080", "127.0.0.1:6070"]);
-    assert!(notes(&loaded)[0].contains("only this machine can reach the debug port"));
+    assert!(notes(&loaded)[0].contains("only this machine can connect to the debug port"));
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn hosts_and_ports_of_upstream_become_listeners() {
     assert_eq!(listen(&socket)[..2], ["unix:/run/rls.sock", "[::1]:8080"]);
     let said = compat_problems(&[("PORT", "70000"), ("GRPC_HOST", "rls"), ("DEBUG_PORT", "x")]);
     for part in [
-        "`PORT`: 70000 is no port\n --> PORT:1:1",
-        "`GRPC_HOST`: `rls` is no IP address",
-        "`DEBUG_PORT`: `x` is no whole number",
+        "`PORT`: 70000 is not a port\n --> PORT:1:1",
+        "`GRPC_HOST`: `rls` is not an IP address",
+        "`DEBUG_PORT`: `x` is not a whole number",
     ] {
         assert!(said.contains(part), "{part}\n{said}");
     }
@@ -184,7 +184,7 @@ fn a_store_that_is_not_there_is_a_loud_warning() {
     assert_eq!(loud.len(), 1, "{loud:?}");
     assert!(loud[0].message.contains("every process limits for itself"), "{loud:?}");
     assert!(compat(&[]).notes.iter().all(|note| note.weight == Weight::Note));
-    assert!(compat_problems(&[("BACKEND_TYPE", "etcd")]).contains("is no store of counters"));
+    assert!(compat_problems(&[("BACKEND_TYPE", "etcd")]).contains("is not a store of counters"));
 }
 
 #[test]

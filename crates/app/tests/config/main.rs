@@ -1,4 +1,4 @@
-//! The configuration: layers, origins, what is refused, compat, schema and documents.
+//! The configuration: layers, origins, errors, compat, schema and documents.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/config_cases.rs"]

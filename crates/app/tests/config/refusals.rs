@@ -1,4 +1,4 @@
-//! What is refused, in which words, and that no input is fatal.
+//! Refused configurations with their messages; no input causes a panic.
 
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_app::config::{Config, Entry, Flag, Input, Loaded, resolve};
+use tidegate_app::config::{Config, Entry, Flag, Input, LoadedConfig, resolve};
 use tidegate_rules::Source;
 
 /// A file and variables.
@@ -19,17 +19,17 @@ pub(crate) fn set(text: &str) -> Flag {
     Flag { name: "--set", path: None, text: text.to_owned() }
 }
 
-pub(crate) fn loaded(input: &Input) -> Loaded {
+pub(crate) fn loaded(input: &Input) -> LoadedConfig {
     resolve(input).unwrap_or_else(|report| panic!("{report}"))
 }
 
 /// What comes of a file alone.
-pub(crate) fn of_file(file: &str) -> Loaded {
+pub(crate) fn of_file(file: &str) -> LoadedConfig {
     loaded(&input(file, &[]))
 }
 
 /// What comes of upstream's variables.
-pub(crate) fn compat(variables: &[(&str, &str)]) -> Loaded {
+pub(crate) fn compat(variables: &[(&str, &str)]) -> LoadedConfig {
     loaded(&input("compat: envoy-ratelimit\n", variables))
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn compat_problems(variables: &[(&str, &str)]) -> String {
     resolve(&input("compat: envoy-ratelimit\n", variables)).unwrap_err().to_string()
 }
 
-pub(crate) fn listen(loaded: &Loaded) -> [String; 3] {
+pub(crate) fn listen(loaded: &LoadedConfig) -> [String; 3] {
     let Config { grpc, http, debug, .. } = &loaded.config;
     [&grpc.listen, &http.listen, &debug.listen]
         .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
@@ -55,6 +55,6 @@ pub(crate) fn field_paths() -> BTreeSet<String> {
     paths.collect()
 }
 
-pub(crate) fn notes(loaded: &Loaded) -> Vec<&str> {
+pub(crate) fn notes(loaded: &LoadedConfig) -> Vec<&str> {
     loaded.notes.iter().map(|note| note.message.as_str()).collect()
 }

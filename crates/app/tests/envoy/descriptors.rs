@@ -117,7 +117,7 @@ descriptors:
     });
     let login = |user: &str| envoy.get_path("/login").with("x-user", user);
     assert_eq!(login("ada").statuses(2), [200, 429]);
-    // The refused one was charged to nobody, so one more is left.
+    // The refused request was not charged, so one unit is left.
     assert_eq!(envoy.get_as("ada").statuses(2), [200, 429]);
     assert_eq!(login("bob").status(), 200);
 }

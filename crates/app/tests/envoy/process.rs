@@ -110,7 +110,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// What is written once it is as wanted, or else when patience ends.
+    /// The output once it is as wanted, or when the patience ends.
     fn wait_until(&self, wanted: impl Fn(&Written) -> bool) -> std::sync::MutexGuard<'_, Written> {
         let written = self.written.lock().unwrap();
         let wait = self.changed.wait_timeout_while(written, PATIENCE, |written| !wanted(written));

@@ -67,7 +67,7 @@ fn rules_change_under_load_without_one_failed_request() {
             |statuses: &[u16]| statuses.iter().all(|status| matches!(status, 200 | 429));
         assert!(all_decided(&before), "{before:?}");
         assert!(all_decided(&during), "{during:?}");
-        // What was used before the change counts after it.
+        // Units used before the change still count.
         assert_eq!(after, [429; REQUESTS_EACH]);
     }
     // The new limit is the one that holds.

@@ -26,7 +26,7 @@ use std::fs;
 
 use capture::Golden;
 
-/// Compares what was captured with the files.
+/// Compares the captured texts with the files.
 #[track_caller]
 fn compare(captured: Vec<Golden>) {
     assert!(!captured.is_empty());

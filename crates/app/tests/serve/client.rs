@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use crate::certificates::{Authority, Identity};
 use crate::process::PATIENCE;
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
     One,

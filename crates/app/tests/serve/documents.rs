@@ -9,7 +9,7 @@ use crate::gateway::{as_user, folder, held, metric, start};
 use crate::process::{Folder, Serving, Start};
 use crate::upstream::Upstream;
 
-const NOT_USED: &str = "the gateway's document cannot be used; the one before stays";
+const NOT_USED: &str = "cannot use the gateway's document; the active version stays";
 
 /// The SHA-256 of `letmein`.
 const LETMEIN: &str = "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032";
@@ -78,7 +78,8 @@ fn a_bad_document_is_told_everywhere_and_changes_nothing() {
     assert_eq!(serving.get("gateway", "/x").status, 200);
 
     folder.write("gateway.yaml", &upstream.document(""));
-    serving.wait_for(|line| line["message"] == "the gateway's document in use is back");
+    serving
+        .wait_for(|line| line["message"] == "the active version of the gateway's document is back");
     serving.until(|serving| (metric(serving, "tidegate_gateway_stale") == Some(0.0)).then_some(()));
     assert!(serving.get("debug", "/gateway").json()["document"].get("last_failure").is_none());
 }
@@ -213,10 +214,10 @@ fn a_document_is_put_in_place_once_at_the_start() {
     folder.write("gateway.yaml", &by_key(&upstream));
     folder.write("keys", &format!("{LETMEIN} ada gold\n"));
     let mut serving = start(&folder).serving();
-    let in_use = |line: &serde_json::Value| line["message"] == "the gateway's document is in use";
+    let in_use = |line: &serde_json::Value| line["message"] == "activated the gateway's document";
     serving.wait_for(in_use);
     assert_eq!(with_key(&mut serving), 200);
-    // What is read on demand is what is in use: the keys too.
+    // A reload of unchanged files activates nothing.
     let looks = serving.ask("debug", "POST", "/reload", &[], "");
     assert_eq!(looks.status, 202);
     assert_eq!(metric(&mut serving, "tidegate_gateway_loads_total"), Some(1.0));

@@ -90,7 +90,7 @@ fn a_refusal_has_its_fields_in_both_versions() {
         assert_eq!(told.header("content-type"), "application/problem+json");
         assert!(told.header("retry-after").parse::<u64>().expect("seconds") > 0);
         assert_eq!(told.header("x-ratelimit-limit"), "2");
-        assert_eq!(told.header("ratelimit-policy"), "\"calls\";q=2;w=3600");
+        assert_eq!(told.header("ratelimit-policy"), "\"calls\";q=2;w=31536000");
         // The connection goes on after a refusal.
         assert_eq!(client.get("/x", &[]).status, 200);
     }

@@ -110,8 +110,12 @@ fn the_log_level_is_changed_while_it_runs() {
     let folder = Folder::with_rules(RULES);
     let mut serving = Start::new(&folder).serving();
     let json = [("content-type", "application/json")];
-    let wrong = serving.ask("debug", "PUT", "/log-level", &json, r#"{"level":"tidegate=loud"}"#);
-    assert_eq!(wrong.status, 400, "{wrong:?}");
+    for wrong in [r#"{"level":"tidegate=loud"}"#, r#"{"level":"nonsense"}"#] {
+        let wrong = serving.ask("debug", "PUT", "/log-level", &json, wrong);
+        assert_eq!(wrong.status, 400, "{wrong:?}");
+        assert!(wrong.body.contains("error, warn, info, debug or trace"), "{wrong:?}");
+    }
+    assert_eq!(serving.get("debug", "/log-level").json()["level"], "info");
     let right = serving.ask("debug", "PUT", "/log-level", &json, r#"{"level":"debug"}"#);
     assert_eq!(right.status, 200, "{right:?}");
     assert_eq!(serving.get("debug", "/log-level").json()["level"], "debug");

@@ -6,7 +6,7 @@ use crate::process::{Folder, RULES, Serving, Start};
 use tidegate_test_servers::eventually;
 use tidegate_test_servers::server::Server;
 
-/// Long enough for a busy machine; what is tested is who decides, not how fast.
+/// Long enough for a busy machine: the tests check who decides, not how fast.
 const PATIENT: &str = "store.redis.deadline=2s";
 
 fn on<'f>(folder: &'f Folder, redis: &Server) -> Start<'f> {

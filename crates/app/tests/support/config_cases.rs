@@ -1,4 +1,4 @@
-//! The broken configurations under `cases/config`, and what is said about them.
+//! The broken configurations under `cases/config`, and their problems.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs;
@@ -33,7 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
     paths.iter().map(case).collect()
 }
 
-/// What is said about a case; none when it is accepted.
+/// The problems of a case; `None` if it is accepted.
 pub(crate) fn say(case: &Case) -> Option<String> {
     let file = Source::new(format!("{}.yaml", case.name), case.text.clone());
     let input = Input { file: Some(file), ..Input::default() };

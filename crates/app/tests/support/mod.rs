@@ -52,7 +52,7 @@ pub(crate) fn run_with(words: &[&str], stdin: &str) -> Ran {
     tidegate(words).write_stdin(stdin).output().unwrap().into()
 }
 
-/// What a run prints when all is well.
+/// The output of a run without problems.
 pub(crate) fn printed(words: &[&str]) -> String {
     let ran = run(words);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");

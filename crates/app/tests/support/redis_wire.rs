@@ -71,7 +71,7 @@ pub(crate) fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what was sent as a command.
+/// Reads a command.
 pub(crate) fn read_command(from: &mut impl BufRead) -> io::Result<Words> {
     Ok(read_reply(from)?.list().iter().map(Reply::bytes).collect())
 }

@@ -52,7 +52,7 @@ pub(crate) const RECORDED: &[&str] = &[
     "concurrency",
 ];
 
-/// The file of what is recorded of a fixed window in the layout of envoyproxy/ratelimit.
+/// The recording of a fixed window in the layout of envoyproxy/ratelimit.
 pub(crate) const UPSTREAM: &str = "upstream_fixed_window";
 
 /// In place of the start of the year's window in keys of that layout.

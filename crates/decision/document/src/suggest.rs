@@ -75,6 +75,9 @@ mod tests {
         assert_eq!(closest("requests-per-unit", words), Some("requests_per_unit"));
         assert_eq!(closest("untis", words), Some("unit"));
         assert_eq!(closest("UNLIMITED", words), Some("unlimited"));
+        assert_eq!(closest("usr", ["path", "user"]), Some("user"));
+        assert_eq!(closest("WAIT", ["wait", "rules"]), Some("wait"));
+        assert_eq!(closest("/logon", ["/login", "/logout"]), Some("/login"));
     }
 
     #[test]
@@ -82,6 +85,8 @@ mod tests {
         assert_eq!(closest("colour", ["unit", "requests_per_unit"]), None);
         assert_eq!(closest(&"u".repeat(1000), ["unit"]), None);
         assert_eq!(closest("", ["unit"]), None);
+        assert_eq!(closest("colour", ["user", "path"]), None);
+        assert_eq!(did_you_mean("colour", ["user"]), None);
     }
 
     #[test]

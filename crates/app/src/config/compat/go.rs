@@ -1,10 +1,10 @@
-//! Values as Go's libraries read them, translated to ours.
+//! Parses values as Go's libraries do, and translates them to ours.
 
 use std::time::Duration;
 
 use tidegate_document::{Fault, show_duration};
 
-/// How upstream reads a variable, and how that is said here.
+/// How upstream parses a variable, and how the value is written here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum GoKind {
     /// Any text.
@@ -19,17 +19,17 @@ pub(in crate::config) enum GoKind {
     Int,
     /// A number.
     Float,
-    /// A length of time.
+    /// A duration.
     Duration,
-    /// A length of time of which zero means for ever.
+    /// A duration where zero means no limit.
     Age,
     /// `k:v,k:v`.
     Map,
     /// A level of its logger.
     Level,
-    /// A word in any case.
+    /// A word, in upper or lower case.
     Word,
-    /// A share of one that is a percentage here.
+    /// A share from 0 to 1 that is a percentage here.
     Rate,
 }
 
@@ -47,7 +47,7 @@ impl GoKind {
         }
     }
 
-    /// The value in our words.
+    /// The value as it would be written in our file.
     pub(in crate::config) fn translate(self, text: &str) -> Result<String, Fault> {
         match self {
             GoKind::Text | GoKind::Secret => Ok(text.to_owned()),
@@ -57,15 +57,17 @@ impl GoKind {
             GoKind::Int => integer(text).map(|number| number.to_string()),
             GoKind::Float => float(text).map(|number| decimal(number, 6)),
             GoKind::Rate => float(text).map(|number| decimal(number * 100.0, 4)),
-            GoKind::Duration => duration(text).map(show_duration),
-            GoKind::Age => duration(text).map(|age| match age {
-                Duration::ZERO => "off".to_owned(),
-                age => show_duration(age),
-            }),
+            GoKind::Age if duration(text) == Ok(Duration::ZERO) => Ok("off".to_owned()),
+            GoKind::Duration | GoKind::Age => duration(text).map(show_duration),
             GoKind::Map => map(text),
             GoKind::Level => level(text),
         }
     }
+}
+
+/// The fault of a text that is not of its kind.
+pub(super) fn invalid(code: &'static str, text: &str, kind: &str, hint: &str) -> Fault {
+    Fault::new(code, format!("`{text}` is not {kind}")).hint(hint)
 }
 
 /// The words of Go's boolean parser, and no others.
@@ -73,38 +75,30 @@ pub(super) fn boolean(text: &str) -> Result<bool, Fault> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(Fault::new("invalid_boolean", format!("`{text}` is no boolean"))
-            .hint("write `true` or `false`")),
+        _ => Err(invalid("invalid_boolean", text, "a boolean", "write `true` or `false`")),
     }
 }
 
 fn integer(text: &str) -> Result<i64, Fault> {
-    text.parse().map_err(|_| {
-        Fault::new("invalid_number", format!("`{text}` is no whole number"))
-            .hint("write digits only, such as `8081`")
-    })
+    let hint = "write digits only, such as `8081`";
+    text.parse().map_err(|_| invalid("invalid_number", text, "a whole number", hint))
 }
 
 fn float(text: &str) -> Result<f64, Fault> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    number.ok_or_else(|| {
-        Fault::new("invalid_number", format!("`{text}` is no number")).hint("such as `0.8`")
-    })
+    number.ok_or_else(|| invalid("invalid_number", text, "a number", "such as `0.8`"))
 }
 
-/// Without an exponent, and without what is too small to matter.
+/// The number without an exponent, rounded.
 fn decimal(number: f64, places: usize) -> String {
     let text = format!("{number:.places$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A sum of decimal numbers with units, such as `1h30m` or `1.5s`. What is below
-/// a millisecond counts as a whole one.
+/// A sum of decimal numbers with units, such as `1h30m` or `1.5s`, rounded up to milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, Fault> {
-    let malformed = || {
-        Fault::new("invalid_duration", format!("`{text}` is no length of time"))
-            .hint("write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`")
-    };
+    let hint = "write a number and `ms`, `s`, `m` or `h`, such as `24h` or `1m30s`";
+    let malformed = || invalid("invalid_duration", text, "a duration", hint);
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
         return Ok(Duration::ZERO);
@@ -141,7 +135,7 @@ fn scaled(number: &str, each: u128) -> Option<u128> {
         return None;
     }
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Nanoseconds have no more than twelve places in the largest unit.
+    // In the largest unit, a nanosecond has no more than twelve decimal places.
     let kept: String = fraction.chars().take(12).collect();
     let scale = 10_u128.pow(u32::try_from(kept.len()).unwrap_or(0));
     let part: u128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
@@ -153,7 +147,7 @@ fn map(text: &str) -> Result<String, Fault> {
     if text.split(',').all(pair) {
         return Ok(text.to_owned());
     }
-    Err(Fault::new("invalid_map", format!("`{text}` is no list of pairs")).hint("write `k:v,k:v`"))
+    Err(invalid("invalid_map", text, "a list of pairs", "write `k:v,k:v`"))
 }
 
 fn level(text: &str) -> Result<String, Fault> {
@@ -164,8 +158,8 @@ fn level(text: &str) -> Result<String, Fault> {
         "debug" => "debug",
         "trace" => "trace",
         _ => {
-            return Err(Fault::new("invalid_level", format!("`{text}` is no log level"))
-                .hint("it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`"));
+            let hint = "it can be `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`";
+            return Err(invalid("invalid_level", text, "a log level", hint));
         }
     };
     Ok(level.to_owned())
@@ -189,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_those_of_go() {
+    fn durations_are_those_of_go() {
         let millis = |text| duration(text).unwrap().as_millis();
         assert_eq!(millis("24h"), 86_400_000);
         assert_eq!(millis("24h0m0s"), 86_400_000);
@@ -208,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_of_zero_is_for_ever() {
+    fn an_age_of_zero_means_no_limit() {
         assert_eq!(GoKind::Age.translate("0s").unwrap(), "off");
         assert_eq!(GoKind::Age.translate("24h").unwrap(), "1d");
     }

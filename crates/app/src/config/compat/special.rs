@@ -1,22 +1,22 @@
-//! Variables that mean something only together, or that decide whether we can
-//! serve at all.
+//! Variables whose effect depends on other variables, or that decide whether the service can start.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Environment;
-use crate::config::layers::VariableText;
+use super::go::invalid;
+use crate::config::layers::{NamedText, Note, Weight};
 use tidegate_document::Fault;
 
-/// Where upstream listens when it is not told where.
+/// Upstream's default address.
 const EVERYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Where our debug port is when nobody says where.
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The default address of our debug port.
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 pub(super) fn read(environment: &mut Environment<'_, '_, '_>) {
     environment.listener("http.listen", "HOST", "PORT", (EVERYWHERE, 8080));
     environment.grpc_listener();
-    environment.listener("debug.listen", "DEBUG_HOST", "DEBUG_PORT", (HERE, 6070));
+    environment.listener("debug.listen", "DEBUG_HOST", "DEBUG_PORT", (LOCALHOST, 6070));
     environment.debug();
     environment.tls();
     environment.source();
@@ -31,7 +31,7 @@ impl<'s> Environment<'_, 's, '_> {
         let Some(from) = port.or(host) else { return };
         let address = host.map_or(Ok(default.0), |host| ip(host.text));
         let number = port.map_or(Ok(default.1), |port| port_number(port.text));
-        // The field names the host where that was given: it decides who can reach it.
+        // The host decides who can connect, so it is the origin if it is set.
         let named = host.unwrap_or(from);
         match (address, number) {
             (Ok(address), Ok(number)) => {
@@ -41,7 +41,7 @@ impl<'s> Environment<'_, 's, '_> {
                 if let (Err(fault), Some(host)) = (address, host) {
                     self.refuse(&host, fault);
                 }
-                // What is no number at all is told already.
+                // A port that is not a number is reported already.
                 if let (Err(Some(fault)), Some(port)) = (number, port) {
                     self.refuse(&port, fault);
                 }
@@ -49,11 +49,11 @@ impl<'s> Environment<'_, 's, '_> {
         }
     }
 
-    /// Upstream lets everyone reach its debug port by default.
+    /// By default, upstream's debug port is open to other machines.
     fn debug(&mut self) {
         if self.get("DEBUG_HOST").is_none() && !self.ours.contains(&"debug.listen") {
-            let message = "only this machine can reach the debug port, unlike upstream's; set \
-                           DEBUG_HOST to 0.0.0.0 to let others";
+            let message = "only this machine can connect to the debug port, unlike upstream's; set \
+                           DEBUG_HOST to 0.0.0.0 to open it";
             self.note(message.to_owned());
         }
     }
@@ -72,22 +72,17 @@ impl<'s> Environment<'_, 's, '_> {
             ("GRPC_CLIENT_TLS_CACERT", "grpc.tls.client_ca"),
             ("GRPC_CLIENT_TLS_SAN", "grpc.tls.client_san"),
         ];
-        let given: Vec<(VariableText<'s>, &str)> =
+        let given: Vec<(NamedText<'s>, &str)> =
             files.into_iter().filter_map(|(name, path)| Some((self.get(name)?, path))).collect();
-        if self.flag("GRPC_SERVER_USE_TLS") != Some(true) {
-            for (variable, _) in given {
-                let name = variable.name;
-                self.note(format!("{name} has no effect: GRPC_SERVER_USE_TLS is not true"));
-            }
-            return;
-        }
+        let Some(switch) = self.enabled("GRPC_SERVER_USE_TLS") else {
+            let files: Vec<NamedText<'s>> = given.iter().map(|(file, _)| *file).collect();
+            return self.note_no_effect(&files, "GRPC_SERVER_USE_TLS");
+        };
         for needed in ["GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY"] {
-            if let (None, Some(switch)) = (self.get(needed), self.get("GRPC_SERVER_USE_TLS")) {
+            if self.get(needed).is_none() {
                 let message = format!("TLS is on, but {needed} is not set");
-                self.refuse(
-                    &switch,
-                    Fault::new("incomplete_tls", message).hint("set it to a path"),
-                );
+                let fault = Fault::new("incomplete_tls", message).hint("set it to a path");
+                self.refuse(&switch, fault);
             }
         }
         for (variable, path) in given {
@@ -105,42 +100,33 @@ impl<'s> Environment<'_, 's, '_> {
                          `rules.paths`",
                     ))
                 }
-                other => Some(
-                    Fault::new("unknown_choice", format!("`{other}` is no source of rules"))
-                        .hint("it can be `FILE`"),
-                ),
+                other => {
+                    Some(invalid("unknown_choice", other, "a source of rules", "it can be `FILE`"))
+                }
             };
             if let Some(wrong) = wrong {
                 self.refuse(&kind, wrong);
             }
         }
-        if let (Some(true), Some(forced)) = (
-            self.flag("FORCE_START_WITHOUT_INITIAL_CONFIG"),
-            self.get("FORCE_START_WITHOUT_INITIAL_CONFIG"),
-        ) {
+        if let Some(forced) = self.enabled("FORCE_START_WITHOUT_INITIAL_CONFIG") {
             self.set("rules.required", "false".to_owned(), &forced);
         }
     }
 
     fn store(&mut self) {
-        const ALONE: &str =
-            "counters are kept in this process, and every process limits for itself";
-        if self.get("BACKEND_TYPE").is_none_or(|backend| backend.text == "redis") {
-            self.redis();
-        }
-        let Some(backend) = self.get("BACKEND_TYPE") else { return };
+        let Some(backend) = self.get("BACKEND_TYPE") else { return self.redis() };
         match backend.text {
-            "redis" => {}
+            "redis" => self.redis(),
             "memcache" => {
-                let message =
-                    format!("BACKEND_TYPE is memcache, but this version has none: {ALONE}");
-                self.warn(message);
+                let message = "BACKEND_TYPE is memcache, which is not supported: counters are kept \
+                               in memory, and every process limits for itself";
+                let (weight, message) = (Weight::Warning, message.to_owned());
+                self.notes.push(Note { weight, message });
             }
             other => {
-                let wrong =
-                    Fault::new("unknown_choice", format!("`{other}` is no store of counters"))
-                        .hint("it can be `redis` or `memcache`");
-                self.refuse(&backend, wrong);
+                let hint = "it can be `redis` or `memcache`";
+                let fault = invalid("unknown_choice", other, "a store of counters", hint);
+                self.refuse(&backend, fault);
             }
         }
     }
@@ -154,48 +140,46 @@ impl<'s> Environment<'_, 's, '_> {
             let text = format!("{}s", jitter.text);
             self.set("store.redis.upstream.expiration_jitter", text, &jitter);
         }
-        if self.flag("REDIS_PERSECOND") != Some(true) {
-            return;
+        if self.enabled("REDIS_PERSECOND").is_some() {
+            self.redis_url("REDIS_PERSECOND", "store.redis.upstream.per_second_url");
+            let login = "store.redis.upstream.per_second";
+            let (user, password) = (format!("{login}_user"), format!("{login}_password"));
+            self.login("REDIS_PERSECOND_AUTH", &user, &password);
         }
-        const PER_SECOND: [&str; 3] = [
-            "store.redis.upstream.per_second_url",
-            "store.redis.upstream.per_second_user",
-            "store.redis.upstream.per_second_password",
-        ];
-        self.redis_url("REDIS_PERSECOND", PER_SECOND[0]);
-        self.login("REDIS_PERSECOND_AUTH", PER_SECOND[1], PER_SECOND[2]);
     }
 
-    /// Upstream names a Redis by several variables; here it is one URL.
+    /// Upstream has several variables for one Redis; here it is one URL.
     fn redis_url(&mut self, group: &str, path: &str) {
         let get = |name: &str| self.get(&format!("{group}_{name}"));
-        let Some(place) = get("URL") else { return };
-        let scheme =
-            if self.flag(&format!("{group}_TLS")) == Some(true) { "rediss" } else { "redis" };
+        let Some(servers) = get("URL") else { return };
+        let has_tls = self.enabled(&format!("{group}_TLS")).is_some();
+        let scheme = if has_tls { "rediss" } else { "redis" };
         let kind = get("TYPE").map_or("SINGLE", |kind| kind.text);
         let url = match kind.to_ascii_uppercase().as_str() {
             "SINGLE" if get("SOCKET_TYPE").is_none_or(|socket| socket.text != "tcp") => {
-                Ok(format!("redis+unix://{}", place.text))
+                Ok(format!("redis+unix://{}", servers.text))
             }
-            "SINGLE" => Ok(format!("{scheme}://{}", place.text)),
-            "CLUSTER" => Ok(format!("{scheme}-cluster://{}", place.text)),
-            "SENTINEL" => match place.text.split_once(',') {
+            "SINGLE" => Ok(format!("{scheme}://{}", servers.text)),
+            "CLUSTER" => Ok(format!("{scheme}-cluster://{}", servers.text)),
+            "SENTINEL" => match servers.text.split_once(',') {
                 Some((master, sentinels)) => {
                     Ok(format!("{scheme}-sentinel://{sentinels}/{master}"))
                 }
                 None => Err(Fault::new("invalid_url", "sentinels are missing after the master")
                     .hint("write `MASTER,HOST:PORT,HOST:PORT`")),
             },
-            other => Err(Fault::new("unknown_choice", format!("`{other}` is no kind of Redis"))
-                .hint("it can be `SINGLE`, `SENTINEL` or `CLUSTER`")),
+            other => {
+                let hint = "it can be `SINGLE`, `SENTINEL` or `CLUSTER`";
+                Err(invalid("unknown_choice", other, "a kind of Redis", hint))
+            }
         };
         match url {
-            Ok(url) => self.set(path, url, &place),
-            Err(wrong) => self.refuse(&get("TYPE").unwrap_or(place), wrong),
+            Ok(url) => self.set(path, url, &servers),
+            Err(wrong) => self.refuse(&get("TYPE").unwrap_or(servers), wrong),
         }
     }
 
-    /// A password, with a user and a colon before it if there is one.
+    /// `PASSWORD`, or `USER:PASSWORD`.
     fn login(&mut self, name: &str, user: &str, password: &str) {
         let Some(given) = self.get(name) else { return };
         match given.text.split_once(':') {
@@ -209,18 +193,13 @@ impl<'s> Environment<'_, 's, '_> {
 
     fn prometheus(&mut self) {
         let (address, path) = (self.get("PROMETHEUS_ADDR"), self.get("PROMETHEUS_PATH"));
-        let switch =
-            self.get("USE_PROMETHEUS").filter(|_| self.flag("USE_PROMETHEUS") == Some(true));
-        let Some(switch) = switch else {
-            for variable in [address, path].into_iter().flatten() {
-                let name = variable.name;
-                self.note(format!("{name} has no effect: USE_PROMETHEUS is not true"));
-            }
-            return;
+        let Some(switch) = self.enabled("USE_PROMETHEUS") else {
+            let variables = [address, path].into_iter().flatten();
+            return self.note_no_effect(&variables.collect::<Vec<_>>(), "USE_PROMETHEUS");
         };
         let text = address.map_or(":9090", |address| address.text);
         let from = address.unwrap_or(switch);
-        // Go listens everywhere when there is nothing before the colon.
+        // Without a host, Go listens on all addresses.
         let text = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
         self.set("debug.metrics_listen", text, &from);
         if let Some(path) = path {
@@ -231,20 +210,18 @@ impl<'s> Environment<'_, 's, '_> {
 
 fn ip(text: &str) -> Result<IpAddr, Fault> {
     if text.eq_ignore_ascii_case("localhost") {
-        return Ok(HERE);
+        return Ok(LOCALHOST);
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().map_err(|_| {
-        Fault::new("invalid_address", format!("`{text}` is no IP address"))
-            .hint("names are not looked up: write an IP address, or `0.0.0.0` for everyone")
-    })
+    let hint = "names are not looked up: write an IP address, or `0.0.0.0` for all";
+    bare.parse().map_err(|_| invalid("invalid_address", text, "an IP address", hint))
 }
 
-/// None in the error when the text is no number, which is told elsewhere.
+/// The error is `None` if the text is not a number, which is reported elsewhere.
 fn port_number(text: &str) -> Result<u16, Option<Fault>> {
     let number: i64 = text.parse().map_err(|_| None)?;
     u16::try_from(number).map_err(|_| {
-        let wrong = Fault::new("out_of_range", format!("{number} is no port"));
+        let wrong = Fault::new("out_of_range", format!("{number} is not a port"));
         Some(wrong.hint("a port is a number from 0 to 65535"))
     })
 }

@@ -8,7 +8,7 @@ use tidegate_document::{Network, section};
 use tidegate_engine::Mode;
 
 use super::{DAY, HOUR, MANY, SECOND, Tls};
-use crate::config::kinds::{AccessLogFormat, Address, LogTo, Percent, SwitchMode};
+use crate::config::kinds::{AccessLogFormat, Address, Percent, SwitchMode};
 
 section! {
     /// A reverse proxy with every limiter.
@@ -44,7 +44,7 @@ section! {
     /// The access log.
     AccessLog {
         /// Where to write it: `stdout`, `stderr` or a file.
-        to: Option<LogTo> = "off",
+        to: Option<PathBuf> = "off",
         /// One JSON object a line, or the common format of web servers.
         format: AccessLogFormat = "json",
         /// One of this many requests is logged.

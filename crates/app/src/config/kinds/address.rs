@@ -1,4 +1,4 @@
-//! Where to listen.
+//! Addresses to listen on.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind};
 
-/// The longest path of a Unix socket that every system takes.
+/// The longest path of a Unix socket that every system allows.
 const SOCKET_PATH_BYTES_MAX: usize = 103;
 
 /// An address to listen on.
@@ -28,7 +28,7 @@ impl Address {
         }
     }
 
-    /// Whether a process cannot listen on both.
+    /// Whether both cannot be listened on at once.
     pub fn collides(&self, other: &Address) -> bool {
         match (self, other) {
             (Address::Unix(one), Address::Unix(other)) => one == other,
@@ -70,18 +70,18 @@ fn unix(path: &str) -> Result<Address, Fault> {
         return Err(wrong("the socket has no path".to_owned()));
     }
     if path.len() > SOCKET_PATH_BYTES_MAX {
+        let bytes = path.len();
         return Err(wrong(format!(
-            "the path of a socket has {} bytes; the maximum is {SOCKET_PATH_BYTES_MAX}",
-            path.len()
+            "the path of a socket has {bytes} bytes; the maximum is {SOCKET_PATH_BYTES_MAX}"
         )));
     }
     Ok(Address::Unix(PathBuf::from(path)))
 }
 
-/// What is wrong with an address that cannot be read.
+/// The fault of a malformed address.
 fn malformed(text: &str, host: &str, port: Option<&str>, number: Option<u16>) -> Fault {
     let wrong = |message: String| Fault::new("invalid_address", message);
-    let bare_port = text.parse::<u16>().ok();
+    let bare_port = text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok();
     if text.starts_with('/') {
         return wrong(format!("`{text}` has no port")).hint(format!("did you mean `unix:{text}`?"));
     }
@@ -92,10 +92,6 @@ fn malformed(text: &str, host: &str, port: Option<&str>, number: Option<u16>) ->
     if let Some(port) = bare_port {
         return wrong(format!("`{text}` has no address before its port"))
             .hint(format!("write `0.0.0.0:{port}` for all addresses, or `127.0.0.1:{port}`"));
-    }
-    if let (true, Some(number)) = (host.is_empty(), number) {
-        return wrong(format!("`{text}` has no address before its port"))
-            .hint(format!("write `0.0.0.0:{number}` for all addresses, or `127.0.0.1:{number}`"));
     }
     // Several colons and no brackets: an IPv6 address.
     if let Ok(IpAddr::V6(address)) = text.parse::<IpAddr>() {

@@ -1,6 +1,4 @@
-//! The closed sets of words that a configuration can choose from.
-
-use std::path::PathBuf;
+//! Values from closed sets of words.
 
 use serde_json::{Value, json};
 use tidegate_document::{Bounds, Fault, Kind, Scalar, SettingKind, choices};
@@ -10,10 +8,10 @@ choices! {
     /// How counters are kept in Redis.
     #[derive(Default)]
     pub enum KeyLayout {
-        /// Our own way: every algorithm, one round trip, short keys.
+        /// Our own layout: every algorithm, one round trip, short keys.
         #[default]
         Tidegate = "tidegate",
-        /// As envoyproxy/ratelimit keeps them.
+        /// The layout of envoyproxy/ratelimit.
         EnvoyRatelimit = "envoy-ratelimit",
     }
 }
@@ -31,10 +29,10 @@ choices! {
 }
 
 choices! {
-    /// Whether rules can be switched at run time.
+    /// Whether limits can be switched at run time.
     #[derive(Default)]
-    pub enum Switches {
-        /// Where only this machine can ask, or a token is set.
+    pub enum SwitchAccess {
+        /// If only this machine can connect, or a token is set.
         #[default]
         Auto = "auto",
         /// Yes.
@@ -74,7 +72,7 @@ choices! {
     /// Which gRPC codes errors have.
     #[derive(Default)]
     pub enum ErrorCodes {
-        /// The one that says what is wrong.
+        /// The code of the error.
         #[default]
         Precise = "precise",
         /// Always `Unknown`.
@@ -83,17 +81,17 @@ choices! {
 }
 
 choices! {
-    /// The least important messages that are logged.
+    /// The lowest level that is logged.
     #[derive(Default)]
     pub enum LogLevel {
-        /// Something is broken.
+        /// Errors.
         Error = "error",
-        /// Something is odd.
+        /// Warnings.
         Warn = "warn",
-        /// Something happened.
+        /// Events.
         #[default]
         Info = "info",
-        /// What it did, for those who look for a mistake.
+        /// Details for debugging.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -138,7 +136,7 @@ choices! {
     }
 }
 
-/// What a limiter does.
+/// The mode of a limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchMode(pub Mode);
 
@@ -173,45 +171,5 @@ impl Kind for SwitchMode {
 impl SettingKind for SwitchMode {
     fn show(&self) -> Value {
         Value::from(self.0.to_string())
-    }
-}
-
-/// Where a log goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum LogTo {
-    /// Standard output.
-    #[default]
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// The end of a file.
-    File(PathBuf),
-}
-
-impl Kind for LogTo {
-    fn words() -> String {
-        PathBuf::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        PathBuf::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        Ok(match String::parse(scalar, bounds)?.as_str() {
-            "stdout" => LogTo::Stdout,
-            "stderr" => LogTo::Stderr,
-            path => LogTo::File(path.into()),
-        })
-    }
-}
-
-impl SettingKind for LogTo {
-    fn show(&self) -> Value {
-        Value::from(match self {
-            LogTo::Stdout => "stdout".to_owned(),
-            LogTo::Stderr => "stderr".to_owned(),
-            LogTo::File(path) => path.to_string_lossy().into_owned(),
-        })
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers that have other forms too: workers, shares, percentages.
+//! Numbers with other forms: workers, shares, percentages.
 
 use serde_json::{Value, json};
 use tidegate_document::{Bounds, Fault, Kind, PlainValue, Scalar, SettingKind, Share, wrong_type};
@@ -42,11 +42,11 @@ impl SettingKind for Workers {
     }
 }
 
-/// Declares a share that is written as a number, where one unit is so many millionths.
+/// Declares a share that is written as a number; `$unit` is how many millionths the number 1 means.
 macro_rules! share_kind {
     (
         $(#[$about:meta])+
-        $name:ident, $unit:literal, $words:literal, $max:literal, $parse:expr, $message:literal, $hint:literal
+        $name:ident, $unit:literal, $words:literal, $kind:literal, $hint:literal
     ) => {
         $(#[$about])+
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,16 +66,19 @@ macro_rules! share_kind {
 
             fn schema(_: &Bounds) -> Value {
                 json!({"anyOf": [
-                    {"type": "number", "minimum": 0, "maximum": $max},
+                    {"type": "number", "minimum": 0, "maximum": 1_000_000 / $unit},
                     {"type": "string", "pattern": "^[0-9]{0,3}(\\.[0-9]*)?%?$"},
                 ]})
             }
 
             fn parse(scalar: &Scalar<'_>, _: &Bounds) -> Result<Self, Fault> {
-                let parse: fn(&str) -> Option<Share> = $parse;
                 let text = &*scalar.text;
-                parse(text).map($name).ok_or_else(|| {
-                    Fault::new("invalid_share", format!("`{text}` is not {}", $message)).hint($hint)
+                let share = match text.strip_suffix('%') {
+                    Some(percent) => Share::parse_decimal(percent, 10_000),
+                    None => Share::parse_decimal(text, $unit),
+                };
+                share.map($name).ok_or_else(|| {
+                    Fault::new("invalid_share", format!("`{text}` is not {}", $kind)).hint($hint)
                 })
             }
         }
@@ -90,19 +93,11 @@ macro_rules! share_kind {
 
 share_kind! {
     /// A share of one.
-    Ratio, 1_000_000, "a share such as `0.8` or `80%`", 1,
-    |text| match text.strip_suffix('%') {
-        Some(percent) => Share::parse_decimal(percent, 10_000),
-        None => Share::parse_decimal(text, 1_000_000),
-    },
-    "a share of one",
+    Ratio, 1_000_000, "a share such as `0.8` or `80%`", "a share of one",
     "write a number from 0 to 1 such as `0.8`, or a percentage such as `80%`"
 }
 
 share_kind! {
     /// A percentage.
-    Percent, 10_000, "a percentage from 0 to 100", 100,
-    |text| Share::parse_decimal(text.strip_suffix('%').unwrap_or(text), 10_000),
-    "a percentage",
-    "write a number from 0 to 100"
+    Percent, 10_000, "a percentage from 0 to 100", "a percentage", "write a number from 0 to 100"
 }

@@ -110,7 +110,7 @@ fn off_is_nothing_where_nothing_is_possible() {
     assert_eq!(read::<Option<Duration>>("off").unwrap(), None);
     assert_eq!(read::<Option<Duration>>("5s").unwrap(), Some(Duration::from_secs(5)));
     assert!(read::<Duration>("off").is_err());
-    assert_eq!(read::<Switches>("off").unwrap(), Switches::Off);
+    assert_eq!(read::<SwitchAccess>("off").unwrap(), SwitchAccess::Off);
 }
 
 #[test]

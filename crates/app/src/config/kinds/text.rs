@@ -1,4 +1,4 @@
-//! Texts with rules of their own.
+//! Texts that are checked or hidden.
 
 use std::fmt;
 
@@ -9,155 +9,33 @@ use tidegate_stores::RedisSettings;
 /// The minimum of characters in a token: shorter ones can be guessed.
 const SECRET_CHARS_MIN: usize = 16;
 
-/// A text that is never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself, to compare it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("***")
-    }
-}
-
-impl Kind for Secret {
-    fn words() -> String {
-        String::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        String::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
-        if text.chars().count() < SECRET_CHARS_MIN {
-            let message = format!("a token has at least {SECRET_CHARS_MIN} characters");
-            return Err(Fault::new("weak_token", message).hint("use a long random one"));
-        }
-        Ok(Secret(text))
-    }
-}
-
-impl SettingKind for Secret {
-    const SECRECY: Secrecy = Secrecy::Secret;
-
-    fn show(&self) -> Value {
-        Value::from("set")
-    }
-}
-
-/// A password for another service: any length, never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Password(String);
-
-impl Password {
-    /// The text itself, to send it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("***")
-    }
-}
-
-impl Kind for Password {
-    fn words() -> String {
-        String::words()
-    }
-
-    fn schema(bounds: &Bounds) -> Value {
-        String::schema(bounds)
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        String::parse(scalar, bounds).map(Password)
-    }
-}
-
-impl SettingKind for Password {
-    const SECRECY: Secrecy = Secrecy::Secret;
-
-    fn show(&self) -> Value {
-        Value::from("set")
-    }
-}
-
-/// The URL of a Redis. The parts before an `@` and after a `?` are never shown: they may have a password.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// The whole URL, to connect.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// The URL without what may be a password.
-    pub fn redacted(&self) -> String {
-        let open = self.0.split('?').next().unwrap_or_default();
-        let hidden = if open.len() < self.0.len() { "?***" } else { "" };
-        let open = match open.split_once("://").zip(open.rsplit_once('@')) {
-            Some(((scheme, _), (_, host))) => format!("{scheme}://***@{host}"),
-            None => open.to_owned(),
-        };
-        format!("{open}{hidden}")
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.redacted())
-    }
-}
-
-impl Kind for RedisUrl {
-    fn words() -> String {
-        "an address such as `redis://localhost:6379`".to_owned()
-    }
-
-    fn schema(_: &Bounds) -> Value {
-        let pattern = "^(rediss?(-sentinel|-cluster)?|redis\\+unix|unix)://[^ ]";
-        json!({"type": "string", "pattern": pattern})
-    }
-
-    fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
-        let text = String::parse(scalar, bounds)?;
-        match RedisSettings::parse(&text) {
-            Ok(_) => Ok(RedisUrl(text)),
-            Err(error) => Err(Fault::new("invalid_url", error.to_string())
-                .hint("such as `redis://localhost:6379`")),
-        }
-    }
-}
-
-impl SettingKind for RedisUrl {
-    const SECRECY: Secrecy = Secrecy::Redacted;
-
-    fn show(&self) -> Value {
-        Value::from(self.redacted())
-    }
-}
-
+/// Declares a kind of text: its accessor, what it takes in words and as a schema, how it is checked and shown.
 macro_rules! text_kind {
-    ($(#[$about:meta])* $name:ident, $words:literal, $schema:tt, $check:expr) => {
+    (
+        $(#[$about:meta])*
+        $name:ident, $accessor:ident, $words:expr, $schema:expr, $secrecy:ident, $show:expr, $check:expr
+    ) => {
         $(#[$about])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Default, PartialEq, Eq)]
         pub struct $name(String);
 
         impl $name {
-            /// The text.
-            pub fn as_str(&self) -> &str {
+            /// The text itself.
+            pub fn $accessor(&self) -> &str {
                 &self.0
+            }
+
+            fn shown(&self) -> String {
+                let show: fn(&str) -> String = $show;
+                show(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let shown = self.shown();
+                let is_secret = matches!(Self::SECRECY, Secrecy::Secret);
+                out.write_str(if is_secret { "***" } else { &shown })
             }
         }
 
@@ -167,7 +45,7 @@ macro_rules! text_kind {
             }
 
             fn schema(_: &Bounds) -> Value {
-                json!($schema)
+                $schema
             }
 
             fn parse(scalar: &Scalar<'_>, bounds: &Bounds) -> Result<Self, Fault> {
@@ -179,16 +57,65 @@ macro_rules! text_kind {
         }
 
         impl SettingKind for $name {
+            const SECRECY: Secrecy = Secrecy::$secrecy;
+
             fn show(&self) -> Value {
-                Value::from(self.as_str())
+                Value::from(self.shown())
             }
         }
     };
 }
 
 text_kind! {
+    /// A token that is never shown.
+    Secret, reveal, "text", String::schema(&Bounds::NONE), Secret, |_| "set".to_owned(), |text| {
+        if text.chars().count() >= SECRET_CHARS_MIN {
+            return Ok(());
+        }
+        let message = format!("a token has at least {SECRET_CHARS_MIN} characters");
+        Err(Fault::new("weak_token", message).hint("use a long random one"))
+    }
+}
+
+text_kind! {
+    /// A password for another service: any length, never shown.
+    Password, reveal, "text", String::schema(&Bounds::NONE), Secret, |_| "set".to_owned(), |_| Ok(())
+}
+
+text_kind! {
+    /// The URL of a Redis. The parts before an `@` and after a `?` are never shown: they may have a password.
+    RedisUrl, reveal, "an address such as `redis://localhost:6379`",
+    json!({
+        "type": "string",
+        "pattern": "^(rediss?(-sentinel|-cluster)?|redis\\+unix|unix)://[^ ]",
+    }),
+    Redacted, redact, |text| match RedisSettings::parse(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fault::new("invalid_url", error.to_string())
+            .hint("such as `redis://localhost:6379`")),
+    }
+}
+
+impl RedisUrl {
+    /// The URL without a password.
+    pub fn redacted(&self) -> String {
+        redact(&self.0)
+    }
+}
+
+fn redact(url: &str) -> String {
+    let open = url.split('?').next().unwrap_or_default();
+    let hidden = if open.len() < url.len() { "?***" } else { "" };
+    let open = match open.split_once("://").zip(open.rsplit_once('@')) {
+        Some(((scheme, _), (_, host))) => format!("{scheme}://***@{host}"),
+        None => open.to_owned(),
+    };
+    format!("{open}{hidden}")
+}
+
+text_kind! {
     /// A DNS name in a certificate.
-    San, "text", {"type": ["string", "number", "boolean"], "minLength": 1}, |text| {
+    San, as_str, "text", String::schema(&Bounds::NONE), Open, ToOwned::to_owned, |text| {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._*".contains(&byte);
         if text.bytes().all(legal) {
             return Ok(());
@@ -200,7 +127,8 @@ text_kind! {
 
 text_kind! {
     /// An `http` or `https` address.
-    Url, "an `http` or `https` address", {"type": "string", "pattern": "^https?://[^/ ]"}, |text| {
+    Url, as_str, "an `http` or `https` address", json!({"type": "string", "pattern": "^https?://[^/ ]"}),
+    Open, ToOwned::to_owned, |text| {
         let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
         let authority = rest.map(|rest| rest.split('/').next().unwrap_or_default());
         let wrong = |message: String| {
@@ -223,7 +151,8 @@ text_kind! {
 
 text_kind! {
     /// A path that begins with `/`.
-    UrlPath, "a path that begins with `/`", {"type": "string", "pattern": "^/"}, |text| {
+    UrlPath, as_str, "a path that begins with `/`", json!({"type": "string", "pattern": "^/"}),
+    Open, ToOwned::to_owned, |text| {
         let legal = |char: char| char.is_ascii_graphic() && !"?#\"<>".contains(char);
         if text.starts_with('/') && text.chars().all(legal) {
             return Ok(());

@@ -1,15 +1,14 @@
-//! What would have matched, where nothing did.
+//! Hints for descriptors that met no rule: what would have matched.
 
 use std::collections::HashSet;
 
+use tidegate_document::closest;
 use tidegate_rules::{Domain, Ending, LevelExplanation, Rule, Shown, Snapshot};
 
-use crate::suggest::closest;
-
-/// The most things that a hint lists.
+/// The maximum of items that a hint lists.
 const LISTED_MAX: usize = 8;
 
-/// What to say to somebody whose descriptor met no rule.
+/// The hint for a descriptor that met no rule.
 pub(super) fn hint(
     snapshot: &Snapshot,
     domain: &Domain,
@@ -27,25 +26,23 @@ pub(super) fn hint(
             let path = joined(before);
             let values =
                 below(rules(), &path).filter_map(|rule| value_at(rule, before.len(), last));
-            let values = listed(values);
+            let values = unique(values);
             if let Some(value) = closest(&last.value, values.iter().copied()) {
                 return Some(format!("did you mean `{}={value}`?", last.key));
             }
-            let there = (!values.is_empty()).then(|| list(&values))?;
-            Some(format!("the values of `{}` here: {there}", last.key))
+            Some(format!("the values of `{}` here: {}", last.key, list(&values)?))
         }
         Ending::NoLimitThere { path } => {
-            let paths = listed(below(rules(), path).map(Rule::path));
-            let there = (!paths.is_empty()).then(|| list(&paths))?;
-            Some(format!("add the entries of a rule further down: {there}"))
+            let paths = unique(below(rules(), path).map(Rule::path));
+            Some(format!("add the entries of a rule further down: {}", list(&paths)?))
         }
         Ending::NoSuchPlan { path } => {
             let plans = rules().filter(|rule| rule.path() == path).filter_map(Rule::plan);
-            let plans = listed(plans);
+            let plans = unique(plans);
             let value = levels.last().map_or("", |level| level.value.as_str());
             match closest(value, plans.iter().copied()) {
                 Some(plan) => Some(format!("did you mean the plan `{plan}`?")),
-                None => Some(format!("the plans are: {}", list(&plans))),
+                None => Some(format!("the plans are: {}", list(&plans)?)),
             }
         }
     }
@@ -73,25 +70,26 @@ fn below<'s>(rules: impl Iterator<Item = &'s Rule>, path: &str) -> impl Iterator
     rules.filter(move |rule| rule.path().starts_with(&start))
 }
 
-/// The value that a rule has at a level, if the level's key is the one meant.
-fn value_at<'s>(rule: &'s Rule, depth: usize, meant: &LevelExplanation) -> Option<&'s str> {
-    let level = rule.levels().get(depth).filter(|level| level.key() == meant.key)?;
-    match level.shown() {
+/// The value that a rule has at a level, if its key is the same.
+fn value_at<'s>(rule: &'s Rule, depth: usize, level: &LevelExplanation) -> Option<&'s str> {
+    let found = rule.levels().get(depth).filter(|found| found.key() == level.key)?;
+    match found.shown() {
         Shown::Written(text) | Shown::Shared(text) => Some(text),
         Shown::KeyOnly | Shown::Requested => None,
     }
 }
 
-/// Each one once, in the order of the rules.
-fn listed<'s>(all: impl Iterator<Item = &'s str>) -> Vec<&'s str> {
+/// Each text once, in the order of the rules.
+fn unique<'s>(all: impl Iterator<Item = &'s str>) -> Vec<&'s str> {
     let mut seen = HashSet::new();
     all.filter(|text| seen.insert(*text)).collect()
 }
 
-fn list(texts: &[&str]) -> String {
+/// The first texts, and how many more there are.
+fn list(texts: &[&str]) -> Option<String> {
     let shown = texts.get(..LISTED_MAX).unwrap_or(texts).join(", ");
     match texts.len().saturating_sub(LISTED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => (!texts.is_empty()).then_some(shown),
+        more => Some(format!("{shown} and {more} more")),
     }
 }

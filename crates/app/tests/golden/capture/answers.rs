@@ -187,7 +187,7 @@ fn http_api() -> Golden {
     Golden::lines("answers/http-api.txt", &lines)
 }
 
-/// Without the shared store: what is decided locally, and what nobody decides.
+/// Without the shared store: local decisions, and requests that are not decided.
 fn undecided() -> Golden {
     let folder = Folder::with_rules(RULES);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,4 +1,4 @@
-//! What the binary does, written down without prose, times and ports.
+//! Captures the behaviour of the binary, without prose, times and ports.
 
 pub(crate) mod answers;
 pub(crate) mod commands;

@@ -1,4 +1,4 @@
-//! What is kept in Redis: keys, types, encodings and how long keys live.
+//! The state in Redis: keys, types, encodings and times to live.
 //!
 //! Bytes that depend on the clock are masked; the rest is pinned as it is.
 
@@ -174,7 +174,7 @@ fn upstream_layout() -> Golden {
     Golden::lines("redis/upstream-layout.txt", &lines)
 }
 
-/// A key, its type, how long it lives, and what is in it.
+/// A key, its type, its time to live and its value.
 fn describe(redis: &mut Connection, key: &[u8]) -> Vec<String> {
     let kind = String::from_utf8(redis.ask(&[b"TYPE", key]).bytes()).expect("text");
     let life = match redis.ask(&[b"PTTL", key]) {

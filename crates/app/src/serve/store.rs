@@ -1,5 +1,6 @@
-//! The store: where counters live, and what it does between requests.
+//! The store of counters: opened from the configuration, with its work between requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,102 +8,93 @@ use tidegate_engine::{Clock, CounterStore, Engine, MemoryConfig, MemoryStore, Sy
 use tidegate_overload::FleetSettings;
 use tidegate_redis_board::RedisBoard;
 use tidegate_stores::{
-    LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError, RedisStore, RedisTls,
-    Remote, Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
+    LinkState, Login, NameCheck, Password, RedisSettings, RedisSettingsError, RedisStore, Remote,
+    Secret, SharedSettings, SharedStore, UpstreamLayout, UpstreamStore,
 };
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, RedisUrl, WhenFull};
+use crate::config::{self, Config, RedisUrl, WhenFull, count, size};
 use crate::exit::{Complaint, Failure};
 
-/// How long a process that ends may give back what it holds.
+/// How long a process that stops may take to return its leases and slots.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// A store that the service can stand on.
-pub(super) trait Counters: CounterStore {
+/// A store that the service can use.
+pub(super) trait ServiceStore: CounterStore + Sized {
     /// An engine on this store.
-    fn engine(self) -> Engine<Self>
-    where
-        Self: Sized,
-    {
+    fn engine(self) -> Engine<Self> {
         Engine::new(self, SystemClock::new())
     }
 
-    /// Begins what it does between requests.
-    fn begin(_engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>>
-    where
-        Self: Sized,
-    {
+    /// Starts its work between requests, if it has any.
+    fn start_background(_engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>> {
         None
     }
 
-    /// Why it cannot be asked at present, if so.
-    fn in_the_way(&self) -> Option<String> {
+    /// Why it is not available at present.
+    fn unavailable_reason(&self) -> Option<String> {
         None
     }
 
-    /// Gives back what it holds of others' budgets: the process ends.
+    /// Returns leases and slots before the process ends.
     fn close(&self, _clock: &SystemClock) -> impl Future<Output = ()> + Send {
         async {}
     }
 }
 
-impl Counters for MemoryStore {}
+impl ServiceStore for MemoryStore {}
 
-/// A remote that says how it is.
-pub(super) trait Linked: Remote + 'static {
-    /// How its connections are.
-    fn link(&self) -> LinkState;
+/// A remote store that shows the state of its connections.
+pub(super) trait MonitoredRemote: Remote + 'static {
+    /// Whether its keys have the names of the limits, not only their fingerprints.
+    const HAS_NAMES: bool;
 
-    /// Whether counters are kept under words.
-    const IS_NAMED: bool = false;
+    /// The state of its connections.
+    fn link_state(&self) -> LinkState;
 }
 
-impl Linked for RedisStore {
-    fn link(&self) -> LinkState {
+impl MonitoredRemote for RedisStore {
+    const HAS_NAMES: bool = false;
+
+    fn link_state(&self) -> LinkState {
         self.state()
     }
 }
 
-impl Linked for UpstreamStore {
-    fn link(&self) -> LinkState {
+impl MonitoredRemote for UpstreamStore {
+    const HAS_NAMES: bool = true;
+
+    fn link_state(&self) -> LinkState {
         self.store().state()
     }
-
-    const IS_NAMED: bool = true;
 }
 
-impl<R: Linked> Counters for SharedStore<R> {
+impl<R: MonitoredRemote> ServiceStore for SharedStore<R> {
     fn engine(self) -> Engine<Self> {
         let engine = Engine::new(self, SystemClock::new()).with_shared_fingerprints();
-        if R::IS_NAMED { engine.with_names() } else { engine }
+        if R::HAS_NAMES { engine.with_names() } else { engine }
     }
 
-    fn begin(engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>> {
+    fn start_background(engine: &Arc<Engine<Self>>) -> Option<JoinHandle<()>> {
         let engine = Arc::clone(engine);
         Some(tokio::spawn(async move { engine.store().run(engine.clock()).await }))
     }
 
-    fn in_the_way(&self) -> Option<String> {
-        let link = self.remote().link();
+    fn unavailable_reason(&self) -> Option<String> {
+        let link = self.remote().link_state();
         if !self.is_degraded() && link.is_connected() {
             return None;
         }
         let failure = link.last_failure.map(|failure| failure.to_string());
-        Some(failure.unwrap_or_else(|| "the shared store cannot be asked".to_owned()))
+        Some(failure.unwrap_or_else(|| "the shared store is not available".to_owned()))
     }
 
     async fn close(&self, clock: &SystemClock) {
         let closing = SharedStore::close(self, clock.now());
         if tokio::time::timeout(CLOSE_MAX, closing).await.is_err() {
-            tracing::warn!("the shared store did not take back what this process held");
+            tracing::warn!("the leases and slots of this process were not returned in time");
         }
     }
-}
-
-/// The most bytes that counters in memory may take.
-fn budget_bytes(config: &Config) -> usize {
-    usize::try_from(config.store.memory.budget.bytes()).unwrap_or(usize::MAX)
 }
 
 /// Counters in this process.
@@ -112,12 +104,12 @@ pub(super) fn in_memory(config: &Config) -> Result<MemoryStore, Failure> {
         WhenFull::Allow => tidegate_engine::WhenFull::Allow,
         WhenFull::Deny => tidegate_engine::WhenFull::Deny,
     };
-    let budget_bytes = budget_bytes(config);
+    let budget_bytes = size(config.store.memory.budget);
     let store = MemoryStore::new(MemoryConfig { budget_bytes, when_full, seed: None });
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "raise `store.memory.budget`"))?)
 }
 
-/// Counters in Redis, our own way.
+/// Counters in Redis, in our own layout.
 pub(super) fn in_redis(
     config: &Config,
     url: &RedisUrl,
@@ -131,8 +123,8 @@ pub(super) fn in_redis(
     Ok(store)
 }
 
-/// Counters in Redis, as envoyproxy/ratelimit keeps them.
-pub(super) fn as_upstream(
+/// Counters in Redis, in the layout of envoyproxy/ratelimit.
+pub(super) fn in_upstream_layout(
     config: &Config,
     url: &RedisUrl,
 ) -> Result<SharedStore<UpstreamStore>, Failure> {
@@ -144,7 +136,7 @@ pub(super) fn as_upstream(
     };
     let mut store = UpstreamStore::new(open(url, login(redis), redis)?, layout);
     if let Some(url) = &upstream.per_second_url {
-        let password = upstream.per_second_password.as_ref().map_or(Password::None, given);
+        let password = password(upstream.per_second_password.as_ref(), None);
         let login = Login { user: upstream.per_second_user.clone(), password };
         store = store.with_per_second(open(url, login, redis)?);
     }
@@ -159,29 +151,32 @@ fn shared<R: Remote>(config: &Config, remote: R) -> Result<SharedStore<R>, Failu
     Ok(store.map_err(|error| Complaint::new(error.to_string(), "check `store.redis`"))?)
 }
 
-/// The board on which nodes divide the fleet's capacity, if they share a Redis. Without one a node
-/// is alone with its own.
-pub(super) fn board(config: &Config, fleet: FleetSettings) -> Result<Option<RedisBoard>, Failure> {
+/// The board on which nodes divide the fleet's capacity; `None` without Redis, where each node is on its own.
+pub(super) fn fleet_board(
+    config: &Config,
+    fleet: FleetSettings,
+) -> Result<Option<RedisBoard>, Failure> {
     let redis = &config.store.redis;
     let Some(url) = &redis.url else { return Ok(None) };
     let settings = settings(url, login(redis), redis)?;
     let board = RedisBoard::new(settings, &config.overload.fleet.name, fleet);
-    Ok(Some(board.map_err(|error| wrong(url, &error))?))
+    Ok(Some(board.map_err(|error| wrong_settings(url, &error))?))
 }
 
 /// A store at this URL.
 fn open(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisStore, Failure> {
     let store = RedisStore::new(settings(url, login, redis)?);
-    Ok(store.map_err(|error| wrong(url, &error))?)
+    Ok(store.map_err(|error| wrong_settings(url, &error))?)
 }
 
-fn wrong(url: &RedisUrl, error: &RedisSettingsError) -> Complaint {
+fn wrong_settings(url: &RedisUrl, error: &RedisSettingsError) -> Complaint {
     Complaint::new(format!("{}: {error}", url.redacted()), "check `store.redis`")
 }
 
-/// How to ask the servers at this URL. What the fields say wins over what the URL says.
+/// The settings for the servers at this URL. Fields of the configuration win over parts of the URL.
 fn settings(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<RedisSettings, Failure> {
-    let mut settings = RedisSettings::parse(url.reveal()).map_err(|error| wrong(url, &error))?;
+    let parsed = RedisSettings::parse(url.reveal());
+    let mut settings = parsed.map_err(|error| wrong_settings(url, &error))?;
     if login != Login::default() {
         settings.login = login;
     }
@@ -191,26 +186,22 @@ fn settings(url: &RedisUrl, login: Login, redis: &config::Redis) -> Result<Redis
         settings.sentinel_login = Login { user: sentinel.user.clone(), password };
     }
     if let Some(tls) = &mut settings.tls {
-        fill_tls(tls, &redis.tls);
+        if redis.tls.ca.is_some() {
+            tls.roots.clone_from(&redis.tls.ca);
+        }
+        if let Some((certificate, key)) = redis.tls.cert.as_ref().zip(redis.tls.key.as_ref()) {
+            tls.identity = Some((certificate.clone(), key.clone()));
+        }
+        if !redis.tls.verify_name {
+            tls.names = NameCheck::Any;
+        }
     }
     settings.prefix.clone_from(&redis.prefix);
-    settings.connections = usize::try_from(redis.connections).unwrap_or(usize::MAX);
+    settings.connections = count(redis.connections);
     settings.deadline = redis.deadline;
     settings.connect_timeout = redis.connect_timeout;
     settings.slot_lease = redis.slot_lease;
     Ok(settings)
-}
-
-fn fill_tls(tls: &mut RedisTls, given: &config::RedisTls) {
-    if given.ca.is_some() {
-        tls.roots.clone_from(&given.ca);
-    }
-    if let Some((certificate, key)) = given.cert.as_ref().zip(given.key.as_ref()) {
-        tls.identity = Some((certificate.clone(), key.clone()));
-    }
-    if !given.verify_name {
-        tls.names = NameCheck::Any;
-    }
 }
 
 fn login(redis: &config::Redis) -> Login {
@@ -218,14 +209,10 @@ fn login(redis: &config::Redis) -> Login {
     Login { user: redis.user.clone(), password }
 }
 
-fn password(text: Option<&config::Password>, file: Option<&std::path::PathBuf>) -> Password {
+fn password(text: Option<&config::Password>, file: Option<&PathBuf>) -> Password {
     match (text, file) {
         (_, Some(file)) => Password::File(file.clone()),
-        (Some(text), None) => given(text),
+        (Some(text), None) => Password::Text(Secret::new(text.reveal())),
         (None, None) => Password::None,
     }
-}
-
-fn given(password: &config::Password) -> Password {
-    Password::Text(Secret::new(password.reveal()))
 }

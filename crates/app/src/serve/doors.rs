@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::global::BoxedTracer;
-use tidegate_admin::{
-    Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Switchboard, Token,
-};
+use tidegate_admin::{Change, DebugDoor, DebugParts, DebugSettings, DeliveryReading, Token};
+use tidegate_engine::SystemClock;
 use tidegate_http_api::{HttpApi, HttpApiParts, HttpApiSettings, JsonHandler};
 use tidegate_metrics::Collector;
 use tidegate_rls::{HeaderNames, HealthHandle, Rls, RlsSettings};
@@ -17,121 +16,96 @@ use tidegate_server::{
 };
 use tidegate_spans::Traced;
 
-use tidegate_engine::SystemClock;
-
-use super::counters::Counters;
-use super::document::{self, Document};
-use super::gateway::Front;
-use super::limiting::Limiting;
-use super::log::LogLevel;
-use super::rules::{self, Rules};
-use super::{is_compat, system};
-use crate::config::{self, Config, ErrorCodes, Workers};
+use super::engine::EngineParts;
+use super::gateway_document::{self, DocumentWatch};
+use super::store::ServiceStore;
+use super::{Service, rules, system_failure, watch};
+use crate::config::{self, Compat, Config, ErrorCodes, Workers, count, size};
 use crate::exit::{Complaint, Failure};
 
-/// The doors, open.
+/// The open doors.
 #[derive(Debug)]
 pub(super) struct Doors {
     server: Server,
-    /// For operators: a large page of metrics must not keep a request waiting.
-    aside: Server,
+    /// The server of the debug port: a large page of metrics must not delay a request.
+    debug_server: Server,
     pub(super) listening: Vec<BoundEndpoint>,
-    /// Says over gRPC whether the service serves.
+    /// The readiness that gRPC reports.
     pub(super) grpc_health: HealthHandle,
-    /// Certificates to look after.
+    /// Certificates to reload when their files change.
     pub(super) certificates: Vec<(&'static str, Tls)>,
 }
 
-/// What doors are made of.
-#[derive(Debug)]
-pub(super) struct Served<'s, S> {
-    pub(super) limiting: &'s Limiting<S>,
-    pub(super) rules: &'s Rules,
-    /// The gateway, if there is one.
-    pub(super) front: Option<&'s Front<S>>,
-    pub(super) level: LogLevel,
-}
-
 impl Doors {
-    /// Opens every door; the last thing of a start.
-    pub(super) fn open<S: Counters>(
+    /// Opens every door; the last step of a start.
+    pub(super) fn open<S: ServiceStore>(
         config: &Config,
-        served: &Served<'_, S>,
-        board: &Arc<Switchboard>,
+        service: &Service<S>,
         tracer: Option<Arc<BoxedTracer>>,
     ) -> Result<Self, Failure> {
-        let Served { limiting, rules, .. } = served;
+        let parts = &service.engine;
         let start = |workers| {
-            Server::start(workers).map_err(|error| system("workers cannot be started", &error))
+            let server = Server::start(workers);
+            server.map_err(|error| system_failure("workers cannot be started", &error))
         };
-        let (server, aside) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
+        let (server, debug_server) = (start(workers(config))?, start(NonZeroUsize::MIN)?);
         let grpc_health = HealthHandle::new();
-        let loaded = rules.handle();
-        let rls = rls(config, limiting, &grpc_health)
+        let loaded = service.rules.handle().clone();
+        let rls = rls(config, parts, &grpc_health)
             .needing_rules(Arc::new(move || loaded.status().active.is_some()));
-        let http = http(config, limiting, rules, &rls);
-        let debug = debug(config, served, board, &rls)?;
+        let http = http(config, service, &rls);
+        let debug = debug(config, service, &rls)?;
         let (grpc_tls, http_tls) = (tls(&config.grpc.tls)?, tls(&config.http.tls)?);
-        let gateway_tls = served.front.map(|_| tls(&config.gateway.tls)).transpose()?.flatten();
+        let gateway_tls = if service.gateway.is_some() { tls(&config.gateway.tls)? } else { None };
+        let certificates = [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)]
+            .into_iter()
+            .filter_map(|(name, tls)| Some((name, tls.clone()?)))
+            .collect();
+        let listening = Vec::new();
+        let mut doors = Doors { server, debug_server, listening, grpc_health, certificates };
 
-        let mut doors =
-            Doors { server, aside, listening: Vec::new(), grpc_health, certificates: Vec::new() };
-        for (name, tls) in [("grpc", &grpc_tls), ("http", &http_tls), ("gateway", &gateway_tls)] {
-            doors.certificates.extend(tls.clone().map(|tls| (name, tls)));
-        }
-        let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls);
-        let opened = doors
-            .server
-            .open_calls(grpc.limits(grpc_limits(&config.grpc)), Traced::new(rls, tracer.clone()));
-        doors.note(opened)?;
-        let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls);
-        let traced = Traced::new(http, tracer.clone());
-        let opened = doors.server.open(api.limits(http_limits(&config.http)), traced);
-        doors.note(opened)?;
-        if let Some(front) = served.front {
-            let (listen, gateway) = (&config.gateway.listen, front.gateway.clone());
-            let hops = config.gateway.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
-            let front = endpoint("gateway", Protocol::Auto, listen, gateway_tls)
-                .limits(gateway_limits(&config.gateway))
+        let grpc = endpoint("grpc", Protocol::Http2, &config.grpc.listen, grpc_tls)
+            .limits(grpc_limits(&config.grpc));
+        doors.add(doors.server.open_calls(grpc, Traced::new(rls, tracer.clone())))?;
+        let api = endpoint("http", Protocol::Auto, &config.http.listen, http_tls)
+            .limits(http_limits(&config.http));
+        doors.add(doors.server.open(api, Traced::new(http, tracer.clone())))?;
+        if let Some(service) = &service.gateway {
+            let (fields, gateway) = (&config.gateway, service.gateway.clone());
+            let hops = fields.proxy_protocol_from.iter().map(|hop| hop.get()).collect();
+            let endpoint = endpoint("gateway", Protocol::Auto, &fields.listen, gateway_tls)
+                .limits(gateway_limits(fields))
                 .proxy_protocol_from(hops);
-            let opened = doors.server.open_for_peers(front, move |peer| {
+            doors.add(doors.server.open_for_peers(endpoint, move |peer| {
                 Traced::new(gateway.for_peer(peer), tracer.clone())
-            });
-            doors.note(opened)?;
+            }))?;
         }
-        let limits = ConnectionLimits {
-            connections_max: count(config.debug.connections_max),
-            ..ConnectionLimits::default()
-        };
+        let connections_max = count(config.debug.connections_max);
+        let limits = ConnectionLimits { connections_max, ..ConnectionLimits::default() };
         let metrics = endpoint("metrics", Protocol::Auto, &config.debug.metrics_listen, None);
-        let path = config.debug.metrics_path.as_str();
-        let opened = doors.aside.open(metrics.limits(limits), debug.metrics_only(path));
-        doors.note(opened)?;
-        let shown = endpoint("debug", Protocol::Auto, &config.debug.listen, None);
-        let opened = doors.aside.open(shown.limits(limits), debug);
-        doors.note(opened)?;
-        doors.grpc_health.set_serving(limiting.health.is_ready());
+        let metrics_page = debug.metrics_only(config.debug.metrics_path.as_str());
+        doors.add(doors.debug_server.open(metrics.limits(limits), metrics_page))?;
+        let pages = endpoint("debug", Protocol::Auto, &config.debug.listen, None);
+        doors.add(doors.debug_server.open(pages.limits(limits), debug))?;
+        doors.grpc_health.set_serving(parts.health.is_ready());
         Ok(doors)
     }
 
     /// Lets requests finish, and closes. Returns how many connections had to be cut.
     pub(super) async fn close(self, grace: Duration) -> usize {
         let cut = self.server.stop(grace).await;
-        // Operators see it to the end.
-        self.aside.stop(Duration::ZERO).await;
+        // Last, so that operators can watch the stop.
+        self.debug_server.stop(Duration::ZERO).await;
         cut
     }
 
-    fn note(&mut self, opened: Result<Vec<BoundEndpoint>, OpenError>) -> Result<(), Failure> {
+    fn add(&mut self, opened: Result<Vec<BoundEndpoint>, OpenError>) -> Result<(), Failure> {
         let opened = opened.map_err(|error| {
-            Complaint::new(error.to_string(), "choose another address, or stop who has it")
+            let help = "choose another address, or stop the program that uses it";
+            Complaint::new(error.to_string(), help)
         })?;
-        for listening in &opened {
-            tracing::info!(
-                door = listening.name(),
-                address = %listening.address(),
-                "listening"
-            );
+        for endpoint in &opened {
+            tracing::info!(door = endpoint.name(), address = %endpoint.address(), "listening");
         }
         self.listening.extend(opened);
         Ok(())
@@ -141,11 +115,13 @@ impl Doors {
 fn workers(config: &Config) -> NonZeroUsize {
     match config.workers {
         Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        Workers::Count(count) => NonZeroUsize::new(self::count(count)).unwrap_or(NonZeroUsize::MIN),
+        Workers::Count(count) => {
+            NonZeroUsize::new(config::count(count)).unwrap_or(NonZeroUsize::MIN)
+        }
     }
 }
 
-fn rls<S: Counters>(config: &Config, limiting: &Limiting<S>, health: &HealthHandle) -> Rls<S> {
+fn rls<S: ServiceStore>(config: &Config, parts: &EngineParts<S>, health: &HealthHandle) -> Rls<S> {
     let limiter = &config.limiter;
     let headers = &limiter.response_headers;
     let settings = RlsSettings {
@@ -161,15 +137,10 @@ fn rls<S: Counters>(config: &Config, limiting: &Limiting<S>, health: &HealthHand
         message_bytes_max: size(config.grpc.message_bytes_max),
         reflection: config.grpc.reflection,
     };
-    Rls::new(Arc::clone(&limiting.engine), settings, health, Arc::clone(&limiting.rls))
+    Rls::new(Arc::clone(&parts.engine), settings, health, Arc::clone(&parts.rls_meter))
 }
 
-fn http<S: Counters>(
-    config: &Config,
-    limiting: &Limiting<S>,
-    rules: &Rules,
-    rls: &Rls<S>,
-) -> HttpApi<S> {
+fn http<S: ServiceStore>(config: &Config, service: &Service<S>, rls: &Rls<S>) -> HttpApi<S> {
     let rls = rls.clone();
     let json: JsonHandler = Arc::new(move |body| {
         let rls = rls.clone();
@@ -181,58 +152,54 @@ fn http<S: Counters>(
             shadow: config.limiter.shadow,
             ..HttpApiSettings::default()
         },
-        meter: Arc::clone(&limiting.http),
-        health: limiting.health.clone(),
-        rules: rules::view(rules.handle()),
+        meter: Arc::clone(&service.engine.http_meter),
+        health: service.engine.health.clone(),
+        rules: rules::view(service.rules.handle().clone()),
         json: Some(json),
     };
-    HttpApi::new(Arc::clone(&limiting.engine), parts)
+    HttpApi::new(Arc::clone(&service.engine.engine), parts)
 }
 
-fn debug<S: Counters>(
+fn debug<S: ServiceStore>(
     config: &Config,
-    served: &Served<'_, S>,
-    board: &Arc<Switchboard>,
+    service: &Service<S>,
     rls: &Rls<S>,
 ) -> Result<DebugDoor<S, SystemClock>, Failure> {
-    let Served { limiting, rules, front, level } = served;
+    let Service { engine: parts, rules, gateway, .. } = service;
     let settings = DebugSettings {
         token: token(&config.debug)?,
         changes_without_token: config.debug.switches_are_on() && config.debug.is_local(),
-        compat: is_compat(config),
+        compat: config.compat == Compat::EnvoyRatelimit,
         rules_max: count(config.debug.metrics.rules_max),
     };
-    let (asked, shown) = (rules.handle(), rules.handle());
+    let rules = rules.handle().clone();
+    let document = gateway.as_ref().and_then(|service| service.document.as_ref());
+    let document_handle = document.map(DocumentWatch::handle);
+    let (reloaded_rules, reloaded_document) = (rules.clone(), document_handle.clone());
     let rls = rls.clone();
-    let mut meters = vec![Arc::clone(&limiting.rls), Arc::clone(&limiting.http)];
-    meters.extend(front.map(|front| Arc::clone(&front.meter)));
-    let gateway = front.map(|front| front.gateway.clone());
-    let document = front.and_then(|front| front.document.as_ref());
-    let asked_document = document.map(Document::handle);
-    let shown_document = document.map(Document::handle);
+    let mut meters = vec![Arc::clone(&parts.rls_meter), Arc::clone(&parts.http_meter)];
+    meters.extend(gateway.as_ref().map(|service| Arc::clone(&service.meter)));
+    let gateway = gateway.as_ref().map(|service| service.gateway.clone());
     let collectors = gateway.clone().map(|gateway| Arc::new(gateway) as Arc<dyn Collector>);
-    let gateway_page = gateway.map(|gateway| match document {
-        Some(document) => document.page(gateway),
-        None => Box::new(move || document::page(&gateway, None)),
-    });
+    let gateway_page = gateway.map(|gateway| gateway_document::page(gateway, document));
     let parts = DebugParts {
         settings,
         version: env!("CARGO_PKG_VERSION"),
-        observations: Arc::clone(&limiting.observations),
+        observations: Arc::clone(&parts.observations),
         meters,
-        log_level: Some(Box::new(level.clone())),
-        rules: Some(Box::new(move || rules::reading(&shown.status()))),
+        log_level: Some(Box::new(service.log_level.clone())),
+        rules: Some(Box::new(move || watch::delivery(&rules.status()))),
         reload: Some(Box::new(move || {
-            asked.reload();
-            if let Some(document) = &asked_document {
+            reloaded_rules.reload();
+            if let Some(document) = &reloaded_document {
                 document.reload();
             }
         })),
         globally_shadowed: Some(Box::new(move || rls.shadowed())),
-        switchboard: Some(Arc::clone(board)),
-        gateway_document: shown_document.map(
+        switchboard: Some(Arc::clone(service.switches.board())),
+        gateway_document: document_handle.map(
             |document| -> Box<dyn Fn() -> DeliveryReading + Send + Sync> {
-                Box::new(move || rules::reading(&document.status()))
+                Box::new(move || watch::delivery(&document.status()))
             },
         ),
         gateway_page,
@@ -241,7 +208,7 @@ fn debug<S: Counters>(
             tracing::warn!(%change, "changed at run time");
         })),
     };
-    Ok(DebugDoor::new(Arc::clone(&limiting.engine), parts))
+    Ok(DebugDoor::new(Arc::clone(&service.engine.engine), parts))
 }
 
 fn token(debug: &config::Debug) -> Result<Option<Token>, Failure> {
@@ -293,7 +260,7 @@ fn grpc_limits(grpc: &config::Grpc) -> ConnectionLimits {
             .map(|interval| Keepalive { interval, timeout: keepalive.timeout }),
         age_max: grpc.connection_age_max,
         age_grace: grpc.connection_age_grace,
-        // Proxies keep their connections over quiet nights.
+        // Proxies keep their connections open without requests.
         idle_timeout: None,
         ..ConnectionLimits::default()
     }
@@ -316,12 +283,4 @@ fn gateway_limits(gateway: &config::Gateway) -> ConnectionLimits {
         idle_timeout: Some(gateway.idle_timeout),
         ..ConnectionLimits::default()
     }
-}
-
-fn count(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn size(size: config::Size) -> usize {
-    usize::try_from(size.bytes()).unwrap_or(usize::MAX)
 }

@@ -1,0 +1,74 @@
+//! The engine, and the observers and meters around it.
+
+use std::sync::Arc;
+
+use tidegate_admin::{Observations, ObservationsConfig};
+use tidegate_engine::{Engine, NearLimit, Observer, Request, Verb, Verdict};
+use tidegate_http_api::Health;
+use tidegate_metrics::Meter;
+use tidegate_spans::SpanNotes;
+
+use super::store::ServiceStore;
+use crate::config::{Config, FailureMode, count};
+
+/// The engine, and everything about it that doors show.
+#[derive(Debug)]
+pub(super) struct EngineParts<S> {
+    pub(super) engine: Arc<Engine<S>>,
+    pub(super) observations: Arc<Observations>,
+    pub(super) health: Health,
+    /// Counts the requests over gRPC.
+    pub(super) rls_meter: Arc<Meter>,
+    /// Counts the requests over HTTP.
+    pub(super) http_meter: Arc<Meter>,
+}
+
+impl<S: ServiceStore> EngineParts<S> {
+    pub(super) fn new(config: &Config, store: S, has_traces: bool) -> Self {
+        let failure_mode = match config.limiter.failure_mode {
+            FailureMode::Admit => tidegate_engine::FailureMode::Admit,
+            FailureMode::Refuse => tidegate_engine::FailureMode::Refuse,
+        };
+        let near_millionths = config.limiter.near_limit_ratio.millionths();
+        let observations = Arc::new(Observations::new(ObservationsConfig {
+            top: count(config.debug.top),
+            detailed_series_max: count(config.debug.metrics.detailed_series_max),
+            near_millionths,
+        }));
+        let observer = VerdictObserver { observations: Arc::clone(&observations), has_traces };
+        let engine = store
+            .engine()
+            .with_failure_mode(failure_mode)
+            .with_tallies(NearLimit::from_millionths(near_millionths))
+            .with_observer(Arc::new(observer));
+        EngineParts {
+            engine: Arc::new(engine),
+            observations,
+            health: Health::new(),
+            rls_meter: Arc::new(Meter::new("grpc")),
+            http_meter: Arc::new(Meter::new("http")),
+        }
+    }
+}
+
+/// Passes verdicts to the debug port and, with traces, to the current span.
+struct VerdictObserver {
+    observations: Arc<Observations>,
+    has_traces: bool,
+}
+
+impl Observer for VerdictObserver {
+    fn observe(&self, verb: Verb, request: &Request<'_>, verdict: &Verdict) {
+        self.observations.observe(verb, request, verdict);
+        if self.has_traces {
+            SpanNotes.observe(verb, request, verdict);
+        }
+    }
+
+    fn observe_turned_away(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.observations.observe_turned_away(request, verdict);
+        if self.has_traces {
+            SpanNotes.observe_turned_away(request, verdict);
+        }
+    }
+}
